@@ -9,6 +9,7 @@ import (
 // pods of other nodes use.
 var KubeletPermissions = []apiserver.Permission{
 	{Resource: "nodes/stats", Verbs: []string{"get"}},
+	{Resource: "nodes/configz", Verbs: []string{"get"}},
 }
 
 // Permissions is everything that the agent of a node needs to be allowed on the API server, and no more. RBAC cannot say which

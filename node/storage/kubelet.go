@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -51,27 +52,57 @@ type Kubelet struct {
 }
 
 // Read asks once.
-func (k *Kubelet) Read(ctx context.Context) (*Reading, Outcome, error) {
+func (k *Kubelet) Read(ctx context.Context) (r *Reading, _ Outcome, _ error) {
+	outcome, err := k.get(ctx, "/stats/summary", func(body io.Reader) (err error) {
+		r, err = Parse(body)
+		return err
+	})
+	if err != nil {
+		return nil, outcome, err
+	}
+	return r, outcome, nil
+}
+
+// Configuration asks for what the kubelet runs with: its file, its drop-ins and its flags together. The types are those of kubelet.config.k8s.io/v1beta1.
+func (k *Kubelet) Configuration(ctx context.Context) (*KubeletConfiguration, error) {
+	var answer struct {
+		Config *KubeletConfiguration `json:"kubeletconfig"`
+	}
+	_, err := k.get(ctx, "/configz", func(body io.Reader) error { return json.NewDecoder(body).Decode(&answer) })
+	if err == nil && answer.Config == nil {
+		err = errors.New("ask the kubelet: /configz has no kubeletconfig")
+	}
+	return answer.Config, err
+}
+
+// KubeletConfiguration is the part of the kubelet's configuration that says when it evicts.
+type KubeletConfiguration struct {
+	Hard map[string]string `json:"evictionHard"`
+	Soft map[string]string `json:"evictionSoft"`
+}
+
+// get asks for a path, and has take read the answer.
+func (k *Kubelet) get(ctx context.Context, path string, take func(io.Reader) error) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	token, err := os.ReadFile(k.Token)
 	if err != nil {
-		return nil, NoAnswer, fmt.Errorf("ask the kubelet: %w", err)
+		return NoAnswer, fmt.Errorf("ask the kubelet: %w", err)
 	}
 	var errs []error
-	for _, path := range k.Certificates {
-		trusted, err := trust(path, k.Address)
+	for _, certificate := range k.Certificates {
+		trusted, err := trust(certificate, k.Address)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		r, outcome, err := k.ask(ctx, strings.TrimSpace(string(token)), trusted)
+		outcome, err := k.ask(ctx, path, question{strings.TrimSpace(string(token)), trusted, take})
 		if _, stranger := errors.AsType[*tls.CertificateVerificationError](err); !stranger {
-			return r, outcome, err
+			return outcome, err
 		}
-		errs = append(errs, fmt.Errorf("%s: %w", path, err))
+		errs = append(errs, fmt.Errorf("%s: %w", certificate, err))
 	}
-	return nil, NoAnswer, fmt.Errorf("ask the kubelet: no certificate to know it by: %w", errors.Join(errs...))
+	return NoAnswer, fmt.Errorf("ask the kubelet: no certificate to know it by: %w", errors.Join(errs...))
 }
 
 // trust makes a TLS configuration of a file of certificates. The kubelet's own, which is first in its file, says itself what name it goes by.
@@ -112,38 +143,45 @@ func nameOf(c *x509.Certificate, address string) string {
 	return address
 }
 
-func (k *Kubelet) ask(ctx context.Context, token string, trusted *tls.Config) (*Reading, Outcome, error) {
+// question is who asks, whom, and what becomes of the answer.
+type question struct {
+	token   string
+	trusted *tls.Config
+	take    func(io.Reader) error
+}
+
+func (k *Kubelet) ask(ctx context.Context, path string, q question) (Outcome, error) {
 	port := k.Port
 	if port == 0 {
 		port = Port
 	}
-	url := "https://" + net.JoinHostPort(k.Address, strconv.Itoa(port)) + "/stats/summary"
+	url := "https://" + net.JoinHostPort(k.Address, strconv.Itoa(port)) + path
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, NoAnswer, fmt.Errorf("ask the kubelet: %w", err)
+		return NoAnswer, fmt.Errorf("ask the kubelet: %w", err)
 	}
-	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Authorization", "Bearer "+q.token)
 	client := http.Client{
-		Transport:     &http.Transport{TLSClientConfig: trusted, DisableKeepAlives: true}, // once a minute
+		Transport:     &http.Transport{TLSClientConfig: q.trusted, DisableKeepAlives: true}, // once a minute
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, NoAnswer, fmt.Errorf("ask the kubelet: %w", err)
+		return NoAnswer, fmt.Errorf("ask the kubelet: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }() // it was only read
 	if response.StatusCode != http.StatusOK {
-		return nil, Refused, fmt.Errorf("ask the kubelet: %s says %s", url, response.Status)
+		return Refused, fmt.Errorf("ask the kubelet: %s says %s", url, response.Status)
 	}
 	body := &io.LimitedReader{R: response.Body, N: MaxBody}
-	r, err := Parse(body)
+	err = q.take(body)
 	switch {
 	case err == nil:
-		return r, Read, nil
+		return Read, nil
 	case body.N <= 0:
-		return nil, Malformed, fmt.Errorf("ask the kubelet: the answer has more than %d bytes", MaxBody)
+		return Malformed, fmt.Errorf("ask the kubelet: the answer has more than %d bytes", MaxBody)
 	case ctx.Err() != nil:
-		return nil, NoAnswer, fmt.Errorf("ask the kubelet: %w", context.Cause(ctx))
+		return NoAnswer, fmt.Errorf("ask the kubelet: %w", context.Cause(ctx))
 	}
-	return nil, Malformed, err
+	return Malformed, err
 }

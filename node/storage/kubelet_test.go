@@ -150,3 +150,27 @@ func TestReadTriesEachCertificate(t *testing.T) {
 		t.Errorf("got %s, %v", outcome, err)
 	}
 }
+
+// The kubelet says what it runs with: flags and drop-ins count beside its file.
+func TestConfiguration(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"kubeletconfig":{"evictionHard":{"memory.available":"1Gi"},"evictionSoft":null,"maxPods":110}}`: "1Gi",
+		`{}`: "no kubeletconfig", `{"kubeletconfig":[]}`: "cannot unmarshal",
+	} {
+		k := kubelet(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/configz" {
+				http.NotFound(w, r)
+				return
+			}
+			_, _ = io.WriteString(w, body)
+		})
+		c, err := k.Configuration(t.Context())
+		if err != nil && !strings.Contains(err.Error(), want) || err == nil && c.Hard["memory.available"] != want {
+			t.Errorf("%s: %+v, %v", body, c, err)
+		}
+	}
+	k := kubelet(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	if c, err := k.Configuration(t.Context()); err == nil || c != nil {
+		t.Errorf("a kubelet that refuses says %+v", c)
+	}
+}

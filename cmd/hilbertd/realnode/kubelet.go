@@ -1,6 +1,7 @@
 package realnode
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,15 +29,23 @@ var kubeletDefaults = map[string]string{
 	"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%",
 }
 
-// KubeletThresholds are the kubelet's eviction thresholds, from its configuration where that can be found, else its defaults.
-func KubeletThresholds(directory string, m *topology.Machine) ([]evict.Threshold, error) {
-	path := filepath.Join(directory, kubeletConfigFile)
-	var config struct {
-		Hard map[string]string `json:"evictionHard"`
-		Soft map[string]string `json:"evictionSoft"`
+// KubeletConfiguration asks the kubelet what it runs with: flags and drop-ins count beside its file. nil without an error: its address is not known.
+func KubeletConfiguration(ctx context.Context, directory string) (*storage.KubeletConfiguration, error) {
+	kubelet := kubeletOf(directory)
+	if kubelet == nil {
+		return nil, nil
 	}
+	return kubelet.Configuration(ctx)
+}
+
+// KubeletThresholds are the kubelet's eviction thresholds: those that it said; if it said nothing, those of its file where that can be found, else its defaults.
+func KubeletThresholds(said *storage.KubeletConfiguration, directory string, m *topology.Machine) ([]evict.Threshold, error) {
+	path := filepath.Join(directory, kubeletConfigFile)
+	var config storage.KubeletConfiguration
 	data, err := os.ReadFile(path)
 	switch {
+	case said != nil:
+		config, path = *said, "/configz"
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, fmt.Errorf("the kubelet's eviction thresholds: %w", err)
@@ -92,6 +101,13 @@ const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 // StorageReader asks the kubelet at the node's address, if the pod knows that address; otherwise it asks nothing. The kubelet shows a certificate that the
 // cluster gave it, or one that it made for itself; either lies in its directory, unless it was given another.
 func StorageReader(directory string) node.StorageReader {
+	if kubelet := kubeletOf(directory); kubelet != nil {
+		return kubelet
+	}
+	return nil
+}
+
+func kubeletOf(directory string) *storage.Kubelet {
 	address := os.Getenv("NODE_ADDRESS")
 	if address == "" {
 		return nil
