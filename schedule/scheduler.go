@@ -117,12 +117,21 @@ type BoundCounts struct {
 	ReservationTries int
 	// HeldBack are the pods that are held back now because too many others of their namespace wait that are unlike them, and in how many namespaces.
 	HeldBack, HeldBackIn int
+	// GPUStates are those that all instances tell apart, for scores by price.
+	GPUStates rules.GPUStateCounts
 }
 
 // Bounds returns how often bounds took effect.
 func (s *Scheduler) Bounds() BoundCounts {
 	waiting := s.store.Waiting()
-	return BoundCounts{s.blocked.explanations.refused, s.endedSteps, s.gate.Reservations.Tried(), waiting.Held(), waiting.Crowded()}
+	c := BoundCounts{
+		PostponedExplanations: s.blocked.explanations.refused, EndedSteps: s.endedSteps, ReservationTries: s.gate.Reservations.Tried(),
+		HeldBack: waiting.Held(), HeldBackIn: waiting.Crowded(),
+	}
+	for _, in := range s.instances {
+		c.GPUStates.Add(in.placers.GPUStates())
+	}
+	return c
 }
 
 // Gate returns what admits units, to read.

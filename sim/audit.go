@@ -34,6 +34,16 @@ func (a *auditor) inspect() {
 	}
 	a.check.Compare(a.process.scheduler.Store())
 	a.check.Obliged(a.process.scheduler.Store())
+	a.heldBack()
+}
+
+// heldBack judges which pods are held back because too many wait that are unlike them.
+func (a *auditor) heldBack() {
+	most := 0
+	if m := a.o.Config.MaxWaitingClasses; m != nil {
+		most = *m
+	}
+	a.check.HeldBack(a.process.scheduler.Store(), most)
 }
 
 // nodes counts every node anew.
@@ -149,6 +159,11 @@ func (a *auditor) atRest() {
 	}
 	rest.strandedPods()
 	rest.tenants()
+	if waiting := a.process.scheduler.Store().Waiting(); waiting.Due() {
+		a.violations.add("at rest, but there is room for some of %d pods that are held back", waiting.Held())
+	} else if a.check != nil {
+		a.heldBack()
+	}
 }
 
 // ledger compares the ledger with the API server: at rest they agree.

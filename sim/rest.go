@@ -72,7 +72,7 @@ func (rc *restCheck) strandedUnit(f *facts.Unit) {
 	if bound, ended := rc.api.has(f.UnitName); bound+ended == 0 || !f.Scheduled && !rc.api.units[rc.api.numberOf(f.UnitName)].runs {
 		need = max(int(f.MinMember)-bound, 1)
 	}
-	if f.Invalid != "" || len(list) < need || !f.SubgroupTopology.IsZero() || rc.features.constraints {
+	if f.Invalid != "" || slices.ContainsFunc(list, rc.heldBack) || len(list) < need || !f.SubgroupTopology.IsZero() || rc.features.constraints {
 		return
 	}
 	for _, domain := range rc.domains(f) {
@@ -222,7 +222,7 @@ func (rc *restCheck) owedGuarantees() {
 	for i := range rc.api.pods {
 		p := &rc.api.pods[i]
 		k := kind{rc.w.Tasks[p.task].Group, string(p.uid)}
-		if !p.waits() || p.gated || rc.w.Tasks[p.task].Unit != "" || checked[k] {
+		if !p.waits() || rc.heldBack(p) || p.gated || rc.w.Tasks[p.task].Unit != "" || checked[k] {
 			continue
 		}
 		checked[k] = true
@@ -306,7 +306,7 @@ func (rc *restCheck) strandedPods() {
 		p := &rc.api.pods[i]
 		r := rc.api.requirements(p)
 		k := kind{r, rc.w.Tasks[p.task].Group}
-		if !p.waits() || hopeless[k] || rc.waitsForMore(p) {
+		if !p.waits() || rc.heldBack(p) || hopeless[k] || rc.waitsForMore(p) {
 			continue
 		}
 		for j := range rc.api.nodes {
@@ -321,6 +321,12 @@ func (rc *restCheck) strandedPods() {
 	if rc.preempt {
 		rc.strandedPreemptors()
 	}
+}
+
+// heldBack says whether too many pods wait that are unlike a pod. Checker.HeldBack judges whether they do.
+func (rc *restCheck) heldBack(p *pod) bool {
+	known := rc.scheduler.Store().Pod(p.uid)
+	return known != nil && known.Class.HeldBack != ""
 }
 
 // waitsForMore says whether a pod has to wait for more than a node: for its unit, which is looked at as a whole, or for its queue.
@@ -339,7 +345,7 @@ func (rc *restCheck) strandedPreemptors() {
 	for i := range rc.api.pods {
 		p := &rc.api.pods[i]
 		k := kind{rc.api.requirements(p), rc.w.Tasks[p.task].Group, rc.w.Tasks[p.task].Priority}
-		if !p.waits() || checked[k] || rc.waitsForMore(p) {
+		if !p.waits() || rc.heldBack(p) || checked[k] || rc.waitsForMore(p) {
 			continue
 		}
 		checked[k] = true

@@ -58,7 +58,7 @@ func SetDefaults(c *Configuration) {
 	s.Evictions.PercentPerMinute = cmp.Or(s.Evictions.PercentPerMinute, 1)
 	s.Evictions.Burst = cmp.Or(s.Evictions.Burst, 1)
 	s.MaxClassIndexes = cmp.Or(s.MaxClassIndexes, 256)
-	s.MaxWaitingClasses = cmp.Or(s.MaxWaitingClasses, new(5000))
+	s.MaxWaitingClasses = cmp.Or(s.MaxWaitingClasses, new(2000))
 	setNodeDefaults(&c.Node)
 }
 

@@ -48,6 +48,9 @@ func (p *Placer) SetUsesBeforeIndex(uses int) { p.index.SetUsesBeforeIndex(uses)
 // first Place.
 func (p *Placer) SetMaxGPUStates(states int) { p.index.SetMaxGPUStates(states) }
 
+// GPUStates returns what the bounds of GPU states have done.
+func (p *Placer) GPUStates() rules.GPUStateCounts { return p.index.GPUStates() }
+
 // SetLevels sets the topology keys that units are packed by, the widest first. A key that is asked for and not among them is a level by
 // itself. It must be called before the first PlaceUnit.
 func (p *Placer) SetLevels(keys []string) { p.packer.SetLevels(keys) }

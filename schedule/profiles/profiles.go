@@ -126,3 +126,13 @@ func (p *Placers) For(pod *cluster.Pod) *Decider {
 	}
 	return p.list[n]
 }
+
+// GPUStates returns what the bounds of GPU states have done, over all profiles.
+func (p *Placers) GPUStates() (sum rules.GPUStateCounts) {
+	for _, d := range p.list {
+		if d != nil {
+			sum.Add(d.GPUStates())
+		}
+	}
+	return sum
+}

@@ -15,8 +15,10 @@ var (
 	triesDesc       = prometheus.NewDesc("hilbert_reservation_tries_total", "Gangs for which all nodes were looked at, to reserve some.", nil, nil)
 	heldBackDesc    = prometheus.NewDesc("hilbert_pods_held_back", "Pods that are held back now with the condition TooManyDifferentPods, because as many pods that differ from one another wait in their namespace as scheduling.maxWaitingClasses allows.", nil, nil)
 	crowdedDesc     = prometheus.NewDesc("hilbert_namespaces_held_back", "Namespaces of which pods are held back with the condition TooManyDifferentPods.", nil, nil)
+	gpuStatesDesc   = prometheus.NewDesc("hilbert_scored_gpu_states", "States of nodes' GPUs that are told apart for scores by price, by kind: states (at most 4,096 for each profile) and worths (what requests destroy in them, and one for each request; at most 32,768).", []string{"kind"}, nil)
+	gpuLimitsDesc   = prometheus.NewDesc("hilbert_scored_gpu_states_limited_total", "Times that a bound on GPU states took effect, by kind: states (one got no number, so that its node is scored by itself) and worths (all were forgotten).", []string{"kind"}, nil)
 
-	boundCollections = []*prometheus.Desc{definitionsDesc, postponedDesc, stepsDesc, triesDesc, heldBackDesc, crowdedDesc}
+	boundCollections = []*prometheus.Desc{definitionsDesc, postponedDesc, stepsDesc, triesDesc, heldBackDesc, crowdedDesc, gpuStatesDesc, gpuLimitsDesc}
 )
 
 // boundCounts is the loop's copy of them.
@@ -39,6 +41,11 @@ func (c *boundCounts) collect(out chan<- prometheus.Metric) {
 	counter(postponedDesc, c.PostponedExplanations)
 	counter(stepsDesc, c.EndedSteps)
 	counter(triesDesc, c.ReservationTries)
+	g := c.GPUStates
+	for kind, n := range map[string][2]int{"states": {g.States, g.Unnumbered}, "worths": {g.Worths, g.Forgotten}} {
+		out <- prometheus.MustNewConstMetric(gpuStatesDesc, prometheus.GaugeValue, float64(n[0]), kind)
+		out <- prometheus.MustNewConstMetric(gpuLimitsDesc, prometheus.CounterValue, float64(n[1]), kind)
+	}
 	for desc, n := range map[*prometheus.Desc]int{heldBackDesc: c.HeldBack, crowdedDesc: c.HeldBackIn} {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n))
 	}

@@ -95,6 +95,9 @@ func (ix *Index) SetUsesBeforeIndex(uses int) { ix.givenUses = &uses }
 // SetMaxGPUStates sets how many states of GPUs are told apart. Any number is exact; tests choose it. It must be called before the first decision.
 func (ix *Index) SetMaxGPUStates(states int) { ix.dense.states.SetMost(states) }
 
+// GPUStates returns what the bounds of GPU states have done.
+func (ix *Index) GPUStates() rules.GPUStateCounts { return ix.dense.states.Counts() }
+
 // Snapshot is what the Index is of.
 func (ix *Index) Snapshot() *cluster.Snapshot { return ix.snapshot }
 

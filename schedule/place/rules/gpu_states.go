@@ -20,6 +20,7 @@ type GPUStates struct {
 	tables  map[topology.Request]*worthTable
 	known   int    // worths, and tables
 	list    uint64 // the price list that they are by
+	counts  GPUStateCounts
 	most    int
 }
 
@@ -88,6 +89,29 @@ func (g *GPUStates) forget() {
 	g.known = 0
 }
 
+// GPUStateCounts is what the bounds of GPUStates have done.
+type GPUStateCounts struct {
+	// States have a number, Worths are remembered, now.
+	States, Worths int
+	// Unnumbered is how often a state got no number, Forgotten how often all worths were forgotten, because there were too many.
+	Unnumbered, Forgotten int
+}
+
+// Add adds those of another index.
+func (c *GPUStateCounts) Add(other GPUStateCounts) {
+	c.States += other.States
+	c.Worths += other.Worths
+	c.Unnumbered += other.Unnumbered
+	c.Forgotten += other.Forgotten
+}
+
+// Counts returns what the bounds have done so far.
+func (g *GPUStates) Counts() GPUStateCounts {
+	c := g.counts
+	c.States, c.Worths = len(g.states), g.known
+	return c
+}
+
 // SetMost sets how many states get a number. Any number is exact; tests choose it.
 func (g *GPUStates) SetMost(states int) { g.most = states }
 
@@ -114,6 +138,7 @@ func (g *GPUStates) Of(s *cluster.State, slot cluster.Slot) GPUStateID {
 		return id
 	}
 	if len(g.ids) >= g.most {
+		g.counts.Unnumbered++
 		return UnknownGPUs
 	}
 	id = firstGPUState + GPUStateID(len(g.states))
@@ -127,6 +152,7 @@ func (g *GPUStates) table(r *topology.Request) *worthTable {
 	t := g.tables[*r]
 	if t == nil {
 		if g.known >= maxGPUWorths {
+			g.counts.Forgotten++
 			g.forget()
 		}
 		g.known++
@@ -154,6 +180,7 @@ func (t *worthTable) grow() {
 	g := t.states
 	more := len(g.states) - len(t.worths)
 	if g.known+more > maxGPUWorths {
+		g.counts.Forgotten++
 		g.forget()
 		g.tables[t.request] = t
 		g.known = 1 + len(t.worths)

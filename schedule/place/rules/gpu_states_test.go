@@ -207,7 +207,17 @@ func TestGPUStatesAreBounded(t *testing.T) {
 			t.Fatalf("%d tables are kept, at most %d may be", len(states.tables), maxGPUWorths)
 		}
 	}
+	if c := states.Counts(); c.Forgotten == 0 || c.Unnumbered != 0 || c.States != 100 || c.Worths != states.known {
+		t.Errorf("%+v, with %d worths and tables", c, states.known)
+	}
 	if states.SetMost(150); !learn() || states.Len() != 0 || len(states.tables) != 0 {
 		t.Errorf("under a new list %d states and %d tables are left of too many", states.Len(), len(states.tables))
+	}
+	states.SetMost(60)
+	for i := range 100 {
+		states.Of(&store.State, cluster.Slot(i))
+	}
+	if c := states.Counts(); c.States != 60 || c.Unnumbered != 40 {
+		t.Errorf("%+v, want 60 states, and 40 without a number", c)
 	}
 }
