@@ -100,6 +100,7 @@ func grants(t *testing.T, names string, permissions []apiserver.Permission) {
 type manifests struct {
 	deployment *appsv1.Deployment
 	agent      *appsv1.DaemonSet
+	watchdog   *appsv1.DaemonSet
 	configs    map[string]*corev1.ConfigMap
 	bound      map[string]bool // accounts that there are, and whether a ClusterRole is bound to them
 }
@@ -115,6 +116,9 @@ func deployedManifests(t *testing.T) manifests {
 		case *appsv1.DaemonSet:
 			if o.Name == "hilbert-agent" { // the other one has its own test, in node/mps
 				m.agent = o
+			}
+			if o.Name == "hilbert-watchdog" {
+				m.watchdog = o
 			}
 		case *corev1.ConfigMap:
 			m.configs[o.Namespace+"/"+o.Name] = o
@@ -203,7 +207,40 @@ func TestDaemonSet(t *testing.T) {
 		}
 	}
 	defaults := spec.Default().Node
-	if want := []string{"/sys/fs/cgroup", filepath.Dir(defaults.NRISocket), defaults.StateDirectory, "/var/run/cdi"}; !slices.Equal(written, want) {
+	if want := []string{"/sys/fs/cgroup", filepath.Dir(defaults.NRISocket), defaults.StateDirectory, "/run/hilbert-watchdog", "/var/run/cdi"}; !slices.Equal(written, want) {
+		t.Errorf("writes %v, want %v", written, want)
+	}
+}
+
+// The watchdog outlives a bad image of the agent, asks nothing of the API server, and writes what it shares with the agent, cgroups and the runtime's socket.
+func TestWatchdogDaemonSet(t *testing.T) {
+	m := deployedManifests(t)
+	set := m.watchdog
+	pod := &set.Spec.Template.Spec
+	c := &pod.Containers[0]
+	if set.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+		t.Error("it is updated along with others")
+	}
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || pod.HostPID || pod.HostNetwork || pod.HostIPC ||
+		*c.SecurityContext.AllowPrivilegeEscalation || len(c.SecurityContext.Capabilities.Add) > 0 || !slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+		t.Error("it may more than it needs")
+	}
+	if set.Spec.Template.Labels[spec.LabelQoS] != string(spec.QoSSystem) {
+		t.Error("it would need the agent to start")
+	}
+	if c.Image != m.agent.Spec.Template.Spec.Containers[0].Image || pod.PriorityClassName != m.agent.Spec.Template.Spec.PriorityClassName {
+		t.Error("its image or its priority is none of ours")
+	}
+	if text := m.configs[set.Namespace+"/"+pod.Volumes[0].ConfigMap.Name].Data["watchdog.yaml"]; !strings.Contains(text, "roles: [watchdog]") {
+		t.Errorf("no watchdog: %s", text)
+	}
+	var written []string
+	for _, mount := range c.VolumeMounts {
+		if !mount.ReadOnly {
+			written = append(written, mount.MountPath)
+		}
+	}
+	if want := []string{"/sys/fs/cgroup", filepath.Dir(spec.Default().Node.NRISocket), "/run/hilbert-watchdog"}; !slices.Equal(written, want) {
 		t.Errorf("writes %v, want %v", written, want)
 	}
 }

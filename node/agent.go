@@ -63,6 +63,8 @@ type Options struct {
 	Observe *observe.Reader
 	// Devices looks at GPUs and network cards; nil: nothing is said of them.
 	Devices DeviceInspector
+	// Absence lies between the agent and its watchdog; nil: there is none.
+	Absence *Absence
 	Ports   Ports
 	Log     *slog.Logger
 }
@@ -97,6 +99,7 @@ type Agent struct {
 	clock      *clockCheck
 	promises   *brokenPromises
 	missed     *missedContainers
+	absence    *absenceController
 
 	onTick, onObservation []controller
 }
@@ -142,6 +145,7 @@ func (a *Agent) addControllers() (err error) {
 	a.governors = &governorController{node: n}
 	a.knobs = newKnobController(n, a.governors, a.memory)
 	a.updates = newRuntimeUpdates(n, a.knobs)
+	a.absence = newAbsenceController(n, n.options.Absence, a.lending, a.injector, a.knobs)
 	a.usage = &usageController{node: n}
 	a.reporter = &reporter{
 		node: n, lending: a.lending, eviction: a.eviction, devices: a.devices, usage: a.usage,
@@ -208,6 +212,8 @@ func (a *Agent) Run(ctx context.Context) {
 	a.devices.inspect(time.Now())
 	tick := time.NewTicker(a.options.Config.TickInterval.D())
 	defer tick.Stop()
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
 	due := time.NewTimer(0)
 	defer due.Stop()
 	for {
@@ -219,6 +225,8 @@ func (a *Agent) Run(ctx context.Context) {
 			message()
 		case now := <-tick.C:
 			a.tick(now)
+		case <-beat.C:
+			a.absence.beat()
 		case <-due.C:
 		}
 		due.Reset(a.reporter.report(time.Now()))
@@ -310,6 +318,7 @@ func (a *Agent) round(controllers []controller, in *inputs) {
 // apply carries out what has been decided, in the kernel and in the runtime. The disk gets it too, and nobody waits for that.
 func (a *Agent) apply() {
 	a.checkpoint.save()
+	a.absence.leave(time.Now())
 	a.observer.Watch(a.node.pods.watched())
 	a.knobs.update()
 	a.updates.placementsChanged()

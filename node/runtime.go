@@ -39,6 +39,8 @@ func (a *Agent) Synchronize(ctx context.Context, sandboxes []Sandbox, containers
 		return err
 	}
 	return a.node.loop.Call(ctx, func() {
+		a.node.runtime.synced = true
+		a.absence.hold()
 		a.admission.synchronize(sandboxes, containers, fixed)
 		a.node.log.Info("the container runtime told what runs", "pods", len(a.node.pods.byUID), "containers", len(a.node.pods.containers))
 		a.node.events.problems.resolve(spec.ReasonRuntimeLost)

@@ -18,6 +18,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/gpu/kubelet"
+	"hilbert.dev/hilbert/node/watchdog"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -180,7 +181,9 @@ type world struct {
 	// seldom: devices are looked at when that is asked for, not ever again. late: the test connects the runtime itself.
 	seldom, late bool
 
-	fixedErr error
+	directory string
+	absence   *Absence
+	fixedErr  error
 	// given is what the kubelet answers when it is asked which devices it gave; nil: there is no kubelet.
 	given func(ctx context.Context) ([]kubelet.ListedPod, error)
 
@@ -205,7 +208,8 @@ type runningPod struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		T: t, kernel: newKernel(), store: &kept{}, lawState: &kept{}, numbers: &kept{}, hardware: machine(), mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
+		directory: t.TempDir(),
+		T:         t, kernel: newKernel(), store: &kept{}, lawState: &kept{}, numbers: &kept{}, hardware: machine(), mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
 		running: make(map[string]runningPod),
 	}
 	t.Cleanup(func() {
@@ -233,6 +237,8 @@ func (w *world) Update(updates []Update) (failed []string, err error) {
 // start starts an agent, and the connection to the runtime.
 func (w *world) start() {
 	w.Helper()
+	directory := watchdog.Directory(w.directory)
+	w.absence = &Absence{Directory: directory, Kernel: &watchdog.Fenced{Kernel: w.kernel, Directory: directory}, Plan: File(directory.PlanPath())}
 	config := spec.Default().Node
 	config.TickInterval, config.WriteInterval = spec.Duration(20*time.Millisecond), spec.Duration(time.Millisecond)
 	config.Devices.Interval = config.TickInterval
@@ -243,7 +249,7 @@ func (w *world) start() {
 		config.Devices.Owner = w.owner
 	}
 	agent, err := New(Options{
-		Node: "n1", Machine: w.hardware, Devices: w.inspector, Mode: w.mode, Config: config, Kernel: w.kernel, Log: slog.New(slog.DiscardHandler),
+		Node: "n1", Machine: w.hardware, Devices: w.inspector, Mode: w.mode, Config: config, Kernel: w.absence.Kernel, Absence: w.absence, Log: slog.New(slog.DiscardHandler),
 		Ports: Ports{
 			Report: func(_ context.Context, r *spec.NodeReport) error {
 				w.mu.Lock()

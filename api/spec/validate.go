@@ -39,17 +39,17 @@ func Validate(c *Configuration) error {
 }
 
 func validateRoles(roles []Role, bad report) {
-	if slices.Equal(roles, []Role{RoleAgent}) {
+	if slices.Equal(roles, []Role{RoleAgent}) || slices.Equal(roles, []Role{RoleWatchdog}) {
 		return
 	}
 	for _, role := range []Role{RoleDispatcher, RoleScheduler, RoleBinder} {
 		if !slices.Contains(roles, role) {
-			bad("roles", "%s is missing; one process runs dispatcher, scheduler and binder together for now, or agent alone", role)
+			bad("roles", "%s is missing; one process runs dispatcher, scheduler and binder together for now, or agent alone, or watchdog alone", role)
 		}
 	}
 	for i, role := range roles {
 		if role != RoleDispatcher && role != RoleScheduler && role != RoleBinder {
-			bad(fmt.Sprintf("roles[%d]", i), "%q is not a role here; known are dispatcher, scheduler, binder, and agent alone", role)
+			bad(fmt.Sprintf("roles[%d]", i), "%q is not a role here; known are dispatcher, scheduler, binder, agent alone, and watchdog alone", role)
 		}
 	}
 }

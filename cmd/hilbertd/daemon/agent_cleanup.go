@@ -123,7 +123,7 @@ func removeFiles(roots realnode.Roots) error {
 	if n := len(roots.CDI); n > 0 { // the last one is written
 		errs = append(errs, removeFile(filepath.Join(roots.CDI[n-1], cdi.FileName)))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, os.RemoveAll(watchdogPath(roots)))...)
 }
 
 func removeFile(path string) error {

@@ -44,6 +44,9 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	if slices.Contains(config.Roles, spec.RoleAgent) { // it is the only role: Check has verified that
 		return runAgent(ctx, config, o, log, realnode.Real())
 	}
+	if slices.Contains(config.Roles, spec.RoleWatchdog) {
+		return runWatchdog(ctx, config, log, realnode.Real())
+	}
 	connection := o.Connection
 	if connection == nil {
 		var err error

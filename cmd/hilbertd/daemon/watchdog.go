@@ -1,0 +1,69 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/nri"
+	"hilbert.dev/hilbert/node/watchdog"
+)
+
+// watchdogDirectory is what the agent and its watchdog share, in /run: it has to be in memory.
+func watchdogDirectory(roots realnode.Roots) (watchdog.Directory, error) {
+	path := watchdogPath(roots)
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return "", fmt.Errorf("what agent and watchdog share: %w", err)
+	}
+	return watchdog.Directory(path), nil
+}
+
+func watchdogPath(roots realnode.Roots) string { return filepath.Join(roots.Run, "hilbert-watchdog") }
+
+// absence is the agent's side of it. What the watchdog writes too, the agent writes only in its turn.
+func absence(roots realnode.Roots, kernel enforce.Kernel) (*node.Absence, error) {
+	directory, err := watchdogDirectory(roots)
+	if err != nil {
+		return nil, err
+	}
+	return &node.Absence{
+		Directory: directory, Kernel: &watchdog.Fenced{Kernel: kernel, Directory: directory}, Plan: node.File(directory.PlanPath()),
+	}, nil
+}
+
+// runWatchdog runs a node's watchdog until ctx ends.
+func runWatchdog(ctx context.Context, config *spec.Configuration, log *slog.Logger, roots realnode.Roots) (err error) {
+	kernel, err := realnode.OpenKernel(roots)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, kernel.Close()) }()
+	directory, err := watchdogDirectory(roots)
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(ctx, filepath.Join(string(directory), "lock"), log)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	dog := watchdog.New(directory, kernel, log)
+	log.Info("hilbertd started", "version", apiserver.Version(), "role", spec.RoleWatchdog)
+	defer log.Info("hilbertd stopped")
+	guarded := make(chan struct{})
+	go func() {
+		defer close(guarded)
+		nri.Guard(ctx, config.Node.NRISocket, dog.GPUs, log)
+	}()
+	dog.Run(ctx)
+	<-guarded
+	return nil
+}

@@ -1,0 +1,79 @@
+package nri
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	nrilog "github.com/containerd/nri/pkg/log"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node"
+)
+
+// markingAgent adjusts containers, as node.Agent does.
+type markingAgent struct{ agent }
+
+func (a *markingAgent) CreateContainer(_ context.Context, _ node.Sandbox, c node.Container) (node.Adjustment, error) {
+	return node.Adjustment{Mark: node.Mark{Container: c.ID}}, nil
+}
+
+// A container that needs the agent is refused where the agent's plugin is gone, and where it has adjusted another container; it is created with the agent.
+func TestGuard(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	nrilog.Set(logger{slog.New(slog.DiscardHandler)})
+	synced := make(chan struct{}, 8)
+	r, err := adaptation.New("containerd", "2.4.2", func(ctx context.Context, sync adaptation.SyncCB) error {
+		_, err := sync(ctx, nil, nil)
+		synced <- struct{}{}
+		return err
+	}, func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
+		adaptation.WithSocketPath(socket), adaptation.WithPluginPath(t.TempDir()), adaptation.WithPluginConfigPath(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Stop()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go Guard(ctx, socket, func() bool { return true }, slog.New(slog.DiscardHandler))
+	<-synced
+	own := &api.PodSandbox{Id: "s1", Uid: "u1", Labels: map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}}
+	shared := &api.PodSandbox{Id: "s2", Uid: "u2"}
+	system := &api.PodSandbox{Id: "s3", Uid: "u3", Labels: map[string]string{spec.LabelQoS: string(spec.QoSSystem)}}
+	create := func(pod *api.PodSandbox, c *api.Container) error {
+		c.Id, c.PodSandboxId = "c-"+pod.Id, pod.Id
+		_, err := r.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod, Container: c})
+		return err
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "needs Hilbert's agent") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	eventually(t, "the plugin is there", func() bool { return create(own, &api.Container{Name: "main"}) != nil })
+	refused("a dedicated pod", create(own, &api.Container{Name: "main"}))
+	refused("a mark of another container", create(own, &api.Container{Name: "main", Annotations: map[string]string{spec.AnnotationAdjusted: node.Mark{Container: "x"}.String()}}))
+	refused("a container that asks for GPUs", create(shared, &api.Container{Name: "main", Env: []string{"NVIDIA_VISIBLE_DEVICES=all"}}))
+	refused("a start", r.StartContainer(t.Context(), &api.StartContainerRequest{Pod: own, Container: &api.Container{Id: "c-s1", PodSandboxId: "s1"}}))
+	for _, pod := range []*api.PodSandbox{shared, system} {
+		if err := create(pod, &api.Container{Name: "main"}); err != nil {
+			t.Errorf("a pod that needs nobody: %v", err)
+		}
+	}
+	go Run(ctx, socket, &markingAgent{}, slog.New(slog.DiscardHandler))
+	select {
+	case <-synced:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the agent is not connected")
+	}
+	eventually(t, "it is created with the agent", func() bool { return create(own, &api.Container{Name: "main"}) == nil })
+}
