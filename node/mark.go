@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -67,9 +68,7 @@ func (m *Mark) promise(annotations map[string]string) map[string]string {
 		return annotations
 	}
 	out := make(map[string]string, len(annotations)+2)
-	for key, value := range annotations {
-		out[key] = value
-	}
+	maps.Copy(out, annotations)
 	for key, value := range map[string]string{spec.AnnotationGPUs: m.GPUs, spec.AnnotationNICs: m.NICs} {
 		if delete(out, key); value != "" {
 			out[key] = value

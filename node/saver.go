@@ -44,9 +44,6 @@ func (s *saver) save(data []byte, now time.Time) {
 	s.next(now)
 }
 
-// kept reports whether a value is on disk.
-func (s *saver) kept(data []byte) bool { return s.store == nil || bytes.Equal(data, s.saved) }
-
 // late says for how long a write has not ended that should have; nil: none.
 func (s *saver) late(now time.Time) error {
 	if took := now.Sub(s.began); s.busy && took >= slowSave {

@@ -51,7 +51,6 @@ type Dog struct {
 	log       *slog.Logger
 	state     State
 	table     *enforce.Table
-	plan      *Plan // as last read
 	knobs     []enforce.Knob
 	gpus      atomic.Bool // as the plan says
 	trouble   string      // as last told

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,78 +44,95 @@ type party struct {
 	dog     *Dog
 }
 
+// node is one node over time.
+type node struct {
+	*rapid.T
+	directory       Directory
+	kernel          knobs
+	agent, dog      *party
+	beats           uint64
+	silent, watched int // seconds since the last beat; since when the watchdog has run all the time
+}
+
+func (n *node) newAgent() *party {
+	return &party{fenced: &Fenced{Kernel: n.kernel, Directory: n.directory}, running: true}
+}
+
+func (n *node) newDog() *party {
+	return &party{dog: New(n.directory, n.kernel, slog.New(slog.DiscardHandler)), running: true}
+}
+
+func (n *node) must(err error) {
+	if err != nil {
+		n.Fatal(err)
+	}
+}
+
+// happens has something happen to one of the processes.
+func (n *node) happens(step string) {
+	switch step {
+	case "stop agent", "agent goes on":
+		n.agent.running = step == "agent goes on"
+	case "new agent":
+		n.agent = n.newAgent()
+	case "stop dog", "dog goes on":
+		n.dog.running = step == "dog goes on"
+	case "new dog":
+		n.dog, n.watched = n.newDog(), 0
+	}
+}
+
+// agentWorks is a second of an agent that lends.
+func (n *node) agentWorks() {
+	agent := n.agent
+	if !agent.fenced.Holds() {
+		before := n.kernel[file]
+		if err := agent.fenced.Write(file, lent); err == nil || n.kernel[file] != before {
+			n.Fatalf("an agent writes when it is not its turn: %v", err)
+		}
+		seen, err := n.directory.Turn()
+		n.must(err)
+		turn, err := n.directory.Take(seen, Agent)
+		n.must(err)
+		agent.fenced.Took(turn)
+	}
+	n.must(agent.fenced.Write(file, lent))
+	n.beats++
+	n.must(n.directory.Beat(n.beats))
+	n.silent = 0
+}
+
+func (n *node) check() {
+	turn, err := n.directory.Turn()
+	n.must(err)
+	switch {
+	case n.agent.running && n.kernel[file] != lent:
+		n.Fatalf("the watchdog writes while the agent lives, turn %+v", turn)
+	case n.beats > 0 && n.silent > 30 && n.watched > 30 && n.kernel[file] != planned:
+		n.Fatalf("the agent has been silent for %d s, and what it lent is not back; turn %+v", n.silent, turn)
+	}
+}
+
 // Whatever stops, goes on, dies and comes back: the agent's value stands while it lives, the plan's no later than half a minute after its last beat, and neither
 // party writes over the other's.
 func TestOneOwner(t *testing.T) {
+	steps := slices.Concat(slices.Repeat([]string{""}, 10), []string{"stop agent", "agent goes on", "new agent", "stop dog", "dog goes on", "new dog"})
 	rapid.Check(t, func(r *rapid.T) {
-		dir, err := os.MkdirTemp("", "watchdog")
-		if err != nil {
-			r.Fatal(err)
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		d, kernel := Directory(dir), knobs{file: planned}
-		if err := os.WriteFile(d.PlanPath(), Plan{CPUs: []CgroupCPUs{{"kubepods/burstable/pod1", planned}}}.Encode(), 0o600); err != nil {
-			r.Fatal(err)
-		}
-		newAgent := func() *party { return &party{fenced: &Fenced{Kernel: kernel, Directory: d}, running: true} }
-		newDog := func() *party { return &party{dog: New(d, kernel, slog.New(slog.DiscardHandler)), running: true} }
-		agent, dog := newAgent(), newDog()
-		var beats uint64
-		silent, watched := 0, 0 // seconds since the last beat; since when the watchdog has run all the time
+		n := &node{T: r, directory: Directory(t.TempDir()), kernel: knobs{file: planned}}
+		n.must(os.WriteFile(n.directory.PlanPath(), Plan{CPUs: []CgroupCPUs{{"kubepods/burstable/pod1", planned}}}.Encode(), 0o600))
+		n.agent, n.dog = n.newAgent(), n.newDog()
 		for second := range rapid.IntRange(1, 200).Draw(r, "seconds") {
-			switch rapid.SampledFrom([]string{"", "", "", "", "", "", "", "", "", "", "stop agent", "agent goes on", "new agent", "stop dog", "dog goes on", "new dog"}).Draw(r, "step") {
-			case "stop agent":
-				agent.running = false
-			case "agent goes on":
-				agent.running = true
-			case "new agent":
-				agent = newAgent()
-			case "stop dog":
-				dog.running = false
-			case "dog goes on":
-				dog.running = true
-			case "new dog":
-				dog, watched = newDog(), 0
+			n.happens(rapid.SampledFrom(steps).Draw(r, "step"))
+			n.silent, n.watched = n.silent+1, n.watched+1
+			if n.agent.running {
+				n.agentWorks()
 			}
-			silent, watched = silent+1, watched+1
-			if agent.running {
-				if !agent.fenced.Holds() {
-					before := kernel[file]
-					if err := agent.fenced.Write(file, lent); err == nil || kernel[file] != before {
-						r.Fatalf("an agent writes when it is not its turn: %v", err)
-					}
-					seen, err := d.Turn()
-					if err != nil {
-						r.Fatal(err)
-					}
-					turn, err := d.Take(seen, Agent)
-					if err != nil {
-						r.Fatal(err)
-					}
-					agent.fenced.Took(turn)
-				}
-				if err := agent.fenced.Write(file, lent); err != nil {
-					r.Fatal(err)
-				}
-				beats++
-				if err := d.Beat(beats); err != nil {
-					r.Fatal(err)
-				}
-				silent = 0
-			}
-			if !dog.running {
-				watched = 0
+			if n.dog.running {
+				n.dog.dog.Look(time.Duration(second) * time.Second)
 			} else {
-				dog.dog.Look(time.Duration(second) * time.Second)
+				n.watched = 0
 			}
-			switch turn, err := d.Turn(); {
-			case err != nil:
-				r.Fatal(err)
-			case agent.running && kernel[file] != lent:
-				r.Fatalf("the watchdog writes while the agent lives, turn %+v", turn)
-			case beats > 0 && silent > 30 && watched > 30 && kernel[file] != planned:
-				r.Fatalf("the agent has been silent for %d s, and what it lent is not back; turn %+v", silent, turn)
-			}
+			n.check()
 		}
 	})
 }
