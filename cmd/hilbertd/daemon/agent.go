@@ -80,12 +80,8 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	}
 	options.Changed = host.changed
 	options.Scraper = scrape.New(scrape.Defaults())
-	options.Kernel, options.Observe = kernel, observe.New(roots.Observed, observe.Params{})
-	if options.Absence, err = absence(roots, kernel); err != nil {
-		log.Warn("nobody can stand in for this agent", "err", err)
-	} else {
-		options.Kernel = options.Absence.Kernel
-	}
+	options.Observe = observe.New(roots.Observed, observe.Params{})
+	options.Absence, options.Kernel = absence(roots, kernel, log)
 	if path := config.Node.Lending.Record; path != "" {
 		record, err := openRecord(path)
 		if err != nil {

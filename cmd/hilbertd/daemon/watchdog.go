@@ -28,15 +28,15 @@ func watchdogDirectory(roots realnode.Roots) (watchdog.Directory, error) {
 
 func watchdogPath(roots realnode.Roots) string { return filepath.Join(roots.Run, "hilbert-watchdog") }
 
-// absence is the agent's side of it. What the watchdog writes too, the agent writes only in its turn.
-func absence(roots realnode.Roots, kernel enforce.Kernel) (*node.Absence, error) {
+// absence is the agent's side of it, and the kernel in which the agent writes only in its turn.
+func absence(roots realnode.Roots, kernel enforce.Kernel, log *slog.Logger) (*node.Absence, enforce.Kernel) {
 	directory, err := watchdogDirectory(roots)
 	if err != nil {
-		return nil, err
+		log.Warn("nobody can stand in for this agent", "err", err)
+		return nil, kernel
 	}
-	return &node.Absence{
-		Directory: directory, Kernel: &watchdog.Fenced{Kernel: kernel, Directory: directory}, Plan: node.File(directory.PlanPath()),
-	}, nil
+	fenced := &watchdog.Fenced{Kernel: kernel, Directory: directory}
+	return &node.Absence{Directory: directory, Kernel: fenced, Plan: node.File(directory.PlanPath())}, fenced
 }
 
 // runWatchdog runs a node's watchdog until ctx ends.
