@@ -258,7 +258,11 @@ func (a *Agent) giveBack() {
 func (a *Agent) flush() {
 	timeout, cancel := context.WithTimeout(context.Background(), maxLastSave) //nolint:forbidigo // that of the agent has ended
 	defer cancel()
-	for what, s := range map[string]*saver{"the checkpoint": a.checkpoint.saver, "the numbers of devices": a.devices.numbers.saver} {
+	last := map[string]*saver{"the checkpoint": a.checkpoint.saver, "the numbers of devices": a.devices.numbers.saver}
+	if a.absence.with != nil {
+		last["the plan for the agent's absence"] = a.absence.saver
+	}
+	for what, s := range last {
 		if err := s.flush(timeout.Done()); err != nil {
 			a.node.log.Warn("not written before the end", "what", what, "err", err)
 		}
