@@ -221,6 +221,10 @@ func TestStaleCheckpoint(t *testing.T) {
 	w.store = w.store.die()
 	w.stop()
 	w.start()
+	w.ticks(3)
+	if s := w.state(); s.Pods != 3 {
+		t.Errorf("%d pods are known, want 3: %v", s.Pods, s.Refused)
+	}
 	w.has(late, "cpuset.cpus", told.String())
 	w.has(shrinks, "cpuset.cpus", u.CPUs.String())
 }

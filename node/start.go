@@ -23,11 +23,15 @@ const startPause = 20 * time.Millisecond
 func (a *Agent) StartContainer(ctx context.Context, s Sandbox, c Container) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
+	var last error // what the kernel lacked
 	for {
 		wants, err := loop.Returned(ctx, a.node.loop, func() (startCheck, error) { return a.admission.checkStart(&s, &c) })
 		final := err != nil
 		if !final {
 			err = wants.check(a.node.options.Kernel)
+			last = err
+		} else if ctx.Err() != nil && last != nil { // the time is over, and that is why
+			err = last
 		}
 		if err == nil {
 			return nil
