@@ -305,7 +305,7 @@ func (u *Unit) sawWhole() {
 	if u.Facts != nil && u.bound+u.done >= u.MinMember() {
 		u.reached = true
 		if u.fell && !u.Facts.Indivisible {
-			u.fell, u.evicting = false, nil
+			u.stand()
 		}
 	}
 	if u.placed > 0 {
@@ -316,12 +316,20 @@ func (u *Unit) sawWhole() {
 // sawEnd takes note that nothing is left of a unit: it has to become whole anew.
 func (u *Unit) sawEnd() {
 	if u.placed == 0 && (u.done == 0 || u.Facts != nil && u.Facts.Indivisible) {
-		u.fell = false // none is left that could follow
+		u.stand() // none is left that could follow
 	}
 	if u.placed+u.done == 0 {
 		u.lapsed = u.lapsed || u.reached
 		u.reached = false
 	}
+}
+
+// stand ends that the unit has fallen. Members that are still to be evicted may leave yet, and count then; those that have left do not.
+func (u *Unit) stand() {
+	u.fell = false
+	maps.DeleteFunc(u.evicting, func(uid facts.UID, _ bool) bool {
+		return !slices.ContainsFunc(u.pods, func(pod *Pod) bool { return pod.UID == uid })
+	})
 }
 
 // setPhase is the only way in which a pod's phase changes.

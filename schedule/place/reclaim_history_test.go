@@ -210,7 +210,7 @@ func (w *feud) arrive(t *rapid.T) {
 	plan := planOf(w.store, &found)
 	plan.Decided = w.now
 	verdict := w.store.Commit(plan, rules.Commits)
-	if ok && !verdict.Committed && !(verdict.Reason == cluster.RejectQuota && w.granted(&found)) {
+	if granted := verdict.Reason == cluster.RejectQuota && w.granted(&found); ok && !verdict.Committed && !granted {
 		t.Fatalf("%v for %d members: %v", names(found.Victims), size, verdict)
 	}
 	w.r.placer.snapshot.Advance(w.store)
