@@ -134,8 +134,11 @@ func (d *admission) refuseStart(s *Sandbox, why error) {
 	d.node.log.Warn("a container is not started", "pod", s.Namespace+"/"+s.Name, "err", why)
 }
 
-// tellsMarks reports whether the runtime says which annotations it gave to containers. CRI-O tells those of the kubelet alone.
-func (r *runtimeState) tellsMarks() bool { return !strings.HasPrefix(r.name, "cri-o") }
+// TellsMarks reports whether a runtime says which annotations it gave to a container that it has made. We take it that CRI-O tells those of the kubelet alone.
+// While a container is being made, each runtime shows a plugin what earlier ones added.
+func TellsMarks(runtime string) bool { return !strings.HasPrefix(runtime, "cri-o") }
+
+func (r *runtimeState) tellsMarks() bool { return TellsMarks(r.name) }
 
 // ours reports whether containers are kept from GPUs that they were not given.
 func (j *deviceInjector) ours() bool {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -22,6 +23,14 @@ const guardName, guardIndex = "hilbert-watchdog", "90"
 type guard struct {
 	ours func() bool // the node's GPUs are Hilbert's to give
 	log  *slog.Logger
+	// silent: the runtime does not tell at the start of a container who has adjusted it.
+	silent atomic.Bool
+}
+
+// Configure is the runtime's answer to our registration.
+func (g *guard) Configure(_ context.Context, _, runtime, _ string) (api.EventMask, error) {
+	g.silent.Store(!node.TellsMarks(runtime))
+	return 0, nil // everything that the plugin has a method for
 }
 
 // CreateContainer comes after the agent's plugin has adjusted the container, whose mark is in it by then.
@@ -31,6 +40,9 @@ func (g *guard) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api
 
 // StartContainer comes before the first instruction.
 func (g *guard) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
+	if g.silent.Load() {
+		return nil // it was checked when it was made
+	}
 	return g.check(ctx, pod, c)
 }
 
@@ -48,7 +60,7 @@ func Guard(ctx context.Context, socket string, ours func() bool, log *slog.Logge
 	backoff := firstBackoff
 	for {
 		began := time.Now()
-		err := connectGuard(ctx, socket, &guard{ours, log}, log)
+		err := connectGuard(ctx, socket, &guard{ours: ours, log: log}, log)
 		if ctx.Err() != nil {
 			return
 		}

@@ -77,3 +77,20 @@ func TestGuard(t *testing.T) {
 	}
 	eventually(t, "it is created with the agent", func() bool { return create(own, &api.Container{Name: "main"}) == nil })
 }
+
+// A runtime that does not tell marks at the start is asked at the creation alone: else nothing that needs the agent would start there.
+func TestGuardOfASilentRuntime(t *testing.T) {
+	own, box := &api.PodSandbox{Id: "s1", Uid: "u1", Labels: map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}}, &api.Container{Id: "c1", PodSandboxId: "s1", Name: "main"}
+	for runtime, silent := range map[string]bool{"containerd": false, "cri-o": true} {
+		g := &guard{ours: func() bool { return true }, log: slog.New(slog.DiscardHandler)}
+		if _, err := g.Configure(t.Context(), "", runtime, "1"); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := g.CreateContainer(t.Context(), own, box); err == nil {
+			t.Errorf("%s: it is created without the agent", runtime)
+		}
+		if err := g.StartContainer(t.Context(), own, box); (err == nil) != silent {
+			t.Errorf("%s: at the start %v", runtime, err)
+		}
+	}
+}

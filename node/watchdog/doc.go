@@ -11,5 +11,5 @@
 //
 // Decide says when the watchdog takes the turn: when the beat has not changed for Silence. It keeps the turn until the agent takes it back, which the agent
 // does as soon as it knows what runs. A knob that is being written at the very moment when the turn changes may get the old owner's value; the new
-// owner compares all knobs each second.
+// owner compares all knobs again: the watchdog each second, the agent each tick.
 package watchdog

@@ -97,7 +97,7 @@ func cleanUp(ctx context.Context, config *spec.Configuration, log *slog.Logger, 
 	if err != nil || parts == nil {
 		parts = cleanup.Parts() // they are not known
 	}
-	var errs []error
+	errs := []error{dismissWatchdog(roots)}
 	top := podsTop(kernel)
 	if slices.Contains(parts, cleanup.CPU) {
 		errs = append(errs, freeContainers(ctx, config.Node.NRISocket, top, kernel, log))
@@ -123,7 +123,21 @@ func removeFiles(roots realnode.Roots) error {
 	if n := len(roots.CDI); n > 0 { // the last one is written
 		errs = append(errs, removeFile(filepath.Join(roots.CDI[n-1], cdi.FileName)))
 	}
-	return errors.Join(append(errs, os.RemoveAll(watchdogPath(roots)))...)
+	return errors.Join(errs...)
+}
+
+// dismissWatchdog removes what agent and watchdog share, before anything is given back: without a plan, a watchdog that still runs writes nothing. The directory
+// itself may be mounted, and is left.
+func dismissWatchdog(roots realnode.Roots) error {
+	entries, err := os.ReadDir(watchdogPath(roots))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, entry := range entries {
+		errs = append(errs, removeFile(filepath.Join(watchdogPath(roots), entry.Name())))
+	}
+	return errors.Join(errs...)
 }
 
 func removeFile(path string) error {

@@ -17,6 +17,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/cleanup"
+	"hilbert.dev/hilbert/node/watchdog"
 )
 
 // cleanUp runs a cleanup of the host.
@@ -61,6 +62,10 @@ func TestCleanup(t *testing.T) {
 		t.Fatal("it cleaned up under a running agent")
 	}
 	p.stop(t)
+	shared := watchdog.Directory(watchdogPath(h.roots))
+	if plan, err := shared.Plan(); err != nil || plan == nil {
+		t.Fatalf("the agent has left no plan for its absence: %v", err)
+	}
 	for _, dir := range []string{filepath.Join(h.roots.Sys, "fs/resctrl/hilbert-online"), h.roots.CDI[0]} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -79,6 +84,8 @@ func TestCleanup(t *testing.T) {
 		t.Errorf("the runtime was told %v", updated)
 	}
 	left, _ := filepath.Glob(filepath.Join(h.config.Node.StateDirectory, "*"))
+	plans, _ := filepath.Glob(filepath.Join(string(shared), "*"))
+	left = append(left, plans...)
 	for _, name := range []string{filepath.Join(h.roots.Sys, "fs/resctrl/hilbert-online"), filepath.Join(h.roots.CDI[0], "hilbert.dev-nic.json")} {
 		if _, err := os.Stat(name); err == nil {
 			left = append(left, name)
