@@ -82,7 +82,7 @@ vet: ## gofmt, and go vet over the product
 
 .PHONY: unit
 unit: ## all tests of the product
-	$(call timed,unit,$(GO) test ./...)
+	$(call timed,unit,$(GO) test -timeout 20m ./...)
 
 .PHONY: house
 house: ## the import rules and limits of internal/lint, uncached

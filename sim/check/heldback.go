@@ -18,6 +18,9 @@ func (c *Checker) HeldBack(store *cluster.Store, most int) {
 	if store.Waiting().Due() {
 		return // an answer has made room, which the next event gives out
 	}
+	if store.Waiting().Held() == 0 && (most == 0 || len(c.mirror.pods) <= most) {
+		return // there are too few pods for any to be held back
+	}
 	crowds := make(map[string]*crowd)
 	for _, uid := range slices.Sorted(maps.Keys(c.mirror.pods)) {
 		p, m := store.Pod(uid), c.mirror.pods[uid]

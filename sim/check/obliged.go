@@ -107,10 +107,10 @@ func (c *Checker) written(m *mirrored) bool {
 }
 
 // refused says whether a pod would get no place now, whatever is free: its PodGroup or queue is unknown, or a queue holds more than it may, until
-// victims have left.
+// victims have left; or its gang has fallen, and what is left of it has to follow, or to become whole again together.
 func refused(store *cluster.Store, uid facts.UID) bool {
 	pod := store.Pod(uid)
-	if pod == nil || pod.Queue().Refuses || pod.Unit != nil && !pod.Unit.Ready() {
+	if pod == nil || pod.Queue().Refuses || pod.Unit != nil && (!pod.Unit.Ready() || pod.Unit.Fell()) {
 		return true
 	}
 	for q := pod.Queue(); q != nil; q = q.Parent() {
