@@ -23,17 +23,24 @@ const (
 // then gets no timer again, who sleeps there sleeps for ever, and the guest idles. It is told from one that waits for the host by the time
 // that its threads run or wait to run.
 func (g *Guest) whileBusy(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	if g.qemu == nil {
+		return context.WithCancel(ctx)
+	}
+	return whileBusy(ctx, g.qemu.Process.Pid, most)
+}
+
+func whileBusy(ctx context.Context, pid int, most time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		poll := time.NewTicker(demandPoll)
 		defer poll.Stop()
-		since, before := time.Now(), demand(g.qemu.Process.Pid)
+		since, before := time.Now(), demand(pid)
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case now := <-poll.C:
-				asked := demand(g.qemu.Process.Pid)
+				asked := demand(pid)
 				switch passed := now.Sub(since); {
 				case asked-before > time.Duration(idleCPUs*float64(most)):
 					since, before = now, asked
