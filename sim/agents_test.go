@@ -18,7 +18,7 @@ func TestNUMANodesAreGivenOnce(t *testing.T) {
 	for seed := range seedsToRun(t) {
 		w := invent(t, numaWorkload, seed)
 		o := options(seed)
-		o.CheckEvery = 1
+		o.CheckEvery = stepsBetweenChecks()
 		calm, err := Run(t.Context(), w, o)
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func TestDevicesAreGivenOnce(t *testing.T) {
 	for seed := range seedsToRun(t) {
 		w := invent(t, deviceWorkload, seed)
 		o := options(seed)
-		o.CheckEvery = 1
+		o.CheckEvery = stepsBetweenChecks()
 		calm, err := Run(t.Context(), w, o)
 		if err != nil {
 			t.Fatalf("calm, seed %d: %v", seed, err)

@@ -18,7 +18,7 @@ func TestLimitsCountGrants(t *testing.T) {
 		for _, preempt := range []bool{false, true} {
 			w := invent(t, grantsWorkload, seed)
 			o := options(seed)
-			o.Schedulers, o.CheckEvery, o.Faults, o.Preempt = 4, 1, DefaultFaults(w), preempt
+			o.Schedulers, o.CheckEvery, o.Faults, o.Preempt = 4, stepsBetweenChecks(), DefaultFaults(w), preempt
 			if _, err := Run(t.Context(), w, o); err != nil {
 				t.Errorf("%v\nreproduce it: hilbert sim --synthetic %s --faults --check --preempt=%v --schedulers 4 --seed %d", err, grantsWorkload, preempt, seed)
 			}

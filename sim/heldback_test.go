@@ -21,7 +21,7 @@ func TestFewDifferentPodsMayWait(t *testing.T) {
 				for _, most := range []int{1, 3, 8} {
 					w := invent(t, text, seed)
 					o := options(seed)
-					o.Schedulers, o.CheckEvery, o.Faults, o.Preempt = 1+3*int(seed%2), 1, DefaultFaults(w), seed%3 == 0
+					o.Schedulers, o.CheckEvery, o.Faults, o.Preempt = 1+3*int(seed%2), stepsBetweenChecks(), DefaultFaults(w), seed%3 == 0
 					o.Config.MaxWaitingClasses = &most
 					s, err := newSimulation(w, o)
 					if err != nil {

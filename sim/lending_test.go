@@ -91,7 +91,7 @@ func TestEvictionsKeepGangsWhole(t *testing.T) {
 	for seed := range max(seedsToRun(t)*2/3, 10) {
 		w := invent(t, lendingGangs, seed)
 		o := options(seed)
-		o.CheckEvery, o.Preempt, o.Schedulers = 1, true, int(1+seed%2*3)
+		o.CheckEvery, o.Preempt, o.Schedulers = stepsBetweenChecks(), true, int(1+seed%2*3)
 		if seed%4 >= 2 {
 			o.Faults = DefaultFaults(w)
 		}

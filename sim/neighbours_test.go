@@ -30,7 +30,7 @@ func TestConstraints(t *testing.T) {
 		}
 		w := invent(t, text, seed)
 		o := options(seed)
-		o.Schedulers, o.CheckEvery, o.Faults = 4, 1, DefaultFaults(w)
+		o.Schedulers, o.CheckEvery, o.Faults = 4, stepsBetweenChecks(), DefaultFaults(w)
 		o.Preempt = seed%4 == 2
 		r, err := Run(t.Context(), w, o)
 		if err != nil {

@@ -37,7 +37,7 @@ func TestPreemption(t *testing.T) {
 			for seed := range seedsToRun(t) {
 				w := busy(t, seed)
 				o := options(seed)
-				o.Schedulers, o.CheckEvery, o.Faults, o.Preempt = schedulers, 1, DefaultFaults(w), true
+				o.Schedulers, o.CheckEvery, o.Faults, o.Preempt = schedulers, stepsBetweenChecks(), DefaultFaults(w), true
 				o.Faults.AddEvictionFaults()
 				r, err := Run(t.Context(), w, o)
 				if err != nil {

@@ -25,7 +25,7 @@ func TestTenants(t *testing.T) {
 			for seed := range max(seedsToRun(t)/2, 1) {
 				w := invent(t, tenantedWorkload, seed)
 				o := options(seed)
-				o.Schedulers, o.CheckEvery, o.Faults, o.Preempt = c.schedulers, 1, DefaultFaults(w), c.preempt
+				o.Schedulers, o.CheckEvery, o.Faults, o.Preempt = c.schedulers, stepsBetweenChecks(), DefaultFaults(w), c.preempt
 				r, err := Run(t.Context(), w, o)
 				if err != nil {
 					t.Errorf("%v\nreproduce it: hilbert sim --synthetic %s --faults --check --preempt=%v --schedulers %d --seed %d", err, tenantedWorkload, c.preempt, c.schedulers, seed)
@@ -54,7 +54,7 @@ func TestTenantsWithoutFaults(t *testing.T) {
 	for _, schedulers := range []int{1, 4} {
 		for _, seed := range seeds {
 			o := options(seed)
-			o.Schedulers, o.CheckEvery, o.Preempt = schedulers, 1, true
+			o.Schedulers, o.CheckEvery, o.Preempt = schedulers, stepsBetweenChecks(), true
 			if _, err := Run(t.Context(), invent(t, tenantedWorkload, seed), o); err != nil {
 				t.Errorf("%v\nreproduce it: hilbert sim --synthetic %s --check --preempt=true --schedulers %d --seed %d", err, tenantedWorkload, schedulers, seed)
 			}

@@ -16,10 +16,17 @@ import (
 func (c *Checker) Obliged(store *cluster.Store) {
 	plans := make(map[*cluster.Plan][]*mirrored)
 	var order []*cluster.Plan
-	for _, uid := range slices.Sorted(maps.Keys(c.mirror.pods)) {
+	var assumed []facts.UID
+	for uid, m := range c.mirror.pods {
+		if m.assumed {
+			assumed = append(assumed, uid)
+		}
+	}
+	slices.Sort(assumed)
+	for _, uid := range assumed {
 		m := c.mirror.pods[uid]
 		switch {
-		case !m.assumed || refused(store, uid):
+		case refused(store, uid):
 		case !m.unit.IsZero():
 			if plans[m.plan] = append(plans[m.plan], m); len(plans[m.plan]) == 1 {
 				order = append(order, m.plan)
