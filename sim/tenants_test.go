@@ -10,6 +10,7 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/scenario"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/sim/trace"
 )
 
 const tenantedWorkload = "nodes=12,pods=300,classes=8,minutes=5,load=150,queues=6,gangs=60"
@@ -152,21 +153,7 @@ func TestChecksFindTenantMistakes(t *testing.T) {
 						f.ReclaimMinRuntime = nil
 					}
 				}
-				o := options(seed)
-				o.Faults, o.Preempt = DefaultFaults(w), true
-				o.Faults.Relists, o.Faults.Restarts, o.Faults.QueueEdits = 0, 0, 0
-				if !c.resting {
-					o.CheckEvery = 1
-				}
-				s, err := newSimulation(w, o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				s.process.seams.told = c.told
-				if err := s.process.start(); err != nil { // it was told of everything before the mistake was made
-					t.Fatal(err)
-				}
-				_, last = s.run(t.Context())
+				last = mistakenAboutTenants(t, w, seed, c.told, c.resting)
 				if broken, ok := errors.AsType[*Violation](last); ok && strings.Contains(broken.What, c.want) {
 					return
 				}
@@ -174,6 +161,27 @@ func TestChecksFindTenantMistakes(t *testing.T) {
 			t.Errorf("never %q; at last %s", c.want, fmt.Sprint(last))
 		})
 	}
+}
+
+// mistakenAboutTenants runs a scheduler that is told something wrong, and returns what the checks say: those of each step, or only those at rest.
+func mistakenAboutTenants(t *testing.T, w *trace.Workload, seed uint64, told func(facts.Event) facts.Event, resting bool) error {
+	t.Helper()
+	o := options(seed)
+	o.Faults, o.Preempt = DefaultFaults(w), true
+	o.Faults.Relists, o.Faults.Restarts, o.Faults.QueueEdits = 0, 0, 0
+	if !resting {
+		o.CheckEvery = 1
+	}
+	s, err := newSimulation(w, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.process.seams.told = told
+	if err := s.process.start(); err != nil { // it was told of everything before the mistake was made
+		t.Fatal(err)
+	}
+	_, err = s.run(t.Context())
+	return err
 }
 
 // TestChecksFindPodWaitingWithinGuarantee: a scheduler that knows of no guarantees lets a pod wait for what others have borrowed, and the
