@@ -44,9 +44,9 @@ type Options struct {
 	Config    spec.Node
 	// Kernel may be used by two goroutines at once.
 	Kernel enforce.Kernel
-	// Thresholds are the kubelet's eviction thresholds. Disks looks at the node's file systems; nil: they are not looked at. Recursive: the cgroup hierarchy is
-	// mounted with memory_recursiveprot.
-	Thresholds []evict.Threshold
+	// Thresholds reads the kubelet's eviction thresholds; nil: ours are not compared with them. Disks looks at the node's file systems; nil: they are not looked at.
+	// Recursive: the cgroup hierarchy is mounted with memory_recursiveprot.
+	Thresholds ThresholdReader
 	Disks      func() (root, images evict.Disk)
 	// Storage says what pods hold of them; nil: it is not known.
 	Storage   StorageReader
@@ -95,6 +95,7 @@ type Agent struct {
 	usage      *usageController
 	storage    *storagePoller
 	eviction   *evictionController
+	thresholds *thresholdController
 	memory     *memoryController
 	clock      *clockCheck
 	promises   *brokenPromises
@@ -138,9 +139,10 @@ func (a *Agent) addControllers() (err error) {
 	a.profiles = &profileController{node: n, scraper: n.options.Scraper}
 	a.storage = &storagePoller{node: n}
 	a.lending = &lendingController{node: n, params: lawParams(&n.options.Config)}
-	if a.eviction, err = newEvictionController(n, &a.lending.params, a.storage); err != nil {
+	if a.eviction, err = newEvictionController(n, a.storage); err != nil {
 		return err
 	}
+	a.thresholds = newThresholdController(n, &a.eviction.params, n.options.Thresholds)
 	a.memory = newMemoryController(n)
 	a.governors = &governorController{node: n}
 	a.knobs = newKnobController(n, a.governors, a.memory)
@@ -171,6 +173,7 @@ func (a *Agent) addControllers() (err error) {
 		vanishedPods{n},
 		weightCheck{n},
 		a.checkpoint,
+		a.thresholds,
 		a.updates,
 		a.governors,
 		a.devices,
@@ -210,6 +213,7 @@ func (a *Agent) Run(ctx context.Context) {
 		a.flush()
 	}()
 	a.devices.inspect(time.Now())
+	a.thresholds.ask(time.Now())
 	tick := time.NewTicker(a.options.Config.TickInterval.D())
 	defer tick.Stop()
 	beat := time.NewTicker(beatEvery)
@@ -302,7 +306,7 @@ func (a *Agent) observed(now time.Time) {
 	if !a.node.lends() {
 		return
 	}
-	in := inputs{now: now, seen: a.sensor.sense(now), reportsFail: a.reporter.failing, noLending: a.eviction.stopsLending()}
+	in := inputs{now: now, seen: a.sensor.sense(now), reportsFail: a.reporter.failing, noLending: a.eviction.stopsLending(), noMemory: a.thresholds.withholds()}
 	defer in.seen.release()
 	a.round(a.onObservation, &in)
 	a.reporter.noteLess(now)

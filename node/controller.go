@@ -29,6 +29,8 @@ type inputs struct {
 	reportsFail time.Time
 	// noLending: the last eviction decision forbids lending more.
 	noLending bool
+	// noMemory: no memory may be lent beyond what runs.
+	noMemory bool
 
 	advice      *advise.Advice  // by lendingController
 	cpuPressure advise.Sample   // by lendingController: what online pods feel

@@ -18,8 +18,8 @@ func (t problems) resolve(reason string)      { delete(t, reason) }
 
 // severity orders the reasons: the condition's own reason is the first that holds.
 var severity = []string{
-	spec.ReasonRuntimeLost, spec.ReasonKnobRefused, spec.ReasonCheckpointLost, spec.ReasonBestEffortWeight, spec.ReasonTooManyNUMANodes, spec.ReasonNoNUMAInformation,
-	spec.ReasonPressureMissing, spec.ReasonCountersReversed, spec.ReasonClockJumped,
+	spec.ReasonRuntimeLost, spec.ReasonKnobRefused, spec.ReasonCheckpointLost, spec.ReasonBestEffortWeight, spec.ReasonKubeletUnknown, spec.ReasonKubeletEvictsFirst,
+	spec.ReasonTooManyNUMANodes, spec.ReasonNoNUMAInformation, spec.ReasonPressureMissing, spec.ReasonCountersReversed, spec.ReasonClockJumped,
 }
 
 // condition is AgentReady.

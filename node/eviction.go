@@ -32,24 +32,16 @@ type evictionController struct {
 	storage  *storagePoller
 }
 
-func newEvictionController(n *nodeState, laws *advise.Params, storage *storagePoller) (*evictionController, error) {
-	c := &evictionController{node: n, params: evict.Defaults(), stopped: make(map[string]time.Time), storage: storage}
-	c.params.Escalation.AnswerWithin = answerWithin
-	c.params.DryRun = n.options.Config.Lending.Evictions == spec.EvictionsDryRun
-	if err := c.params.Check(n.options.Thresholds); err != nil && n.lends() {
-		return nil, fmt.Errorf("the kubelet would evict before this agent: %w", err)
-	}
-	if err := c.params.CheckReserve(laws); err != nil {
+func newEvictionController(n *nodeState, storage *storagePoller) (*evictionController, error) {
+	config := &n.options.Config
+	c := &evictionController{node: n, params: evict.ParamsOf(config), stopped: make(map[string]time.Time), storage: storage}
+	if err := spec.CheckReserve(&config.Memory.Headroom, &config.Eviction); err != nil {
 		return nil, fmt.Errorf("reclaimed pods would be evicted for what they were lent: %w", err)
 	}
 	c.budgets = &budgetAnswers{node: n}
 	c.disks = disks{loop: n.loop, read: n.options.Disks}
 	return c, nil
 }
-
-// answerWithin is how long an urgent request may go unanswered before a pod is stopped here. That a pod is leaving does not reach the agent, so it is as long
-// as one that was evicted may take to end, and to free what it held. That a budget refuses does: see answers.
-const answerWithin = 45 * time.Second
 
 // disksEvery is how often the file systems are looked at.
 const disksEvery = 10 * time.Second
@@ -99,7 +91,7 @@ func (c *evictionController) stop(s *evict.Stop, now time.Time) {
 	if p == nil || p.cgroup == "" {
 		return
 	}
-	c.stopped[s.Pod.UID] = now.Add(c.params.Escalation.KeepStopped)
+	c.stopped[s.Pod.UID] = now.Add(c.params.Escalation.KeepStopped.D())
 	c.stops++
 	c.node.events.note(p.name, allocate.Note{Reason: spec.ReasonStopped, Message: s.Message})
 	file := p.cgroup + "/cgroup.kill"

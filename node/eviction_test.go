@@ -58,7 +58,7 @@ func TestRelief(t *testing.T) {
 	if killed(l, &low) {
 		t.Fatal("it was stopped before anybody could follow")
 	}
-	l.run(int(answerWithin / time.Second))
+	l.run(int(spec.DefaultNodeEviction().Escalation.AnswerWithin.D() / time.Second))
 	l.eventually("nobody followed, and the pod is stopped", func() bool { return killed(l, &low) })
 	after := l.run(1)
 	if !strings.HasPrefix(after.Closed, "MemoryAvailable") || after.Headroom.MilliCPU != 0 {
@@ -131,21 +131,6 @@ func TestReliefDryRun(t *testing.T) {
 	})
 	if requests == 0 || len(said.Evictions) != 0 || said.Closed != "" || stops || killed(l, &low) {
 		t.Errorf("%d requests; said %+v; lending stops: %v", requests, said, stops)
-	}
-}
-
-// A node that would evict after the kubelet does not start.
-func TestReliefComesBeforeTheKubelet(t *testing.T) {
-	o := Options{
-		Node: "n1", Machine: machine(), Mode: spec.ModeAgent, Config: spec.Default().Node, Kernel: newKernel(),
-		Thresholds: []evict.Threshold{{Signal: "memory.available", Amount: 1 << 30, Total: 4 << 30}},
-	}
-	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "memory.available") {
-		t.Errorf("got %v", err)
-	}
-	o.Config.Lending.Enabled = new(false)
-	if _, err := New(o); err != nil {
-		t.Errorf("it does not lend, and so evicts nobody: %v", err)
 	}
 }
 

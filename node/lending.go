@@ -42,11 +42,7 @@ const maxAdviceAge = 30 * time.Second
 
 // lawParams are the laws' parameters as the configuration has them.
 func lawParams(c *spec.Node) advise.Params {
-	const percent = 100
-	p := advise.Defaults()
-	p.TargetUse = float64(c.Lending.TargetUtilization) / percent
-	p.LendInterval, p.LendStep = c.Lending.Interval.D(), float64(c.Lending.Step)/percent
-	p.ReclaimedFloor = c.ReclaimedCores
+	p := advise.ParamsOf(c)
 	p.Explain = true
 	return p
 }
@@ -54,7 +50,7 @@ func lawParams(c *spec.Node) advise.Params {
 // Tick implements controller.
 func (l *lendingController) Tick(in *inputs) (changed bool) {
 	o := &in.seen.laws
-	o.StopLending = in.noLending
+	o.StopLending, o.NoMemory = in.noLending, in.noMemory
 	l.recordStart()
 	l.advice = advise.Step(o, &l.params, &l.state)
 	l.record(o)

@@ -19,7 +19,7 @@ import (
 // loop in small steps.
 type memoryController struct {
 	node     *nodeState
-	params   advise.MemoryParams
+	params   spec.NodeMemory
 	state    advise.MemoryState
 	advice   advise.MemoryAdvice
 	shrinker *shrink.Shrinker
@@ -37,10 +37,10 @@ const groupsEvery = 10 * time.Second
 
 func newMemoryController(n *nodeState) *memoryController {
 	m := &memoryController{
-		node: n, params: advise.DefaultMemoryParams(), results: make(map[string]advise.ReclaimResult), limits: make(map[string]advise.MemoryLimit),
+		node: n, params: n.options.Config.Memory, results: make(map[string]advise.ReclaimResult), limits: make(map[string]advise.MemoryLimit),
 	}
-	m.gauge = shrink.NewGauge(n.options.Kernel, m.params.Pressure)
-	m.shrinker = shrink.New(n.options.Kernel, shrink.Defaults(), m.gauge.High, func(r shrink.Result) { n.loop.Post(func() { m.reclaimed(r) }) })
+	m.gauge = shrink.NewGauge(n.options.Kernel, m.params.Reclaim.Pressure)
+	m.shrinker = shrink.New(n.options.Kernel, m.params.Writes, m.gauge.High, func(r shrink.Result) { n.loop.Post(func() { m.reclaimed(r) }) })
 	return m
 }
 

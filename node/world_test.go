@@ -163,6 +163,7 @@ func (s *kept) Save(data []byte) error {
 
 // world is a node whose runtime is the test.
 type world struct {
+	thresholds ThresholdReader // nil: not compared
 	*testing.T
 	agent  *Agent
 	kernel *kernel
@@ -249,7 +250,8 @@ func (w *world) start() {
 		config.Devices.Owner = w.owner
 	}
 	agent, err := New(Options{
-		Node: "n1", Machine: w.hardware, Devices: w.inspector, Mode: w.mode, Config: config, Kernel: w.absence.Kernel, Absence: w.absence, Log: slog.New(slog.DiscardHandler),
+		Thresholds: w.thresholds,
+		Node:       "n1", Machine: w.hardware, Devices: w.inspector, Mode: w.mode, Config: config, Kernel: w.absence.Kernel, Absence: w.absence, Log: slog.New(slog.DiscardHandler),
 		Ports: Ports{
 			Report: func(_ context.Context, r *spec.NodeReport) error {
 				w.mu.Lock()

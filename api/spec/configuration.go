@@ -197,6 +197,13 @@ type Node struct {
 	RefreshInterval Duration `json:"refreshInterval,omitempty"`
 	// Lending says what the node lends to reclaimed pods.
 	Lending Lending `json:"lending,omitzero"`
+	// Memory says how memory is lent, limited, protected and taken back.
+	Memory NodeMemory `json:"memory,omitzero"`
+	// Eviction says when the node is short, and when reclaimed pods have to go.
+	Eviction NodeEviction `json:"eviction,omitzero"`
+	// KubeletThresholds says where the kubelet's eviction thresholds are read. Ask: the kubelet is asked (/configz); as long as it has not answered, the node lends
+	// no memory. File: they are those of config.yaml in KubeletDirectory, though the kubelet's flags and drop-ins may say otherwise.
+	KubeletThresholds string `json:"kubeletThresholds,omitempty"`
 	// Usage is about the report of what the node uses.
 	Usage Usage `json:"usage,omitzero"`
 	// Devices is about GPUs and network cards.
@@ -305,6 +312,12 @@ type LendingRDT struct {
 const (
 	EvictionsOn     = "on"
 	EvictionsDryRun = "dry-run" // the report names who would have to go, and why; no pod is evicted
+)
+
+// The values of Node.KubeletThresholds.
+const (
+	ThresholdsAsk  = "Ask"
+	ThresholdsFile = "File"
 )
 
 // ModeAuto of Node.Mode depends on the kubelet's resource managers.

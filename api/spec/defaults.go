@@ -12,7 +12,15 @@ func Default() *Configuration {
 	return c
 }
 
-// SetDefaults fills every field that is zero. This function is the only place where defaults are defined.
+// New returns what a file is decoded onto. What a 0 in the file means 0 of has its default here already; SetDefaults fills in the rest.
+func New() *Configuration {
+	c := &Configuration{}
+	c.Node.Memory, c.Node.Eviction = DefaultNodeMemory(), DefaultNodeEviction()
+	return c
+}
+
+// SetDefaults fills every field that is zero, but those of Node.Memory and Node.Eviction one by one, where zero may be meant (see New). This function and those that
+// it calls are the only place where defaults are defined.
 func SetDefaults(c *Configuration) {
 	c.APIVersion = cmp.Or(c.APIVersion, ConfigurationAPIVersion)
 	c.Kind = cmp.Or(c.Kind, ConfigurationKind)
@@ -83,6 +91,9 @@ func setNodeDefaults(n *Node) {
 	n.Lending.TargetUtilization = cmp.Or(n.Lending.TargetUtilization, 80)
 	n.Lending.Interval = cmp.Or(n.Lending.Interval, Duration(10*time.Second))
 	n.Lending.Step = cmp.Or(n.Lending.Step, 25)
+	n.Memory = cmp.Or(n.Memory, DefaultNodeMemory())
+	n.Eviction = cmp.Or(n.Eviction, DefaultNodeEviction())
+	n.KubeletThresholds = cmp.Or(n.KubeletThresholds, ThresholdsAsk)
 	n.Usage.RefreshInterval = cmp.Or(n.Usage.RefreshInterval, Duration(time.Minute))
 	n.Lending.RefreshInterval = cmp.Or(n.Lending.RefreshInterval, Duration(25*time.Second))
 	n.Lending.Evictions = cmp.Or(n.Lending.Evictions, EvictionsOn)

@@ -99,6 +99,7 @@ func validateNode(n *Node, bad report) {
 		bad("node.devices.interval", "%v: want at least 1s", n.Devices.Interval.D())
 	}
 	validateLending(n, bad)
+	validateNodeRules(n, bad)
 }
 
 func validateLending(n *Node, bad report) {

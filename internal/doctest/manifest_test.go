@@ -22,7 +22,7 @@ import (
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	schedulingv1alpha1 "hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
+	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/internal/doctest"
 )
 
@@ -69,6 +69,6 @@ func configuration(t *testing.T, body []byte) error {
 	if err := os.WriteFile(file, body, 0o600); err != nil {
 		return err
 	}
-	_, err := daemon.LoadConfig(file)
+	_, err := configfile.Load(file)
 	return err
 }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"io"
 
+	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
 )
 
 // RunHilbert runs hilbertd with the configuration file config ("" for its defaults) and says ready on out when it is synced.
 func RunHilbert(ctx context.Context, kubeconfig, config string, out io.Writer) error {
-	c, err := daemon.LoadConfig(config)
+	c, err := configfile.Load(config)
 	if err != nil {
 		return err
 	}

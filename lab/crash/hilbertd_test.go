@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
 )
 
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 func runHilbertd(config string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	c, err := daemon.LoadConfig(config)
+	c, err := configfile.Load(config)
 	if err == nil {
 		err = daemon.Run(ctx, c, daemon.Options{})
 	}

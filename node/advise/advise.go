@@ -29,6 +29,8 @@ type Observation struct {
 	Pools    []Pool    `json:"pools,omitempty"`
 	// StopLending: the eviction manager wants nothing more lent.
 	StopLending bool `json:"stopLending,omitempty"`
+	// NoMemory: no memory is lent beyond what the reclaimed pods that run asked for, because the kubelet might evict for it before the agent does.
+	NoMemory bool `json:"noMemory,omitempty"`
 }
 
 // Node is the machine as a whole.
@@ -149,6 +151,7 @@ const (
 	BoundByMissing  Reason = "Missing"  // something is not known; nothing new is lent
 	BoundByCapacity Reason = "Capacity" // there is no more
 	BoundByStop     Reason = "Stopped"  // the eviction manager has stopped lending
+	BoundByKubelet  Reason = "Kubelet"  // it might evict before the agent does
 	BoundByStep     Reason = "Step"     // more will be lent, but not yet
 )
 

@@ -1,8 +1,6 @@
 package advise
 
-// ReserveFactor is how much memory headroom leaves of what the eviction manager calls short: reclaimed pods that hold all that they were told they may have must
-// not be evicted for it. A pressure ends when as much is available (evict.Watermarks.Clear), so what is lent right after it does not bring it back.
-const ReserveFactor = 1.25
+import "hilbert.dev/hilbert/api/spec"
 
 // memory finds the headroom of memory of all NUMA nodes, bounds the sum by what the node has, and publishes.
 func (t *tick) memory() {
@@ -39,7 +37,7 @@ type memoryBudget struct {
 // leave is what must stay available where less than mark is short.
 func leave(mark Sample) float64 {
 	bytes, _ := amount(mark, most)
-	return ReserveFactor * bytes
+	return spec.ReserveFactor * bytes
 }
 
 func (r *memoryBudget) kept() float64 { return r.promised + r.reserve + r.growth }
@@ -95,6 +93,9 @@ func (t *tick) publishMemory(i int, share float64) {
 		if s.MemoryMissing.lasted(t.now, t.p.MissingFor) {
 			h.Now = min(h.Now, t.runningMemory(s))
 		}
+	}
+	if t.o.NoMemory {
+		h.Now, h.Reason, rise = min(h.Now, t.runningMemory(s)), BoundByKubelet, unseen
 	}
 	if t.o.StopLending {
 		h.Now, h.Reason, rise = min(h.Now, t.runningMemory(s)), BoundByStop, unseen

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"hilbert.dev/hilbert/api/spec"
 )
 
 // MemoryObservation is what the memory laws see at one tick: bytes, and pressure as a share of time from 0 to 1.
@@ -219,7 +221,7 @@ func (m *MemoryState) Clone() MemoryState {
 
 // StepMemory runs the memory laws: limits of reclaimed pods, what is to be reclaimed, which pod moves, and how online pods are protected. A value that
 // is not known leads to no action. Time that runs backwards counts as no time.
-func StepMemory(o *MemoryObservation, p *MemoryParams, m *MemoryState) MemoryAdvice {
+func StepMemory(o *MemoryObservation, p *spec.NodeMemory, m *MemoryState) MemoryAdvice {
 	t := beginMemory(o, p, m)
 	t.limits()
 	t.reclaims()
@@ -232,7 +234,7 @@ func StepMemory(o *MemoryObservation, p *MemoryParams, m *MemoryState) MemoryAdv
 // memoryTick is one run of the laws.
 type memoryTick struct {
 	o      *MemoryObservation
-	p      *MemoryParams
+	p      *spec.NodeMemory
 	m      *MemoryState
 	now    time.Duration
 	advice MemoryAdvice
@@ -241,7 +243,7 @@ type memoryTick struct {
 	target, ceiling []int64
 }
 
-func beginMemory(o *MemoryObservation, p *MemoryParams, m *MemoryState) *memoryTick {
+func beginMemory(o *MemoryObservation, p *spec.NodeMemory, m *MemoryState) *memoryTick {
 	n := len(o.Pods)
 	t := &memoryTick{o: o, p: p, m: m, now: max(o.At, m.At), pods: make([]MemoryPodState, n), target: make([]int64, n), ceiling: make([]int64, n)}
 	m.At = t.now

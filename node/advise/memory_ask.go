@@ -13,7 +13,7 @@ func (t *memoryTick) reclaims() {
 	switch {
 	case !known:
 		t.advice.Paused = PausedByMissing
-	case pressure >= t.p.Pressure:
+	case pressure >= t.p.Reclaim.Pressure:
 		t.advice.Paused = PausedByPressure
 	}
 	for i := range t.o.Pods {
@@ -43,9 +43,9 @@ func (t *memoryTick) results(pod *MemoryPod, s *MemoryPodState) {
 		return
 	}
 	s.Ended = pod.Last.Ended
-	pause := t.p.AskInterval
-	if !pod.Last.Cut && float64(pod.Last.Got) < t.p.AskPoor*float64(pod.Last.Asked) {
-		pause = min(max(2*s.Pause, t.p.AskInterval), t.p.AskPause)
+	pause := t.p.Reclaim.Interval.D()
+	if !pod.Last.Cut && float64(pod.Last.Got) < t.p.Reclaim.Poor*float64(pod.Last.Asked) {
+		pause = min(max(2*s.Pause, t.p.Reclaim.Interval.D()), t.p.Reclaim.MaxInterval.D())
 	}
 	s.Pause, s.NextAsk = pause, t.now+pause
 }
@@ -66,7 +66,7 @@ func (t *memoryTick) reclaimable(pod *MemoryPod) (bytes int64, fileOnly, known b
 	free, a := bytesOf(t.o.SwapFree)
 	room, b := bytesOf(pod.SwapRoom)
 	anon, c := bytesOf(pod.Anon)
-	if swap := min(anon, room, free-t.p.SwapReserve); pod.Reclaimed && a && b && c && swap > 0 {
+	if swap := min(anon, room, free-t.p.Offload.SwapReserve); pod.Reclaimed && a && b && c && swap > 0 {
 		return bytes + swap, false, true
 	}
 	return bytes, fileOnly, true
@@ -87,18 +87,18 @@ func (t *memoryTick) overLimit(i int) MemoryReclaim {
 			return t.reclaim(i, current-part, ReclaimCeiling)
 		}
 	}
-	if limit == 0 || limit == Unlimited || current <= partOf(limit, t.p.AskAt) || t.refaulting(pod, current) {
+	if limit == 0 || limit == Unlimited || current <= partOf(limit, t.p.Reclaim.At) || t.refaulting(pod, current) {
 		return MemoryReclaim{} // what comes back at once is better taken page by page, when the limit is met
 	}
-	return t.reclaim(i, current-partOf(limit, t.p.AskTo), ReclaimLimit)
+	return t.reclaim(i, current-partOf(limit, t.p.Reclaim.To), ReclaimLimit)
 }
 
 // reclaim is a request within its bounds; without bytes: there is none.
 func (t *memoryTick) reclaim(i int, bytes int64, why MemoryReason) MemoryReclaim {
 	pod := &t.o.Pods[i]
 	most, fileOnly, known := t.reclaimable(pod)
-	bytes = min(bytes, most, t.p.AskMost) / pageBytes * pageBytes
-	if !known || bytes < t.p.AskLeast {
+	bytes = min(bytes, most, t.p.Reclaim.Most) / pageBytes * pageBytes
+	if !known || bytes < t.p.Reclaim.Least {
 		return MemoryReclaim{}
 	}
 	return MemoryReclaim{Pod: pod.ID, Dir: pod.Dir, Bytes: bytes, FileOnly: fileOnly, Why: why}
@@ -111,9 +111,9 @@ func (t *memoryTick) reclaim(i int, bytes int64, why MemoryReason) MemoryReclaim
 // at each interval. Reclaim that comes back as refaults makes the interval longer.
 func (t *memoryTick) offload(i int) MemoryReclaim {
 	pod, s := &t.o.Pods[i], &t.pods[i]
-	on := t.p.OffloadOnline
+	on := t.p.Offload.Online
 	if pod.Reclaimed {
-		on = t.p.OffloadReclaimed
+		on = t.p.Offload.Reclaimed
 	}
 	current, a := bytesOf(pod.Current)
 	pressure, b := shareOf(pod.Pressure)
@@ -121,18 +121,18 @@ func (t *memoryTick) offload(i int) MemoryReclaim {
 		return MemoryReclaim{}
 	}
 	if t.refaulting(pod, current) {
-		s.OffloadPause = min(max(2*s.OffloadPause, t.p.OffloadInterval), t.p.AskPause)
+		s.OffloadPause = min(max(2*s.OffloadPause, t.p.Offload.Interval.D()), t.p.Reclaim.MaxInterval.D())
 		s.NextOffload = t.now + s.OffloadPause
 		return MemoryReclaim{}
 	}
-	s.OffloadPause, s.NextOffload = t.p.OffloadInterval, t.now+t.p.OffloadInterval
-	return t.reclaim(i, partOf(current, t.p.OffloadShare*max(0, 1-pressure/t.p.OffloadPressure)), ReclaimOffload)
+	s.OffloadPause, s.NextOffload = t.p.Offload.Interval.D(), t.now+t.p.Offload.Interval.D()
+	return t.reclaim(i, partOf(current, t.p.Offload.Share*max(0, 1-pressure/t.p.Offload.Pressure)), ReclaimOffload)
 }
 
 // refaulting reports whether more of what was taken from a pod comes back than may, or may do so.
 func (t *memoryTick) refaulting(pod *MemoryPod, current int64) bool {
 	refaults, known := shareOf(pod.Refaults)
-	return !known || refaults > t.p.Refaults*float64(current)
+	return !known || refaults > t.p.Offload.Refaults*float64(current)
 }
 
 // order puts the asks down, the most urgent first, as far as a tick may ask.
@@ -147,17 +147,17 @@ func (t *memoryTick) order(asked []MemoryReclaim) {
 	slices.SortStableFunc(byUrgency, func(a, b int) int {
 		return cmp.Or(cmp.Compare(rank[asked[a].Why], rank[asked[b].Why]), cmp.Compare(asked[b].Bytes, asked[a].Bytes))
 	})
-	left := t.p.AskTotal
+	left := t.p.Reclaim.Total
 	for _, i := range byUrgency {
 		ask := &asked[i]
 		ask.Bytes = min(ask.Bytes, left) / pageBytes * pageBytes
-		if ask.Bytes < t.p.AskLeast {
+		if ask.Bytes < t.p.Reclaim.Least {
 			continue
 		}
 		left -= ask.Bytes
 		s := &t.pods[i]
 		s.Asked = ask.Bytes
-		s.NextAsk = t.now + max(s.Pause, t.p.AskInterval, time.Second)
+		s.NextAsk = t.now + max(s.Pause, t.p.Reclaim.Interval.D(), time.Second)
 		t.advice.Reclaims = append(t.advice.Reclaims, *ask)
 	}
 }

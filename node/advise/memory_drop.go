@@ -20,15 +20,15 @@ func (t *memoryTick) shortfall(index int, total, free Sample) int64 {
 	has, b := bytesOf(free)
 	dropping := &t.m.Dropping[index]
 	switch {
-	case !a || !b || has >= partOf(all, t.p.FreeHigh):
+	case !a || !b || has >= partOf(all, t.p.Cache.FreeHigh):
 		*dropping = false
-	case has < partOf(all, t.p.FreeLow):
+	case has < partOf(all, t.p.Cache.FreeLow):
 		*dropping = true
 	}
 	if !*dropping {
 		return 0
 	}
-	return partOf(all, t.p.FreeHigh) - has
+	return partOf(all, t.p.Cache.FreeHigh) - has
 }
 
 // reclaimCacheFrom divides what is lacking among the pods. What is under way and what is asked for already counts.
@@ -90,7 +90,7 @@ func (t *memoryTick) cache(pod *MemoryPod, numa int) int64 {
 		return 0
 	}
 	if !pod.Reclaimed {
-		inactive = max(inactive-partOf(max(current-inactive, 0), t.p.Keep), 0)
+		inactive = max(inactive-partOf(max(current-inactive, 0), t.p.Cache.Keep), 0)
 	}
 	if numa == AnyNUMANode {
 		return inactive

@@ -33,7 +33,7 @@ func (t *memoryTick) amount(pod *MemoryPod) int64 {
 	if pod.Amount <= 0 {
 		return 0
 	}
-	return min(max(pod.Amount, t.p.Least), mostBytes) / pageBytes * pageBytes
+	return min(max(pod.Amount, t.p.Limits.Least), mostBytes) / pageBytes * pageBytes
 }
 
 // max is a pod's memory.max: its amount; where it holds more already, that, and from then on only less. A pod gets its first limit when it is created;
@@ -51,7 +51,7 @@ func (t *memoryTick) max(pod *MemoryPod, s *MemoryPodState) int64 {
 	case current <= amount:
 		return amount
 	}
-	holds := (current + t.p.Step) / pageBytes * pageBytes
+	holds := (current + t.p.Limits.Step) / pageBytes * pageBytes
 	if s.Max > 0 {
 		holds = min(holds, max(s.Max, amount))
 	}
@@ -76,7 +76,7 @@ func (t *memoryTick) divide() {
 				t.target[i] = Unlimited // memory.max is enough
 				continue
 			}
-			t.target[i] = max(t.target[i]/highGrain*highGrain, t.p.Least)
+			t.target[i] = max(t.target[i]/highGrain*highGrain, t.p.Limits.Least)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func (t *memoryTick) mayHold(pod *MemoryPod) int64 {
 		return amount
 	}
 	current, _ := bytesOf(pod.Current)
-	return max(current, t.p.Least)
+	return max(current, t.p.Limits.Least)
 }
 
 // scale brings the parts of some reclaimed pods down to what there is; where that is not known, they are not known either.
@@ -127,17 +127,17 @@ func (t *memoryTick) lower(pod *MemoryPod, s *MemoryPodState, target int64) {
 	switch {
 	case target == 0: // not known: as it was
 		return
-	case target == Unlimited, target >= had+t.p.Step && had < Unlimited:
+	case target == Unlimited, target >= had+t.p.Limits.Step && had < Unlimited:
 		s.High = target
 		return
 	case target >= had: // too little more to write it
 		return
 	}
 	current, known := bytesOf(pod.Current)
-	if !known || (s.HighAt > 0 && t.now-s.HighAt < t.p.StepInterval) {
+	if !known || (s.HighAt > 0 && t.now-s.HighAt < t.p.Limits.StepInterval.D()) {
 		return
 	}
-	next := max(target, (current-t.p.Step+pageBytes-1)/pageBytes*pageBytes)
+	next := max(target, (current-t.p.Limits.Step+pageBytes-1)/pageBytes*pageBytes)
 	if next < had {
 		s.High, s.HighAt = next, max(t.now, 1)
 	}

@@ -39,7 +39,7 @@ const (
 // protect gives online pods memory.low: each container its own, and each cgroup above the sum of what is below, because the kernel protects no
 // cgroup more than those above it.
 func (t *memoryTick) protect() {
-	if !t.p.Protect {
+	if !t.p.Protection.Enabled {
 		t.m.Lows, t.m.Shared = nil, nil
 		return
 	}
@@ -136,8 +136,8 @@ func (t *memoryTick) containers(tree *lowTree) map[string]int64 {
 	}
 	t.m.Lows = states
 	scale := 1.0
-	if all, known := bytesOf(t.o.Total); known && total > partOf(all, t.p.LowShare) {
-		scale = t.p.LowShare * float64(all) / float64(total)
+	if all, known := bytesOf(t.o.Total); known && total > partOf(all, t.p.Protection.Share) {
+		scale = t.p.Protection.Share * float64(all) / float64(total)
 	}
 	out := make(map[string]int64, len(states))
 	for dir, s := range states {
@@ -152,8 +152,8 @@ func (t *memoryTick) wants(c *MemoryContainer) (int64, bool) {
 	current, a := bytesOf(c.Current)
 	inactive, b := bytesOf(c.InactiveFile)
 	_, d := bytesOf(t.o.Total)
-	used := max(current-partOf(inactive, 1-t.p.LowCache), 0)
-	return min(max(c.Request, 0), partOf(used, 1+t.p.LowMargin), mostBytes), a && b && d
+	used := max(current-partOf(inactive, 1-t.p.Protection.Cache), 0)
+	return min(max(c.Request, 0), partOf(used, 1+t.p.Protection.Margin), mostBytes), a && b && d
 }
 
 // follows brings a protection to what is wanted: up at once, down after a while, and neither for little.
@@ -164,7 +164,7 @@ func (t *memoryTick) follows(had MemoryLowState, want int64) MemoryLowState {
 		return MemoryLowState{want, t.now}
 	case want > had.Bytes-step: // it is right, and has been until now
 		had.At = t.now
-	case t.now-had.At >= max(t.p.LowInterval, time.Second):
+	case t.now-had.At >= max(t.p.Protection.Interval.D(), time.Second):
 		return MemoryLowState{want, t.now}
 	}
 	return had

@@ -11,11 +11,11 @@ func (t *memoryTick) move() {
 		t.follow()
 		return
 	}
-	if !t.p.Moves || t.advice.Paused != "" || t.now < t.m.NextMove {
+	if !t.p.Moves.Enabled || t.advice.Paused != "" || t.now < t.m.NextMove {
 		return
 	}
 	for from := range t.o.NUMANodes {
-		if since := t.m.Short[from]; since < 0 || t.now-since < t.p.MoveAfter {
+		if since := t.m.Short[from]; since < 0 || t.now-since < t.p.Moves.After.D() {
 			continue
 		}
 		if t.begin(from) {
@@ -30,7 +30,7 @@ func (t *memoryTick) shortSince() {
 		total, a := bytesOf(t.o.NUMANodes[z].Total)
 		free, b := bytesOf(t.o.NUMANodes[z].Free)
 		switch {
-		case !a || !b || free >= partOf(total, t.p.FreeLow):
+		case !a || !b || free >= partOf(total, t.p.Cache.FreeLow):
 			t.m.Short[z] = -1
 		case t.m.Short[z] < 0:
 			t.m.Short[z] = t.now
@@ -44,7 +44,7 @@ func (t *memoryTick) begin(from int) bool {
 	for i := range t.o.Pods {
 		pod := &t.o.Pods[i]
 		has, known := t.inNUMANode(pod, from)
-		if !pod.Reclaimed || pod.NUMANode != AnyNUMANode || pod.Reclaiming || !known || has <= bytes || has > t.p.MoveMost || has < t.p.Step || t.now < t.pods[i].NextMove {
+		if !pod.Reclaimed || pod.NUMANode != AnyNUMANode || pod.Reclaiming || !known || has <= bytes || has > t.p.Moves.Most || has < t.p.Limits.Step || t.now < t.pods[i].NextMove {
 			continue
 		}
 		if z := t.roomiest(has); z >= 0 {
@@ -55,8 +55,8 @@ func (t *memoryTick) begin(from int) bool {
 		return false
 	}
 	pod := &t.o.Pods[best]
-	t.m.Move = &MemoryMove{Pod: pod.ID, Dir: pod.Dir, From: from, To: to, Bytes: bytes, Until: t.now + t.p.MoveDeadline}
-	t.pods[best].NextMove = t.now + t.p.MoveRest
+	t.m.Move = &MemoryMove{Pod: pod.ID, Dir: pod.Dir, From: from, To: to, Bytes: bytes, Until: t.now + t.p.Moves.Deadline.D()}
+	t.pods[best].NextMove = t.now + t.p.Moves.Rest.D()
 	t.advise()
 	return true
 }
@@ -67,7 +67,7 @@ func (t *memoryTick) roomiest(bytes int64) int {
 	for z := range t.o.NUMANodes {
 		total, a := bytesOf(t.o.NUMANodes[z].Total)
 		free, b := bytesOf(t.o.NUMANodes[z].Free)
-		left := free - bytes - partOf(total, t.p.FreeHigh)
+		left := free - bytes - partOf(total, t.p.Cache.FreeHigh)
 		if a && b && left > most {
 			best, most = z, left
 		}
@@ -95,7 +95,7 @@ func (t *memoryTick) follow() {
 		}
 	}
 	if over {
-		t.m.Move, t.m.NextMove = nil, t.now+t.p.MoveInterval
+		t.m.Move, t.m.NextMove = nil, t.now+t.p.Moves.Interval.D()
 		return
 	}
 	t.advise()

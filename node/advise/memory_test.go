@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/api/spec"
 )
 
 const (
@@ -107,7 +109,7 @@ func TestMemoryLimits(t *testing.T) {
 		{"a NUMA node's is not known", []MemoryPod{reportsNUMA, offline("b", 1000, 100)}, Known(1500 * mib), []MemoryNUMANode{{}}, "a:1000/-, b:1000/750"},
 		{"not a number", []MemoryPod{offline("a", 1000, 100)}, Known(math.NaN()), nil, "a:1000/-"},
 	} {
-		o, p := mem(c.pods...), DefaultMemoryParams()
+		o, p := mem(c.pods...), spec.DefaultNodeMemory()
 		o.Headroom, o.NUMANodes = c.headroom, c.numaNodes
 		memExpect(t, c.name, StepMemory(o, &p, &MemoryState{}), c.want)
 	}
@@ -116,8 +118,8 @@ func TestMemoryLimits(t *testing.T) {
 // A pod that holds more than it may is brought down step by step, by a kernel that takes what is asked for, and never has a limit below what it holds by
 // more than a step. When there is headroom again it has it at once.
 func TestMemoryCeilingClosedLoop(t *testing.T) {
-	p, m := DefaultMemoryParams(), MemoryState{}
-	p.OffloadReclaimed = false
+	p, m := spec.DefaultNodeMemory(), MemoryState{}
+	p.Offload.Reclaimed = false
 	pod := offline("a", 2000, 1800)
 	holds, asks := int64(1800*mib), 0
 	step := func(second int, headroom int64) MemoryLimit {
@@ -125,12 +127,12 @@ func TestMemoryCeilingClosedLoop(t *testing.T) {
 		o := mem(pod)
 		o.At, o.Headroom = time.Duration(second)*time.Second, Known(float64(headroom))
 		a := StepMemory(o, &p, &m)
-		if high := a.Limits[0].High; high != Unlimited && high < holds-p.Step {
+		if high := a.Limits[0].High; high != Unlimited && high < holds-p.Limits.Step {
 			t.Fatalf("at %d s memory.high is %d MiB of %d", second, high/mib, holds/mib)
 		}
 		pod.Last = ReclaimResult{}
 		for _, ask := range a.Reclaims {
-			if ask.Bytes > p.AskMost {
+			if ask.Bytes > p.Reclaim.Most {
 				t.Fatalf("asked for %d MiB", ask.Bytes/mib)
 			}
 			asks++
@@ -153,7 +155,7 @@ func TestMemoryCeilingClosedLoop(t *testing.T) {
 
 // memory.high is lowered once in an interval, and memory.max of a pod that holds too much only falls.
 func TestMemoryLimitsFallSlowly(t *testing.T) {
-	p, m := DefaultMemoryParams(), MemoryState{}
+	p, m := spec.DefaultNodeMemory(), MemoryState{}
 	steer := func(second int, amount, holds, headroom int64) MemoryLimit {
 		o := mem(offline("a", amount, holds))
 		o.At, o.Headroom = time.Duration(second)*time.Second, Known(float64(headroom*mib))
@@ -251,21 +253,21 @@ func TestMemoryAsks(t *testing.T) {
 		{"refaults are not known", []MemoryPod{with(offline("a", 4000, 1000), func(p *MemoryPod) { p.Pressure, p.Refaults = Known(0), Sample{} })}, nil, "a:4000/max"},
 		{"online pods are not offloaded", []MemoryPod{online("a", 0, 1000, 500)}, nil, ""},
 	} {
-		o, p := mem(c.pods...), DefaultMemoryParams()
+		o, p := mem(c.pods...), spec.DefaultNodeMemory()
 		if c.change != nil {
 			c.change(o)
 		}
 		memExpect(t, c.name, StepMemory(o, &p, &MemoryState{}), c.want)
 	}
-	o, p := mem(online("a", 0, 1000, 500)), DefaultMemoryParams()
-	p.OffloadOnline, o.SwapTotal = true, Known(gib)
+	o, p := mem(online("a", 0, 1000, 500)), spec.DefaultNodeMemory()
+	p.Offload.Online, o.SwapTotal = true, Known(gib)
 	memExpect(t, "online pods, switched on", StepMemory(o, &p, &MemoryState{}), "Offload a 2 file")
 }
 
 // Page cache is dropped from below the one watermark up to the other, and what is under way is not asked for twice.
 func TestMemoryDropUntilEnough(t *testing.T) {
-	p, m := DefaultMemoryParams(), MemoryState{}
-	p.AskMost = 100 * mib
+	p, m := spec.DefaultNodeMemory(), MemoryState{}
+	p.Reclaim.Most = 100 * mib
 	a, b := offline("a", 4000, 1000), offline("b", 4000, 900)
 	for i, c := range []struct {
 		free      int64
@@ -290,7 +292,7 @@ func TestMemoryDropUntilEnough(t *testing.T) {
 
 // A request that gets nothing is made ever more rarely; after one that gets something the next comes soon.
 func TestMemoryAsksBackOff(t *testing.T) {
-	p, m := DefaultMemoryParams(), MemoryState{}
+	p, m := spec.DefaultNodeMemory(), MemoryState{}
 	pod := offline("a", 1000, 950)
 	var asks []int
 	for second := 1; second <= 1200; second++ {
@@ -314,7 +316,7 @@ func TestMemoryAsksBackOff(t *testing.T) {
 
 // Senpai in a closed loop: a pod's cold memory goes, its working set stays, whatever it began with.
 func TestMemoryOffloadClosedLoop(t *testing.T) {
-	p := DefaultMemoryParams()
+	p := spec.DefaultNodeMemory()
 	for _, cold := range []float64{0, 200 * mib, 800 * mib} {
 		const working = 400 * mib
 		m, holds, taken := MemoryState{}, working+cold, 0.0
@@ -343,7 +345,7 @@ func TestMemoryOffloadClosedLoop(t *testing.T) {
 }
 
 func TestMemoryMove(t *testing.T) {
-	p, m := DefaultMemoryParams(), MemoryState{}
+	p, m := spec.DefaultNodeMemory(), MemoryState{}
 	in := func(id string, numa0, numa1 float64) MemoryPod {
 		pod := offline(id, 4000, 1000)
 		pod.InactiveFile = Known(0)
@@ -389,7 +391,7 @@ func TestMemoryMove(t *testing.T) {
 		got := ""
 		if a.Move != nil {
 			got = a.Move.Pod
-			if a.Move.From != 0 || a.Move.To != 1 || a.Move.Bytes > p.MoveMost || a.Move.Until-m.At > p.MoveDeadline {
+			if a.Move.From != 0 || a.Move.To != 1 || a.Move.Bytes > p.Moves.Most || a.Move.Until-m.At > p.Moves.Deadline.D() {
 				t.Errorf("at %d s %+v", c.second, a.Move)
 			}
 		}
@@ -456,7 +458,7 @@ func TestMemoryProtection(t *testing.T) {
 		{"nobody is left", right[:2], false, func(o *MemoryObservation) { o.Pods = o.Pods[2:] }, "kubepods:0 kubepods/burstable:0", ""},
 		{"and the kernel knows", []string{"kubepods 0 0 1", "kubepods/burstable 0 0 1"}, false, func(o *MemoryObservation) { o.Pods = o.Pods[2:] }, "", ""},
 	} {
-		o, p := mem(online("a", 100, 200, 50), online("b", 50, 100, 0), offline("c", 1000, 100)), DefaultMemoryParams()
+		o, p := mem(online("a", 100, 200, 50), online("b", 50, 100, 0), offline("c", 1000, 100)), spec.DefaultNodeMemory()
 		o.Groups, o.Recursive = tree(c.groups...), c.recursive
 		if c.change != nil {
 			c.change(o)
@@ -487,8 +489,8 @@ func TestMemoryProtection(t *testing.T) {
 // Where the kernel can tell used page cache from unused, what is unused may be left out.
 func TestMemoryProtectionOfCache(t *testing.T) {
 	for share, want := range map[float64]int64{0: 55, 0.5: 110, 1: 165} {
-		p := DefaultMemoryParams()
-		p.LowCache = share
+		p := spec.DefaultNodeMemory()
+		p.Protection.Cache = share
 		if a := StepMemory(mem(online("a", 1000, 150, 100)), &p, &MemoryState{}); a.Lows[0].Bytes/mib != want {
 			t.Errorf("with %g of the cache: %d MiB, want %d", share, a.Lows[0].Bytes/mib, want)
 		}
@@ -497,7 +499,7 @@ func TestMemoryProtectionOfCache(t *testing.T) {
 
 // When the last online pod has gone, the cgroups above it are told to protect nothing, until the kernel has that.
 func TestMemoryProtectionEnds(t *testing.T) {
-	p, m := DefaultMemoryParams(), MemoryState{}
+	p, m := spec.DefaultNodeMemory(), MemoryState{}
 	steer := func(second, low int, pods ...MemoryPod) string {
 		o := mem(pods...)
 		o.At, o.Groups = time.Duration(second)*time.Second, tree(fmt.Sprintf("kubepods %d 0 100", low), fmt.Sprintf("kubepods/burstable %d 0 100", low))
@@ -531,7 +533,7 @@ func BenchmarkSteerMemory(b *testing.B) {
 		}
 		pods = append(pods, pod)
 	}
-	o, p, m := mem(pods...), DefaultMemoryParams(), MemoryState{}
+	o, p, m := mem(pods...), spec.DefaultNodeMemory(), MemoryState{}
 	for b.Loop() {
 		StepMemory(o, &p, &m)
 	}
@@ -539,7 +541,7 @@ func BenchmarkSteerMemory(b *testing.B) {
 
 // A protection rises at once, falls after a while of less, and neither for little.
 func TestMemoryProtectionFallsSlowly(t *testing.T) {
-	p, m := DefaultMemoryParams(), MemoryState{}
+	p, m := spec.DefaultNodeMemory(), MemoryState{}
 	for _, c := range []struct {
 		second      int
 		holds, want int64
@@ -625,7 +627,7 @@ func memObservation(t *rapid.T) *MemoryObservation {
 // Whatever is seen: amounts are within their bounds, anonymous memory of an online pod is never asked for, a limit never falls below what a pod is
 // known to hold by more than a step, what is below a cgroup is no more than it has, and the same inputs give the same advice.
 func TestMemoryAlways(t *testing.T) {
-	p := DefaultMemoryParams()
+	p := spec.DefaultNodeMemory()
 	rapid.Check(t, func(t *rapid.T) {
 		var m MemoryState
 		for range rapid.IntRange(1, 6).Draw(t, "ticks") {
@@ -647,7 +649,7 @@ func TestMemoryAlways(t *testing.T) {
 	})
 }
 
-func memBounds(t *rapid.T, o *MemoryObservation, p *MemoryParams, a *MemoryAdvice) {
+func memBounds(t *rapid.T, o *MemoryObservation, p *spec.NodeMemory, a *MemoryAdvice) {
 	pods := map[string]*MemoryPod{}
 	for i := range o.Pods {
 		pods[o.Pods[i].ID] = &o.Pods[i]
@@ -658,20 +660,20 @@ func memBounds(t *rapid.T, o *MemoryObservation, p *MemoryParams, a *MemoryAdvic
 		sum += ask.Bytes
 		swap, known := bytesOf(o.SwapTotal)
 		switch {
-		case ask.Bytes < p.AskLeast || ask.Bytes > p.AskMost || pod.Reclaiming:
+		case ask.Bytes < p.Reclaim.Least || ask.Bytes > p.Reclaim.Most || pod.Reclaiming:
 			t.Fatalf("%+v of %+v", ask, pod)
 		case !pod.Reclaimed && !ask.FileOnly && (!known || swap > 0):
 			t.Fatalf("anonymous memory of an online pod: %+v", ask)
 		}
 	}
-	if sum > p.AskTotal || (a.Paused != "" && len(a.Reclaims) > 0) {
+	if sum > p.Reclaim.Total || (a.Paused != "" && len(a.Reclaims) > 0) {
 		t.Fatalf("%d bytes, held %q", sum, a.Paused)
 	}
-	if v := o.OnlinePressure; a.Paused == "" && !(v.Known && v.Value < p.Pressure) {
+	if v := o.OnlinePressure; a.Paused == "" && !(v.Known && v.Value < p.Reclaim.Pressure) {
 		t.Fatalf("acts under pressure %+v", v)
 	}
 	if a.Move != nil {
-		if pod := pods[a.Move.Pod]; !pod.Reclaimed || a.Move.From == a.Move.To || a.Move.Bytes > p.MoveMost {
+		if pod := pods[a.Move.Pod]; !pod.Reclaimed || a.Move.From == a.Move.To || a.Move.Bytes > p.Moves.Most {
 			t.Fatalf("%+v", a.Move)
 		}
 	}
@@ -688,7 +690,7 @@ func memBounds(t *rapid.T, o *MemoryObservation, p *MemoryParams, a *MemoryAdvic
 	}
 }
 
-func memFalls(t *rapid.T, o *MemoryObservation, p *MemoryParams, a *MemoryAdvice, before *MemoryState) {
+func memFalls(t *rapid.T, o *MemoryObservation, p *spec.NodeMemory, a *MemoryAdvice, before *MemoryState) {
 	for _, l := range a.Limits {
 		had, has := before.Pods[l.Pod], Sample{}
 		for i := range o.Pods {
@@ -700,27 +702,8 @@ func memFalls(t *rapid.T, o *MemoryObservation, p *MemoryParams, a *MemoryAdvice
 		if l.Max != 0 && l.Max < had.Max && (!known || l.Max < holds) {
 			t.Fatalf("memory.max falls to %d of %v, had %+v", l.Max, has, had)
 		}
-		if l.High != 0 && l.High < had.High && (!known || l.High < holds-p.Step) {
+		if l.High != 0 && l.High < had.High && (!known || l.High < holds-p.Limits.Step) {
 			t.Fatalf("memory.high falls to %d of %v, had %+v", l.High, has, had)
-		}
-	}
-}
-
-func TestMemoryParams(t *testing.T) {
-	p := DefaultMemoryParams()
-	if err := p.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []func(*MemoryParams){
-		func(p *MemoryParams) { p.AskTo = 0.95 },
-		func(p *MemoryParams) { p.FreeLow = math.NaN() },
-		func(p *MemoryParams) { p.Step = 0 },
-		func(p *MemoryParams) { p.AskInterval = 0 },
-	} {
-		q := p
-		c(&q)
-		if q.Validate() == nil {
-			t.Errorf("%+v is taken", q)
 		}
 	}
 }

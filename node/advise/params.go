@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"hilbert.dev/hilbert/api/spec"
 )
 
 // Params tune the laws. docs/concepts/colocation.md explains each law with its parameters. CPUs are logical; shares are from 0 to 1.
@@ -62,23 +64,12 @@ type Params struct {
 	// CPUReserve is the share of the divisible CPUs that no headroom has. UseOver is the time over which use is smoothed for headroom.
 	CPUReserve float64       `json:"cpuReserve"`
 	UseOver    time.Duration `json:"useOver"`
-	// RiseAfter is how long a headroom must have been higher before that is published. CPUDeadband (millicores) and MemoryDeadband (bytes) are changes
-	// too small to publish.
-	RiseAfter      time.Duration `json:"riseAfter"`
-	CPUDeadband    int64         `json:"cpuDeadband"`
-	MemoryDeadband int64         `json:"memoryDeadband"`
+	// RiseAfter is how long a headroom must have been higher before that is published. CPUDeadband (millicores) is a change too small to publish.
+	RiseAfter   time.Duration `json:"riseAfter"`
+	CPUDeadband int64         `json:"cpuDeadband"`
 
-	// FileShare is the share of the inactive page cache that counts as free. Watermark and GrowthReserve are the shares of a NUMA node's memory
-	// kept free: for the kernel, and for online pods to grow into until memory is given back. Together they are at least ReserveFactor times the share below
-	// which pods are evicted (evict.Params.CheckReserve).
-	FileShare     float64 `json:"fileShare"`
-	Watermark     float64 `json:"watermark"`
-	GrowthReserve float64 `json:"growthReserve"`
-	// UntouchedShare is the share of what reclaimed pods asked for and do not hold that counts as free. With 0 what they ask for always fits at once.
-	UntouchedShare float64 `json:"untouchedShare"`
-	// From MemoryPressureHigh on the headroom of memory does not rise; from MemoryPressureCritical on it is what reclaimed pods hold.
-	MemoryPressureHigh     float64 `json:"memoryPressureHigh"`
-	MemoryPressureCritical float64 `json:"memoryPressureCritical"`
+	// MemoryHeadroom is of the headroom of memory.
+	spec.MemoryHeadroom
 
 	// ForecastUse is TargetUse for the forecast: it is of peaks, which may fill the shared CPUs more than what they have all the time.
 	ForecastUse float64 `json:"forecastUse"`
@@ -112,13 +103,25 @@ func Defaults() Params {
 		FloorAfter: 5 * time.Second, CriticalAfter: time.Second, CalmAfter: 10 * time.Second,
 		EvictAfter: 2 * time.Minute, StarveShare: 0.2,
 
-		CPUReserve: 0, UseOver: 3 * time.Second, RiseAfter: 3 * time.Minute, CPUDeadband: 100, MemoryDeadband: 64 << 20,
-		FileShare: 0.5, Watermark: 0.02, GrowthReserve: 0.08, UntouchedShare: 0.8, MemoryPressureHigh: 0.05, MemoryPressureCritical: 0.2,
+		CPUReserve: 0, UseOver: 3 * time.Second, RiseAfter: 3 * time.Minute, CPUDeadband: 100,
+		MemoryHeadroom: spec.DefaultNodeMemory().Headroom,
 
 		ForecastUse: 1, Horizon: 30 * time.Minute, ForecastPercentile: 0.9, ForecastHalfLife: 3, FallbackFactor: 1.25, FallbackHalfLife: time.Hour,
 
 		Profile: ProfileDefaults(),
 	}
+}
+
+// ParamsOf are the parameters that a node's configuration, with its defaults set, gives its laws. The agent, the simulator and hilbert node replay --config have them
+// from here.
+func ParamsOf(n *spec.Node) Params {
+	const percent = 100
+	p := Defaults()
+	p.TargetUse = float64(n.Lending.TargetUtilization) / percent
+	p.LendInterval, p.LendStep = n.Lending.Interval.D(), float64(n.Lending.Step)/percent
+	p.ReclaimedFloor = n.ReclaimedCores
+	p.MemoryHeadroom = n.Memory.Headroom
+	return p
 }
 
 // ErrParams says that parameters cannot be worked with.
@@ -130,6 +133,9 @@ func (p *Params) Validate() error {
 		if !(c.value >= c.low && c.value <= c.high) { // NaN is neither
 			return fmt.Errorf("%w: %s is %v, want %v to %v", ErrParams, c.name, c.value, c.low, c.high)
 		}
+	}
+	if err := p.MemoryHeadroom.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrParams, err)
 	}
 	return nil
 }
@@ -180,13 +186,6 @@ func (p *Params) checks() []check {
 		{"useOver", float64(p.UseOver), 0, maxWait},
 		{"riseAfter", float64(p.RiseAfter), 0, maxWait},
 		{"cpuDeadband", float64(p.CPUDeadband), 0, float64(many)},
-		{"memoryDeadband", float64(p.MemoryDeadband), 0, 1 << 40},
-		{"fileShare", p.FileShare, 0, 1},
-		{"watermark", p.Watermark, 0, 1},
-		{"growthReserve", p.GrowthReserve, 0, 1},
-		{"untouchedShare", p.UntouchedShare, 0, 0.9},
-		{"memoryPressureHigh", p.MemoryPressureHigh, 0, p.MemoryPressureCritical},
-		{"memoryPressureCritical", p.MemoryPressureCritical, 0, float64(many)},
 		{"forecastUse", p.ForecastUse, 0.05, 1},
 		{"horizon", float64(p.Horizon), 0, maxHorizon},
 		{"forecastPercentile", p.ForecastPercentile, 0, 1},
@@ -206,12 +205,12 @@ func (p *Params) Set(name, value string) error {
 }
 
 func set(v reflect.Value, tagged, name, value string) error {
-	for i := range v.NumField() {
-		if tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); tag != tagged {
+	for _, of := range reflect.VisibleFields(v.Type()) {
+		if tag, _, _ := strings.Cut(of.Tag.Get("json"), ","); tag != tagged {
 			continue
 		}
 		var err error
-		switch field := v.Field(i); field.Interface().(type) {
+		switch field := v.FieldByIndex(of.Index); field.Interface().(type) {
 		case time.Duration:
 			var d time.Duration
 			d, err = time.ParseDuration(value)

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"hilbert.dev/hilbert/node/advise"
 )
 
 // Threshold is one of the kubelet's eviction thresholds: it evicts where less than Amount (bytes or inodes), or less than Share of the total, is
@@ -31,33 +29,10 @@ func (p *Params) Check(kubelet []Threshold) error {
 				continue
 			}
 			// The soft mark is above the hard one.
-			if !w.rule.Hard.above(&t) {
+			if !above(&w.rule.Hard, &t) {
 				errs = append(errs, fmt.Errorf("%s.hard: %s is not above the kubelet's %s threshold, %s of %s: raise the one or lower the other",
-					w.name, w.rule.Hard.text(w.signal), t.kind(), t.mark().text(t.Signal), t.Signal))
+					w.name, markText(w.rule.Hard, w.signal), t.kind(), markText(t.mark(), t.Signal), t.Signal))
 			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// CheckReserve refuses marks within which the headroom of memory has its setpoint: reclaimed pods that hold all that they were told they may have would be evicted
-// for it, come back elsewhere, and be told the same there. Nor may a pod that waits for memory at its own limit evict others while headroom is at its setpoint.
-// Absolute marks need no check: headroom leaves advise.ReserveFactor times what they are on the machine.
-func (p *Params) CheckReserve(laws *advise.Params) error {
-	var errs []error
-	reserve := laws.Watermark + laws.GrowthReserve
-	for _, m := range []struct {
-		name          string
-		share, factor float64
-	}{
-		{"memory.soft.share", p.Memory.Soft.Share, advise.ReserveFactor},
-		{"numaNode.soft.share", p.NUMANode.Soft.Share, advise.ReserveFactor},
-		{"pressure.below.share", p.Pressure.Below.Share, 1},
-	} {
-		const rounding = 1e-9
-		if want := m.share * m.factor; reserve < want-rounding {
-			errs = append(errs, fmt.Errorf("growthReserve: %.4g %% and watermark, %.4g %%, are less than %.4g %%, which is %.4g times %s: raise growthReserve to %.4g %%, or lower %s",
-				laws.GrowthReserve*percent, laws.Watermark*percent, want*percent, m.factor, m.name, (want-laws.Watermark)*percent, m.name))
 		}
 	}
 	return errors.Join(errs...)
@@ -73,15 +48,15 @@ func (t *Threshold) kind() string {
 }
 
 // above says whether a mark is above a threshold on any machine, or on that of the known total.
-func (m Mark) above(t *Threshold) bool {
+func above(m *Mark, t *Threshold) bool {
 	if t.Total > 0 {
-		return m.of(t.Total) > t.mark().of(t.Total)
+		return markOf(*m, t.Total) > markOf(t.mark(), t.Total)
 	}
 	return m.Share > t.Share && t.Share > 0 || m.Amount > t.Amount && t.Amount > 0
 }
 
-// text says a mark as people do.
-func (m Mark) text(signal string) string {
+// markText says a mark as people do.
+func markText(m Mark, signal string) string {
 	var parts []string
 	if m.Share > 0 {
 		parts = append(parts, fmt.Sprintf("%.4g %%", m.Share*percent))

@@ -15,20 +15,20 @@ type Closure struct {
 func (c *Closure) evicted(at time.Duration, p *Closing, reason string) {
 	switch {
 	case !c.On:
-		c.For = p.First
+		c.For = p.First.D()
 	case at >= c.Until:
 		c.For *= 2
 	}
-	c.For = min(max(c.For, p.First), p.Most)
+	c.For = min(max(c.For, p.First.D()), p.Most.D())
 	c.On, c.Until, c.Reason = true, max(c.Until, at+c.For), reason
 }
 
 // decay halves the time for each Again that passed since the node was opened, and forgets it where the next closing would be as the first.
 func (c *Closure) decay(at time.Duration, p *Closing) {
-	for c.On && at-c.Until >= p.Again {
-		c.Until += p.Again
+	for c.On && at-c.Until >= p.Again.D() {
+		c.Until += p.Again.D()
 		c.For /= 2
-		if 2*c.For <= p.First {
+		if 2*c.For <= p.First.D() {
 			*c = Closure{}
 		}
 	}

@@ -110,53 +110,53 @@ var detectors = [detectorCount]row{
 	MemoryAvailable: {
 		name: "MemoryAvailable", resource: memory,
 		read: memoryAvailable, say: sayMemory,
-		hold: func(p *Params) (_, _ time.Duration) { return p.Memory.holds() },
+		hold: func(p *Params) (_, _ time.Duration) { return holds(&p.Memory) },
 	},
 	MemoryPressure: {
 		name: "MemoryPressure", resource: memory,
 		read: memoryPressure, say: sayPressure,
-		hold: func(p *Params) (_, _ time.Duration) { return p.Pressure.SoftFor, p.Pressure.HardFor },
+		hold: func(p *Params) (_, _ time.Duration) { return p.Pressure.SoftFor.D(), p.Pressure.HardFor.D() },
 	},
 	NUMAMemory: {
 		name: "NUMAMemory", resource: numaMemory, scope: eachNUMANode,
 		read: numaAvailable, say: sayNUMANode,
-		hold: func(p *Params) (_, _ time.Duration) { return p.NUMANode.holds() },
+		hold: func(p *Params) (_, _ time.Duration) { return holds(&p.NUMANode) },
 	},
 	RootSpace: {
 		name: "RootSpace", resource: rootBytes,
 		read: rootSpace, say: sayRoot,
-		hold: func(p *Params) (_, _ time.Duration) { return p.Root.holds() },
+		hold: func(p *Params) (_, _ time.Duration) { return holds(&p.Root) },
 	},
 	RootInodes: {
 		name: "RootInodes", resource: rootInodes,
 		read: rootInodesFree, say: sayRootInodes,
-		hold: func(p *Params) (_, _ time.Duration) { return p.RootInodes.holds() },
+		hold: func(p *Params) (_, _ time.Duration) { return holds(&p.RootInodes) },
 	},
 	ImageSpace: {
 		name: "ImageSpace", resource: imageBytes,
 		read: imageSpace, say: sayImages,
-		hold: func(p *Params) (_, _ time.Duration) { return p.Images.holds() },
+		hold: func(p *Params) (_, _ time.Duration) { return holds(&p.Images) },
 	},
 	ImageInodes: {
 		name: "ImageInodes", resource: imageInodes,
 		read: imageInodesFree, say: sayImageInodes,
-		hold: func(p *Params) (_, _ time.Duration) { return p.ImageInodes.holds() },
+		hold: func(p *Params) (_, _ time.Duration) { return holds(&p.ImageInodes) },
 	},
 	MemoryOveruse: {
 		name: "MemoryOveruse", resource: memory, scope: eachPod, lends: true,
 		read: overuse, say: sayOveruse,
-		hold: func(p *Params) (_, _ time.Duration) { return p.Overuse.For, 0 },
+		hold: func(p *Params) (_, _ time.Duration) { return p.Overuse.For.D(), 0 },
 	},
 	CPUPressure: {
 		name: "CPUPressure", resource: cpu,
 		read: onlinePressure, say: sayOnline,
-		hold: func(p *Params) (_, _ time.Duration) { return p.CPU.For, 0 },
+		hold: func(p *Params) (_, _ time.Duration) { return p.CPU.For.D(), 0 },
 	},
 	CPUSuppressed: {
 		// More lending helps pods that starve; online pods that wait stop lending by other means.
 		name: "CPUSuppressed", resource: wantedCPU, lends: true,
 		read: starvation, say: sayStarvation, eligible: (*view).starves,
-		hold: func(p *Params) (_, _ time.Duration) { return p.Suppressed.For, 0 },
+		hold: func(p *Params) (_, _ time.Duration) { return p.Suppressed.For.D(), 0 },
 	},
 }
 

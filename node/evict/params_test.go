@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hilbert.dev/hilbert/api/spec"
 )
 
 func TestDefaults(t *testing.T) {
@@ -21,8 +23,8 @@ func TestDefaults(t *testing.T) {
 	if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(p, back) {
 		t.Fatalf("%v: %s became %+v", err, text, back)
 	}
-	if first, third := p.MemoryBound(1, time.Second), p.MemoryBound(3, time.Second); first != 24*time.Second || third != 46*time.Second {
-		t.Errorf("memory should come back within 24 s, and 11 s more for each further pod; it is %v, and %v for three", first, third)
+	if first, third := p.MemoryBound(1, time.Second), p.MemoryBound(3, time.Second); first != 54*time.Second || third != 76*time.Second {
+		t.Errorf("memory should come back within 54 s, and 11 s more for each further pod; it is %v, and %v for three", first, third)
 	}
 	if err := p.Check(kubeletDefaults()); err != nil {
 		t.Errorf("the defaults are not above the kubelet's: %v", err)
@@ -74,16 +76,16 @@ func TestCheck(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(*Params){
-		"memory: the soft mark":                    func(p *Params) { p.Memory.Soft.Share = 0.01 },
-		"numaNode: the soft mark":                  func(p *Params) { p.NUMANode.Hard = p.NUMANode.Soft },
-		"root.soft.share":                          func(p *Params) { p.Root.Soft.Share = 1 },
-		"pressure.some":                            func(p *Params) { p.Pressure.Some = 0 },
-		"escalation.stopInterval":                  func(p *Params) { p.Escalation.StopInterval = 9 * time.Second },
-		"escalation.reclaimShare":                  func(p *Params) { p.Escalation.ReclaimShare = 1.1 },
-		"close.most":                               func(p *Params) { p.Close.Most = time.Second },
-		"close.again":                              func(p *Params) { p.Close.Again = 0 },
-		"images.hardFor":                           func(p *Params) { p.Images.HardFor = -1 },
-		"escalation.leastMemory: 0 is not above 0": func(p *Params) { p.Escalation.LeastMemory = 0 },
+		"memory.soft: share 0.01": func(p *Params) { p.Memory.Soft.Share = 0.01 },
+		"numaNode.soft: share":    func(p *Params) { p.NUMANode.Hard = p.NUMANode.Soft },
+		"root.soft.share":         func(p *Params) { p.Root.Soft.Share = 1 },
+		"pressure.some":           func(p *Params) { p.Pressure.Some = 0 },
+		"escalation.stopInterval": func(p *Params) { p.Escalation.StopInterval = spec.Duration(9 * time.Second) },
+		"escalation.reclaimShare": func(p *Params) { p.Escalation.ReclaimShare = 1.1 },
+		"close.most":              func(p *Params) { p.Close.Most = spec.Duration(time.Second) },
+		"close.again":             func(p *Params) { p.Close.Again = 0 },
+		"images.hardFor":          func(p *Params) { p.Images.HardFor = -1 },
+		"escalation.leastMemory: 0 is out of range; write 1": func(p *Params) { p.Escalation.LeastMemory = 0 },
 	} {
 		p := Defaults()
 		change(&p)

@@ -123,7 +123,7 @@ func TestHeadroomAloneEvictsNobody(t *testing.T) {
 func TestBoundOfRequests(t *testing.T) {
 	o, p, m := &Observation{}, Defaults(), State{}
 	o.Node.MemoryTotal, o.Node.MemoryAvailable = advise.Known(16*gibibyte), advise.Known(0)
-	p.Escalation.AnswerWithin = time.Hour
+	p.Escalation.AnswerWithin = spec.Duration(time.Hour)
 	for i := range 3 * MaxRequests {
 		o.Pods = append(o.Pods, Pod{PodRef: spec.PodRef{Namespace: "ns", Name: fmt.Sprint(i), UID: fmt.Sprint(i)}, Level: spec.QoSReclaimed, Memory: advise.Known(10 * mebibyte)})
 	}
@@ -141,7 +141,7 @@ func TestHysteresis(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o, p, m := &Observation{}, Defaults(), State{}
 		o.Node.MemoryTotal = advise.Known(16 * gibibyte)
-		soft := p.Memory.Soft.of(16 * gibibyte)
+		soft := markOf(p.Memory.Soft, 16*gibibyte)
 		over := soft * (1 + p.Memory.Clear)
 		level, changed, between := None, time.Duration(-1), 0
 		for range rapid.IntRange(1, 150).Draw(t, "steps") {
@@ -161,9 +161,9 @@ func TestHysteresis(t *testing.T) {
 			if now == level {
 				continue
 			}
-			lasted, least := o.At-changed, p.Memory.SoftFor
+			lasted, least := o.At-changed, p.Memory.SoftFor.D()
 			if now == None {
-				least = p.ReleaseAfter
+				least = p.ReleaseAfter.D()
 			}
 			if changed >= 0 && lasted < least || between > 0 {
 				t.Fatalf("%v became %v after %v, with %v available", level, now, lasted, available)
@@ -220,13 +220,13 @@ func TestClosingDoubles(t *testing.T) {
 		at = c.Until
 		c.decay(at, &p)
 	}
-	for _, want := range []time.Duration{60 * time.Minute, 60 * time.Minute, 30 * time.Minute, 15 * time.Minute, 450 * time.Second, p.First, p.First} {
+	for _, want := range []time.Duration{60 * time.Minute, 60 * time.Minute, 30 * time.Minute, 15 * time.Minute, 450 * time.Second, p.First.D(), p.First.D()} {
 		copied := c
 		copied.evicted(at, &p, "")
 		if got := copied.Until - at; got != want {
 			t.Fatalf("closed for %v at %v, not %v", got, at, want)
 		}
-		at += p.Again
+		at += p.Again.D()
 		c.decay(at, &p)
 	}
 }
@@ -241,7 +241,7 @@ func TestClosingProperty(t *testing.T) {
 			c.decay(at, &p)
 			before := c.status(at)
 			c.evicted(at, &p, "x")
-			if left := c.Until - at; c.Until < before.Until || left < p.First || left > p.Most || c.status(at).Reason != "x" {
+			if left := c.Until - at; c.Until < before.Until || left < p.First.D() || left > p.Most.D() || c.status(at).Reason != "x" {
 				t.Fatalf("%+v at %v, before %+v", c, at, before)
 			}
 		}

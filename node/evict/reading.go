@@ -8,7 +8,7 @@ import (
 )
 
 // of is the mark on something of a size.
-func (m Mark) of(total float64) float64 {
+func markOf(m Mark, total float64) float64 {
 	amount := m.Amount
 	if m.Most > 0 {
 		amount = min(amount, m.Most*total)
@@ -17,7 +17,7 @@ func (m Mark) of(total float64) float64 {
 }
 
 // softOf is the soft mark on something of a size, of which the kernel's own mark makes the hard one at least floor.
-func (w *Watermarks) softOf(total, floor float64) float64 { return max(w.Soft.of(total), 2*floor) }
+func softOf(w *Watermarks, total, floor float64) float64 { return max(markOf(w.Soft, total), 2*floor) }
 
 // floor is what the kernel's own mark makes the hard one at least.
 func (p *Params) floor(watermark advise.Sample) float64 {
@@ -41,7 +41,7 @@ func (p *Params) shortBelow(w *Watermarks, total, watermark advise.Sample) advis
 	if !ok || t == 0 {
 		return advise.Sample{}
 	}
-	return advise.Known(w.softOf(t, p.floor(watermark)))
+	return advise.Known(softOf(w, t, p.floor(watermark)))
 }
 
 // below is the side of a level that begins where less than mark is there.
@@ -59,8 +59,8 @@ func watermarked(w *Watermarks, total, available advise.Sample, floor float64) r
 	}
 	return reading{
 		known: true,
-		soft:  below(a, w.softOf(t, floor), w.Clear),
-		hard:  below(a, max(w.Hard.of(t), floor), w.Clear),
+		soft:  below(a, softOf(w, t, floor), w.Clear),
+		hard:  below(a, max(markOf(w.Hard, t), floor), w.Clear),
 	}
 }
 
@@ -80,7 +80,7 @@ func memoryPressure(v *view, _ int) reading {
 	if !ok || !has || !hasSome || !hasFull {
 		return reading{}
 	}
-	gate := rule.Below.of(total)
+	gate := markOf(rule.Below, total)
 	if available >= gate {
 		some, full = 0, 0
 	}
@@ -97,7 +97,7 @@ func memoryPressure(v *view, _ int) reading {
 func (p *Params) Ample(total, available advise.Sample) bool {
 	t, ok := value(total)
 	a, has := value(available)
-	return ok && has && a >= p.Pressure.Below.of(t)
+	return ok && has && a >= markOf(p.Pressure.Below, t)
 }
 
 func numaAvailable(v *view, i int) reading {
@@ -152,7 +152,7 @@ func onlinePressure(v *view, _ int) reading {
 	if !ok {
 		return reading{}
 	}
-	if v.floored < rule.After.Seconds() || v.o.Suppression < advise.SuppressFloor {
+	if v.floored < rule.After.D().Seconds() || v.o.Suppression < advise.SuppressFloor {
 		pressure = 0
 	}
 	return reading{known: true, hard: never(), soft: side{pressure, rule.Pressure, rule.Pressure * rule.Clear, oneAtATime}}
@@ -185,7 +185,7 @@ func starvation(v *view, _ int) reading {
 	case starving == 0:
 		return reading{known: true, hard: never(), soft: side{value: 0, enter: 1}}
 	}
-	after := v.p.Suppressed.After.Seconds()
+	after := v.p.Suppressed.After.D().Seconds()
 	lasted := v.floored
 	if v.o.Suppression >= advise.SuppressEvict { // the law has waited for us
 		lasted = max(lasted, after)
@@ -261,7 +261,7 @@ func sayOnline(_ *view, _ int, r *reading) string {
 }
 
 func sayStarvation(v *view, _ int, r *reading) string {
-	return fmt.Sprintf("reclaimed pods have had the floor alone for more than %v and lack %.2f CPUs", v.p.Suppressed.After, r.soft.need)
+	return fmt.Sprintf("reclaimed pods have had the floor alone for more than %v and lack %.2f CPUs", v.p.Suppressed.After.D(), r.soft.need)
 }
 
 const percent = 100

@@ -90,16 +90,16 @@ func TestSmallMachinesLend(t *testing.T) {
 // Marks within which headroom has its setpoint are refused by the names of both.
 func TestReserve(t *testing.T) {
 	laws, marks := advise.Defaults(), Defaults()
-	if err := marks.CheckReserve(&laws); err != nil {
+	if err := spec.CheckReserve(&laws.MemoryHeadroom, &marks.NodeEviction); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
 	laws.GrowthReserve = 0.05
-	err := marks.CheckReserve(&laws)
+	err := spec.CheckReserve(&laws.MemoryHeadroom, &marks.NodeEviction)
 	if err == nil || !strings.Contains(err.Error(), "raise growthReserve to 8 %, or lower memory.soft.share") || strings.Contains(err.Error(), "numaNode") {
 		t.Errorf("a growth reserve of 5 %%: %v", err)
 	}
 	laws.GrowthReserve, marks.NUMANode.Soft.Share, marks.Pressure.Below.Share = 0.08, 0.09, 0.11
-	if err := marks.CheckReserve(&laws); err == nil || !strings.Contains(err.Error(), "lower numaNode.soft.share") || !strings.Contains(err.Error(), "lower pressure.below.share") {
+	if err := spec.CheckReserve(&laws.MemoryHeadroom, &marks.NodeEviction); err == nil || !strings.Contains(err.Error(), "lower numaNode.soft.share") || !strings.Contains(err.Error(), "lower pressure.below.share") {
 		t.Errorf("higher marks: %v", err)
 	}
 }

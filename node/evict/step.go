@@ -98,7 +98,7 @@ func (s *step) escalate(w *Watch) {
 // escalateSoft is the escalation of a soft pressure: notice, and after the grace a request, if the pod is still worth it.
 func (s *step) escalateSoft(w *Watch) {
 	l := &s.p.Escalation
-	if s.at-w.Since < l.NoticeAfter || w.want() == 0 {
+	if s.at-w.Since < l.NoticeAfter.D() || w.want() == 0 {
 		return
 	}
 	a, missing := s.noticed(w), w.want()-s.pending(w, true)
@@ -111,7 +111,7 @@ func (s *step) escalateSoft(w *Watch) {
 		if missing > s.noticedGain(w) {
 			s.notice(w)
 		}
-	case !a.Noticed.ran(s.at, l.NoticeGrace) || !s.m.Requested.free(s.at, l.RequestInterval):
+	case !a.Noticed.ran(s.at, l.NoticeGrace.D()) || !s.m.Requested.free(s.at, l.RequestInterval.D()):
 	case s.stillWorth(w, a):
 		s.request(w, a)
 	default:
@@ -205,14 +205,14 @@ func (s *step) escalateHard(w *Watch) {
 	if need == 0 {
 		w.Due = Timer{}
 	}
-	if need == 0 || s.at-w.HardSince < l.UrgentAfter {
+	if need == 0 || s.at-w.HardSince < l.UrgentAfter.D() {
 		return
 	}
 	if need > s.pending(w, false) && !w.Due.On {
 		w.Due.start(s.at)
 	}
 	s.takeOver(w)
-	if need > s.pending(w, true) && s.m.Urgent.free(s.at, l.UrgentInterval) {
+	if need > s.pending(w, true) && s.m.Urgent.free(s.at, l.UrgentInterval.D()) {
 		a := s.noticed(w)
 		if a == nil || !s.stillWorth(w, a) {
 			a = s.selectVictim(w, true)
@@ -223,7 +223,7 @@ func (s *step) escalateHard(w *Watch) {
 		}
 	}
 	why := s.stopReason(w)
-	if why == NoStop || !s.m.Stopped.free(s.at, l.StopInterval) || need <= s.pending(w, why == RequestRefused) {
+	if why == NoStop || !s.m.Stopped.free(s.at, l.StopInterval.D()) || need <= s.pending(w, why == RequestRefused) {
 		return
 	}
 	s.stop(w, why)
@@ -249,13 +249,13 @@ func (s *step) takeOver(w *Watch) {
 func (s *step) stopReason(w *Watch) StopReason {
 	l := &s.p.Escalation
 	switch {
-	case s.o.API.Unreachable && s.at-min(s.o.API.Since, s.at) >= l.UnreachableFor:
+	case s.o.API.Unreachable && s.at-min(s.o.API.Since, s.at) >= l.UnreachableFor.D():
 		return APIUnreachable
-	case w.Due.ran(s.at, l.AnswerWithin):
+	case w.Due.ran(s.at, l.AnswerWithin.D()):
 		return RequestUnanswered
 	}
 	for i := range s.m.Victims {
-		if a := &s.m.Victims[i]; a.requested() && a.For == w.Key && a.Refused.ran(s.at, l.RefusedFor) {
+		if a := &s.m.Victims[i]; a.requested() && a.For == w.Key && a.Refused.ran(s.at, l.RefusedFor.D()) {
 			return RequestRefused
 		}
 	}
@@ -289,13 +289,13 @@ func (s *step) stop(w *Watch, why StopReason) {
 func (s *step) nextToStop(w *Watch) candidate {
 	l := &s.p.Escalation
 	overdue := func(pod *Pod, a *Victim) bool {
-		return pod.Terminating && a != nil && a.Leaving.ran(s.at, l.LeaveWithin)
+		return pod.Terminating && a != nil && a.Leaving.ran(s.at, l.LeaveWithin.D())
 	}
 	for _, may := range []func(pod *Pod, a *Victim) bool{
 		func(pod *Pod, a *Victim) bool { return overdue(pod, a) && !a.Stopped.On },
 		func(pod *Pod, a *Victim) bool { return !pod.Terminating && (a == nil || !a.Stopped.On) },
 		func(pod *Pod, a *Victim) bool {
-			return (overdue(pod, a) || !pod.Terminating) && a.Stopped.free(s.at, l.StopWithin)
+			return (overdue(pod, a) || !pod.Terminating) && a.Stopped.free(s.at, l.StopWithin.D())
 		},
 	} {
 		if c := s.choose(w, func(pod *Pod) bool { return may(pod, s.m.victim(pod.UID)) }); c.pod != nil {
@@ -310,7 +310,7 @@ func (s *step) reclaim(w *Watch) {
 	l := &s.p.Escalation
 	for i := range s.m.Watches { // another detector may want the same
 		b := &s.m.Watches[i]
-		if b.NUMANode == w.NUMANode && b.UID == w.UID && !b.Reclaimed.free(s.at, l.ReclaimInterval) {
+		if b.NUMANode == w.NUMANode && b.UID == w.UID && !b.Reclaimed.free(s.at, l.ReclaimInterval.D()) {
 			return
 		}
 	}
@@ -359,7 +359,7 @@ func (s *step) report() {
 		a := &s.m.Victims[i]
 		if a.Noticed.On && !a.Requested.On && a.free() {
 			s.d.Notices = append(s.d.Notices, Notice{
-				Pod: a.PodRef, Reason: a.For.Detector, Since: a.Noticed.From, Due: a.Noticed.From + s.p.Escalation.NoticeGrace, Message: a.Message,
+				Pod: a.PodRef, Reason: a.For.Detector, Since: a.Noticed.From, Due: a.Noticed.From + s.p.Escalation.NoticeGrace.D(), Message: a.Message,
 			})
 		}
 	}

@@ -34,6 +34,7 @@ import (
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
 		s := &story{p: Defaults(), m: &State{}, told: map[string]string{}}
+		s.p.Escalation.AnswerWithin = spec.Duration(15 * time.Second) // shorter stories
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string { return s.run(t, d) })
 	})
 }

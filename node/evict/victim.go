@@ -94,7 +94,7 @@ func (s *step) candidate(w *Watch, pod *Pod) (candidate, bool) {
 	if !ok || gain <= 0 || gain < row.resource.least(&s.p.Escalation) || row.eligible != nil && !row.eligible(&s.view, pod) {
 		return candidate{}, false
 	}
-	return candidate{pod, gain, s.at-pod.Started < s.p.Escalation.SettleFor}, true
+	return candidate{pod, gain, s.at-pod.Started < s.p.Escalation.SettleFor.D()}, true
 }
 
 // choose is the first of the victims that may be taken; nil: there is none.
@@ -131,7 +131,7 @@ func (s *step) pending(w *Watch, requests bool) (sum float64) {
 // counts says whether a pod counts as giving something back.
 func (s *step) counts(a *Victim, requests bool) bool {
 	l := &s.p.Escalation
-	return a.Leaving.runs(s.at, l.LeaveWithin) || a.Stopped.runs(s.at, l.StopWithin) || requests && a.requested() && !a.Stopped.On && !a.Refused.On
+	return a.Leaving.runs(s.at, l.LeaveWithin.D()) || a.Stopped.runs(s.at, l.StopWithin.D()) || requests && a.requested() && !a.Stopped.On && !a.Refused.On
 }
 
 // updateVictims looks what became of the pods that were asked for.
@@ -166,7 +166,7 @@ func (s *step) followed(a *Victim) bool {
 		return a.pod != nil
 	}
 	a.Leaving = Timer{}
-	if a.Withdrawn.ran(s.at, s.p.Escalation.LeaveWithin) {
+	if a.Withdrawn.ran(s.at, s.p.Escalation.LeaveWithin.D()) {
 		return false
 	}
 	var refused *Answer
@@ -247,7 +247,7 @@ func (s *step) keepWithoutPressure(a *Victim) bool {
 		return true
 	case a.Leaving.On || !a.Requested.On:
 		return false
-	case !a.Stopped.runs(s.at, s.p.Escalation.KeepStopped):
+	case !a.Stopped.runs(s.at, s.p.Escalation.KeepStopped.D()):
 		s.m.Counts.Withdrawn[a.For.Detector]++
 		a.Withdrawn.start(s.at)
 	}

@@ -124,7 +124,7 @@ func (m *State) advance(at time.Duration, p *Params) time.Duration {
 	d := at - m.At
 	waits := []*Timer{&m.Requested, &m.Urgent, &m.Stopped}
 	switch {
-	case !m.Begun || d >= 0 && d <= p.MaxGap:
+	case !m.Begun || d >= 0 && d <= p.MaxGap.D():
 	case d < 0:
 		m.shift(d)
 		for _, t := range waits {
@@ -173,7 +173,7 @@ func (w *Watch) follow(r *reading, v *view, at time.Duration, c *Counts) {
 	if !r.known {
 		// What has not begun yet has not lasted; what has begun neither ends nor continues.
 		w.SoftOn, w.HardOn, w.SoftOff, w.HardOff = Timer{}, Timer{}, Timer{}, Timer{}
-		if w.Blind.ran(at, v.p.BlindFor) {
+		if w.Blind.ran(at, v.p.BlindFor.D()) {
 			w.Level = None
 		}
 		return
@@ -192,10 +192,10 @@ func (w *Watch) follow(r *reading, v *view, at time.Duration, c *Counts) {
 		w.Level, w.HardSince, w.Due = Hard, at, Timer{}
 		c.Hard[w.Detector]++
 	}
-	if w.Level == Hard && w.HardOff.ran(at, v.p.ReleaseAfter) {
+	if w.Level == Hard && w.HardOff.ran(at, v.p.ReleaseAfter.D()) {
 		w.Level = Soft
 	}
-	if w.Level == Soft && w.SoftOff.ran(at, v.p.ReleaseAfter) {
+	if w.Level == Soft && w.SoftOff.ran(at, v.p.ReleaseAfter.D()) {
 		w.Level = None
 	}
 }

@@ -219,9 +219,9 @@ func (w *world) checkStop(d *Decision, levels map[Detector]Level) string {
 	switch {
 	case pod == nil || pod.Level != spec.QoSReclaimed || levels[d.Stop.Reason] != Hard || d.Stop.Why == NoStop:
 		return "the stop"
-	case w.lastStop >= 0 && w.passed-w.lastStop < w.p.Escalation.StopInterval:
+	case w.lastStop >= 0 && w.passed-w.lastStop < w.p.Escalation.StopInterval.D():
 		return fmt.Sprintf("stops %v apart", w.passed-w.lastStop)
-	case !w.p.DryRun && d.Closed.Until-w.o.At < w.p.Close.First:
+	case !w.p.DryRun && d.Closed.Until-w.o.At < w.p.Close.First.D():
 		return "a stop that closes nothing"
 	}
 	w.lastStop, w.stopped[pod.UID] = w.passed, true

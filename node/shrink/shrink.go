@@ -6,16 +6,17 @@ import (
 	"fmt"
 	"maps"
 	"sync"
-	"time"
+
+	"hilbert.dev/hilbert/api/spec"
 )
 
 const (
 	// MaxStep is the most that one write asks for, in bytes: a write cannot be called back.
-	MaxStep = 32 << 20
+	MaxStep = spec.MaxMemoryWrite
 	// leastStep is the least, unless there is less to do: below it the overhead of a write counts.
-	leastStep = 1 << 20
+	leastStep = spec.LeastMemoryWrite
 	// MaxWorkers bounds Params.Workers: each may hold a thread of the process in the kernel.
-	MaxWorkers = 64
+	MaxWorkers = spec.MaxMemoryWorkers
 )
 
 // Kernel is the cgroup v2 hierarchy; paths are below its root. A write returns when the kernel has answered: enforce.Files does, os.WriteFile
@@ -26,26 +27,13 @@ type Kernel interface {
 }
 
 // Params are how requests are carried out.
-type Params struct {
-	// Step is how much one write asks for, in bytes; at most MaxStep.
-	Step int64
-	// StepTime is how long one write should take: after a longer one the next asks for half, after one of less than half of it for twice as much.
-	StepTime time.Duration
-	// Rest is the pause between two writes: a process that waits for a lock of the kernel's gets it.
-	Rest time.Duration
-	// Deadline ends a request, however much is left.
-	Deadline time.Duration
-	// Workers is how many cgroups are shrunk at once; at most MaxWorkers.
-	Workers int
-}
+type Params = spec.MemoryWrites
 
 // Defaults returns what suits a node with some hundred pods.
-func Defaults() Params {
-	return Params{Step: MaxStep, StepTime: 200 * time.Millisecond, Rest: 10 * time.Millisecond, Deadline: 10 * time.Second, Workers: 8}
-}
+func Defaults() Params { return spec.DefaultNodeMemory().Writes }
 
 // bounded returns p with every value in its bounds.
-func (p Params) bounded() Params {
+func bounded(p Params) Params {
 	p.Step = min(max(p.Step, leastStep), MaxStep)
 	p.Workers = min(max(p.Workers, 1), MaxWorkers)
 	return p
@@ -88,7 +76,7 @@ type Shrinker struct {
 // New returns a Shrinker. halt says whether online pods feel pressure now; it is called before each write, by several goroutines. told gets
 // what came of each request, from the goroutine that did it; it may wait for the agent's loop.
 func New(k Kernel, p Params, halt func() bool, told func(Result)) *Shrinker {
-	return &Shrinker{kernel: k, params: p.bounded(), halt: halt, told: told, busy: make(map[string]bool)}
+	return &Shrinker{kernel: k, params: bounded(p), halt: halt, told: told, busy: make(map[string]bool)}
 }
 
 // Run takes requests until ctx ends, and returns when those under way have ended: within one write of each.

@@ -48,7 +48,7 @@ func (s *Shrinker) work(ctx context.Context, r Request) Result {
 			out.Outcome = Done
 		case ctx.Err() != nil:
 			out.Outcome = Stopped
-		case time.Since(began) >= s.params.Deadline:
+		case time.Since(began) >= s.params.Deadline.D():
 			out.Outcome = Late
 		case s.halt():
 			out.Outcome = Pressed
@@ -56,7 +56,7 @@ func (s *Shrinker) work(ctx context.Context, r Request) Result {
 			took := s.step(&out, min(step, r.Bytes-out.Got))
 			step = s.next(step, took)
 			if out.Outcome == "" && out.Got < r.Bytes {
-				rest(ctx, s.params.Rest)
+				rest(ctx, s.params.Rest.D())
 			}
 		}
 	}
@@ -107,9 +107,9 @@ func (s *Shrinker) step(out *Result, bytes int64) time.Duration {
 // next is how much the next write asks for.
 func (s *Shrinker) next(step int64, took time.Duration) int64 {
 	switch {
-	case took > s.params.StepTime:
+	case took > s.params.StepTime.D():
 		step /= 2
-	case took < s.params.StepTime/2:
+	case took < s.params.StepTime.D()/2:
 		step *= 2
 	}
 	return min(max(step, leastStep), s.params.Step)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/sim/corun"
@@ -69,9 +70,10 @@ const (
 
 // DefaultOptions are the experiment on a synthetic tide, with the laws and the eviction manager that nodes have by default.
 func DefaultOptions() Options {
+	node := &spec.Default().Node // as agents have it
 	return Options{
 		Seed: 1, Nodes: 1000, Length: 24 * time.Hour, WarmUp: 30 * time.Minute, Tick: time.Second,
-		Machine: corun.DefaultMachine(), Model: corun.DefaultParams(), Laws: advise.Defaults(), Evict: evict.Defaults(),
+		Machine: corun.DefaultMachine(), Model: corun.DefaultParams(), Laws: advise.ParamsOf(node), Evict: evict.ParamsOf(node),
 		Tide: SyntheticTide(), Use: SyntheticUse(), Jobs: SyntheticJobs(),
 		Offered: 0.15, Requested: 0.92, HistoryDays: 1, Backlog: 0.5,
 	}
@@ -103,7 +105,10 @@ func (o *Options) validate() error {
 	if err := o.Laws.Validate(); err != nil {
 		return err
 	}
-	return o.Evict.Validate()
+	if err := o.Evict.Validate(); err != nil {
+		return err
+	}
+	return spec.CheckReserve(&o.Laws.MemoryHeadroom, &o.Evict.NodeEviction)
 }
 
 // Mode is how offline work gets onto nodes.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/node/advise"
 )
 
@@ -35,6 +36,7 @@ func newNode() *cobra.Command {
 // replayFlags are the flags of hilbert node replay.
 type replayFlags struct {
 	output string
+	config string
 	params []string
 	limit  int
 }
@@ -48,16 +50,19 @@ func newReplay() *cobra.Command {
 state, each other line an observation and optionally the advice given then. FILE may be - for standard input.
 
 The table shows each change: cores lent, CPU and memory offered, suppression, and the reason for the bound. Results that differ from the
-record are marked; with the recorded parameters none differ. --params replays with other parameters. The observations stay those that the recorded
+record are marked; with the recorded parameters none differ. --config replays with the parameters that a configuration file of hilbertd gives an agent,
+--params with other values of single ones. The observations stay those that the recorded
 advice led to, so this shows what the other parameters would have advised, not what would have happened.`,
 		Example: `  hilbert node replay node-7.jsonl
   hilbert node replay node-7.jsonl --params targetUse=0.7 --params riseAfter=1m
+  hilbert node replay node-7.jsonl --config agent.yaml
   hilbert node replay node-7.jsonl -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", output.Table, "table or json")
+	flags.StringVar(&f.config, "config", "", "replay with the parameters of this configuration file of hilbertd")
 	flags.StringArrayVar(&f.params, "params", nil, "replay with another value of a parameter: NAME=VALUE (repeatable)")
 	flags.IntVar(&f.limit, "limit", replayLimit, "show at most this many changes")
 	return cmd
@@ -116,6 +121,15 @@ type replayedChange struct {
 func (f *replayFlags) replay(in io.Reader) (out replayed, err error) {
 	var last advise.Advice
 	set := func(p *advise.Params) error {
+		if f.config != "" {
+			c, err := configfile.Load(f.config)
+			if err != nil {
+				return fmt.Errorf("--config: %w", err)
+			}
+			explain := p.Explain
+			*p = advise.ParamsOf(&c.Node)
+			p.Explain = explain
+		}
 		for _, param := range f.params {
 			key, value, ok := strings.Cut(param, "=")
 			if !ok {

@@ -101,6 +101,32 @@ func TestReplayParams(t *testing.T) {
 	}
 }
 
+// A configuration file gives the laws what it would give an agent; --params change single ones of those.
+func TestReplayConfig(t *testing.T) {
+	file := fileOf(t, recordNode(t))
+	lent := func(args ...string) string {
+		t.Helper()
+		out, err := runReplay(t, append(args, file, "-o", "json")...)
+		var got replayed
+		if err == nil {
+			err = json.Unmarshal([]byte(out), &got)
+		}
+		i := slices.IndexFunc(got.Changes, func(c replayedChange) bool { return c.What == "lend" && c.From == "1" })
+		if err != nil || i < 0 {
+			t.Fatalf("%v, %+v", err, got)
+		}
+		return got.Changes[i].To
+	}
+	config := fileOf(t, "roles: [agent]\nnode: {lending: {step: 10}}\n")
+	if tenth, half := lent("--config", config), lent("--config", config, "--params", "lendStep=0.5"); tenth != "2" || half != "8" {
+		t.Errorf("a tenth of the fifteen cores that are left makes %s, half of them %s", tenth, half)
+	}
+	bad := fileOf(t, "node: {memory: {headroom: {growthReserve: 0.01}}}")
+	if _, err := runReplay(t, file, "--config", bad); err == nil || !strings.Contains(err.Error(), "raise growthReserve to 8 %") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A mistake is told with its place.
 func TestReplayMistakes(t *testing.T) {
 	good := recordNode(t)

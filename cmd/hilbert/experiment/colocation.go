@@ -14,6 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
+	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/sim/colocation"
 	"hilbert.dev/hilbert/sim/trace"
 )
@@ -29,6 +32,7 @@ type colocationFlags struct {
 	sweep, noAblations   bool
 	only                 []string
 	output, report       string
+	config               string
 	set                  map[string]string
 	workers              int
 }
@@ -59,6 +63,7 @@ in production; the machines are a model (docs/adr/0009-the-machine-model.md). Th
 	flags.BoolVar(&f.sweep, "sweep", false, "play it also with what neighbours cost times 0.5, 1 and 2")
 	flags.BoolVar(&f.noAblations, "no-ablations", false, "leave out the variants without one law")
 	flags.StringSliceVar(&f.only, "ablations", nil, "play nothing but these ablations and controls, beside the baseline: for example noForecast,noHold,naive")
+	flags.StringVar(&f.config, "config", "", "configuration file of hilbertd with the parameters of the laws and of eviction (default: those of an empty file)")
 	flags.StringToStringVar(&f.set, "set", nil, "parameters of the laws, for example targetUse=0.6,riseAfter=60s")
 	flags.IntVar(&f.workers, "workers", 0, "variants played at one time; 0: as many as there are CPUs")
 	flags.StringVarP(&f.output, "output", "o", output.Table, "table or json")
@@ -109,6 +114,13 @@ func (f *colocationFlags) options() (*colocation.Options, string, error) {
 	}
 	o.Seed, o.Nodes, o.Tick = f.seed, f.nodes, f.step
 	o.Length = time.Duration(f.days * float64(24*time.Hour)).Truncate(time.Minute)
+	if f.config != "" {
+		c, err := configfile.Load(f.config)
+		if err != nil {
+			return nil, "", fmt.Errorf("sim colocation: --config: %w", err)
+		}
+		o.Laws, o.Evict = advise.ParamsOf(&c.Node), evict.ParamsOf(&c.Node)
+	}
 	for _, name := range slices.Sorted(maps.Keys(f.set)) {
 		if err := o.Laws.Set(name, f.set[name]); err != nil {
 			return nil, "", err

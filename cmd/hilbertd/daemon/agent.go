@@ -74,7 +74,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 		return err
 	}
 	defer unlock()
-	options, err := agentOptions(ctx, config, log, roots)
+	options, err := agentOptions(config, log, roots)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func lock(ctx context.Context, path string, log *slog.Logger) (unlock func(), er
 }
 
 // agentOptions reads the node.
-func agentOptions(ctx context.Context, config *spec.Configuration, log *slog.Logger, roots realnode.Roots) (node.Options, error) {
+func agentOptions(config *spec.Configuration, log *slog.Logger, roots realnode.Roots) (node.Options, error) {
 	out := node.Options{Config: config.Node, Log: log, Node: config.Node.Name}
 	if out.Node == "" {
 		out.Node = os.Getenv("NODE_NAME")
@@ -230,10 +230,6 @@ func agentOptions(ctx context.Context, config *spec.Configuration, log *slog.Log
 	out.Mode, out.Why = realnode.Mode(config.Node)
 	out.Uptime = realnode.Uptime()
 	out.Disks, out.Recursive = realnode.Disks(config.Node.KubeletDirectory), realnode.RecursiveProtection(roots)
-	said, err := realnode.KubeletConfiguration(ctx, config.Node.KubeletDirectory)
-	if err != nil {
-		log.Warn("the kubelet does not say what it runs with; its eviction thresholds are those of its file, and flags and drop-ins are not known", "err", err)
-	}
-	out.Thresholds, err = realnode.KubeletThresholds(said, config.Node.KubeletDirectory, out.Machine)
-	return out, err
+	out.Thresholds = realnode.Thresholds(&config.Node, out.Machine)
+	return out, nil
 }

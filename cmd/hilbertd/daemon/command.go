@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/kube/apiserver"
 )
 
@@ -27,7 +28,7 @@ func NewCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := LoadConfig(config)
+			c, err := configfile.Load(config)
 			if err != nil {
 				return err
 			}

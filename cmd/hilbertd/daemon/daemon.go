@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/kube/apiserver"
@@ -34,7 +35,7 @@ type Options struct {
 // Run runs a hilbertd until ctx ends, and then returns nil. It fails only at the start: if the configuration, the kubeconfig or the address to serve on
 // cannot work. Several may run in one process.
 func Run(ctx context.Context, config *spec.Configuration, o Options) error {
-	if err := Check(config); err != nil {
+	if err := configfile.Check(config); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
 	log := o.Log

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/evict"
@@ -29,23 +30,32 @@ var kubeletDefaults = map[string]string{
 	"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%",
 }
 
-// KubeletConfiguration asks the kubelet what it runs with: flags and drop-ins count beside its file. nil without an error: its address is not known.
-func KubeletConfiguration(ctx context.Context, directory string) (*storage.KubeletConfiguration, error) {
-	kubelet := kubeletOf(directory)
-	if kubelet == nil {
-		return nil, nil
+// Thresholds reads the kubelet's eviction thresholds where node.kubeletThresholds says: it asks the kubelet what it runs with, because flags and drop-ins count beside
+// its file, or reads that file alone.
+func Thresholds(config *spec.Node, m *topology.Machine) node.ThresholdReader {
+	directory := config.KubeletDirectory
+	if config.KubeletThresholds == spec.ThresholdsFile {
+		return func(context.Context) ([]evict.Threshold, error) { return fileThresholds(directory, m) }
 	}
-	return kubelet.Configuration(ctx)
+	return func(ctx context.Context) ([]evict.Threshold, error) {
+		kubelet := kubeletOf(directory)
+		if kubelet == nil {
+			return nil, errors.New("the kubelet's eviction thresholds: its address is not known; set NODE_ADDRESS as deploy/agent.yaml does, or node.kubeletThresholds to File")
+		}
+		said, err := kubelet.Configuration(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("the kubelet's eviction thresholds: %w", err)
+		}
+		return thresholds(said, "/configz", m)
+	}
 }
 
-// KubeletThresholds are the kubelet's eviction thresholds: those that it said; if it said nothing, those of its file where that can be found, else its defaults.
-func KubeletThresholds(said *storage.KubeletConfiguration, directory string, m *topology.Machine) ([]evict.Threshold, error) {
+// fileThresholds are those of the kubelet's file, or its defaults where it has none.
+func fileThresholds(directory string, m *topology.Machine) ([]evict.Threshold, error) {
 	path := filepath.Join(directory, kubeletConfigFile)
 	var config storage.KubeletConfiguration
 	data, err := os.ReadFile(path)
 	switch {
-	case said != nil:
-		config, path = *said, "/configz"
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, fmt.Errorf("the kubelet's eviction thresholds: %w", err)
@@ -54,6 +64,12 @@ func KubeletThresholds(said *storage.KubeletConfiguration, directory string, m *
 			return nil, fmt.Errorf("the kubelet's eviction thresholds: %s: %w", path, err)
 		}
 	}
+	return thresholds(&config, path, m)
+}
+
+// thresholds are those of a configuration that was read from somewhere. The kubelet's defaults stand where it names no hard ones.
+func thresholds(said *storage.KubeletConfiguration, from string, m *topology.Machine) ([]evict.Threshold, error) {
+	config, path := *said, from
 	if config.Hard == nil {
 		config.Hard = kubeletDefaults
 	}

@@ -41,7 +41,7 @@ func TestKubeletThresholds(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(c.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got, err := KubeletThresholds(nil, dir, machine)
+			got, err := fileThresholds(dir, machine)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("got %v, want an error with %q", err, c.err)
@@ -62,12 +62,12 @@ func TestKubeletThresholds(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := &storage.KubeletConfiguration{Hard: map[string]string{"memory.available": "2Gi"}}
-	if got, err := KubeletThresholds(said, dir, machine); err != nil || !slices.Equal(got, []evict.Threshold{{Signal: "memory.available", Amount: 2 << 30, Total: 4 << 30}}) {
+	if got, err := thresholds(said, "/configz", machine); err != nil || !slices.Equal(got, []evict.Threshold{{Signal: "memory.available", Amount: 2 << 30, Total: 4 << 30}}) {
 		t.Errorf("a kubelet that runs with 2Gi: %+v, %v", got, err)
 	}
 	// Our marks lie above what a kubelet does by itself, and not above one that evicts earlier.
 	params := evict.Defaults()
-	defaults, err := KubeletThresholds(nil, t.TempDir(), machine)
+	defaults, err := fileThresholds(t.TempDir(), machine)
 	if err != nil || params.Check(defaults) != nil {
 		t.Errorf("%v, %v", err, params.Check(defaults))
 	}

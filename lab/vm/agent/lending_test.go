@@ -20,7 +20,7 @@ import (
 // lend has the agent lend until the test ends.
 func (r *rig) lend() {
 	r.t.Helper()
-	r.reconfigure("lending: {enabled: false}", "writeInterval: 1s, lending: {refreshInterval: 10s}")
+	r.reconfigure("lending: {enabled: false}", "writeInterval: 1s, kubeletThresholds: File, lending: {refreshInterval: 10s}")
 }
 
 // reconfigure starts the agent with a part of its configuration replaced, until the test ends.

@@ -47,7 +47,7 @@ kind: HilbertConfiguration
 roles: [agent]
 clientConnection: {kubeconfig: /etc/hilbert/kubeconfig}
 server: {bindAddress: "0.0.0.0:10462"}
-node: {name: %s, tickInterval: %s, reservedCores: %d, reclaimedCores: %d}
+node: {name: %s, kubeletThresholds: File, tickInterval: %s, reservedCores: %d, reclaimedCores: %d}
 `
 
 // Bed is a node for one test.

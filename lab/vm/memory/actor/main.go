@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/shrink"
@@ -84,7 +85,7 @@ func doShrink(kernel *enforce.Files, args []string) (*shrink.Result, error) {
 		return nil, err
 	}
 	p := shrink.Defaults()
-	p.Step, p.Rest, p.Deadline = n[1], time.Duration(n[2])*time.Millisecond, 30*time.Second
+	p.Step, p.Rest, p.Deadline = n[1], spec.Duration(time.Duration(n[2])*time.Millisecond), spec.Duration(30*time.Second)
 	halt := func() bool { return false }
 	if len(args) == 7 {
 		limit, err := strconv.ParseFloat(args[6], 64)
@@ -165,7 +166,7 @@ func doProtect(kernel *enforce.Files, args []string) (*protection, error) {
 	for dir := args[0]; dir != ""; dir = dir[:max(strings.LastIndexByte(dir, '/'), 0)] {
 		dirs = append(dirs, dir)
 	}
-	p, memory := advise.DefaultMemoryParams(), advise.MemoryState{}
+	p, memory := spec.DefaultNodeMemory(), advise.MemoryState{}
 	steer := func(second int) (advise.MemoryAdvice, error) {
 		inactive, err := inactiveFile(kernel, args[1])
 		if err != nil {

@@ -1,9 +1,14 @@
-package daemon
+// Package configfile reads a configuration file of hilbertd, for hilbertd and for the programs that show what it would do: hilbert node replay and hilbert sim.
+//
+// Data flow: YAML or JSON is decoded strictly onto spec.New, completed by spec.SetDefaults, and checked by spec.Validate and by the table of scores. An error names the
+// file, the field and the fix.
+//
+// What always holds: no field is passed over, and a 0 that is written means 0 wherever spec says so. The package knows no default of its own.
+package configfile
 
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 
 	"sigs.k8s.io/json"
@@ -16,9 +21,9 @@ import (
 // maxConfigBytes bounds a configuration file.
 const maxConfigBytes = 1 << 20
 
-// LoadConfig reads, completes and checks a configuration file; an empty path gives the defaults. Errors name the file, the field and
+// Load reads, completes and checks a configuration file; an empty path gives the defaults. Errors name the file, the field and
 // what to write instead.
-func LoadConfig(path string) (*spec.Configuration, error) {
+func Load(path string) (*spec.Configuration, error) {
 	if path == "" {
 		return spec.Default(), nil
 	}
@@ -33,20 +38,20 @@ func LoadConfig(path string) (*spec.Configuration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	c, err := ParseConfig(data)
+	c, err := Parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}
 	return c, nil
 }
 
-// ParseConfig is LoadConfig for bytes: YAML or JSON. Every field must be known and may occur once.
-func ParseConfig(data []byte) (*spec.Configuration, error) {
+// Parse is Load for bytes: YAML or JSON. Every field must be known and may occur once.
+func Parse(data []byte) (*spec.Configuration, error) {
 	converted, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
 		return nil, fmt.Errorf("not valid YAML: %w", err)
 	}
-	c := &spec.Configuration{}
+	c := spec.New()
 	strict, err := json.UnmarshalStrict(converted, c)
 	if err != nil {
 		return nil, err
@@ -68,17 +73,4 @@ func Check(c *spec.Configuration) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// NewLogger makes the logger that a configuration asks for; it writes to stderr.
-func NewLogger(c spec.Logging) *slog.Logger {
-	options := &slog.HandlerOptions{}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.Level)); err == nil { // Validate has refused unknown levels
-		options.Level = level
-	}
-	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(stderr, options))
 }

@@ -1,4 +1,4 @@
-package daemon
+package configfile_test
 
 import (
 	"os"
@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 )
 
 func TestParseConfig(t *testing.T) {
-	c, err := ParseConfig([]byte("leaderElection: {leaseDuration: 30s}\nscheduling:\n  binding:\n    maxInFlight: 8\n"))
+	c, err := configfile.Parse([]byte("leaderElection: {leaseDuration: 30s}\nscheduling:\n  binding:\n    maxInFlight: 8\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +34,9 @@ func TestBadConfigNamesTheFieldAndTheFix(t *testing.T) {
 		"no such score":   {"scheduling: {scores: {Magic: 1}}", "Magic"},
 		"nor there":       {"scheduling: {profiles: [{name: a, queues: [q], scores: {Magic: 1}}]}", "scheduling.profiles[0].scores: Magic"},
 		"no such field":   {"scheduling: {profiles: [{name: a, queue: q}]}", `unknown field "scheduling.profiles[0].queue"`},
+		"no such rule":    {"node: {memory: {headroom: {growthReserv: 0.1}}}", `unknown field "node.memory.headroom.growthReserv"`},
+		"zero is zero":    {"node: {memory: {headroom: {growthReserve: 0}}}", "node.memory.headroom.growthReserve: 0 % and"},
+		"marks crossed":   {"node: {eviction: {memory: {soft: {share: 0.01}}}}", "node.eviction.memory.soft: share 0.01"},
 		"several":         {"logging: {level: loud}\nserver: {}\nleaderElection: {retryPeriod: -1s}", "leaderElection.retryPeriod"},
 	}
 	for name, c := range cases {
@@ -40,13 +45,13 @@ func TestBadConfigNamesTheFieldAndTheFix(t *testing.T) {
 			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := LoadConfig(path)
+			_, err := configfile.Load(path)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 		})
 	}
-	if _, err := LoadConfig("/no/such/file.yaml"); err == nil || !strings.Contains(err.Error(), "/no/such/file.yaml") {
+	if _, err := configfile.Load("/no/such/file.yaml"); err == nil || !strings.Contains(err.Error(), "/no/such/file.yaml") {
 		t.Errorf("missing file: %v", err)
 	}
 }
@@ -60,7 +65,7 @@ func TestDeployedConfigIsValid(t *testing.T) {
 	if !found {
 		t.Fatal("deploy/config.yaml has no hilbertd.yaml")
 	}
-	if _, err := ParseConfig([]byte(strings.ReplaceAll("\n"+text, "\n    ", "\n"))); err != nil {
+	if _, err := configfile.Parse([]byte(strings.ReplaceAll("\n"+text, "\n    ", "\n"))); err != nil {
 		t.Error(err)
 	}
 }
