@@ -100,6 +100,10 @@ lab-short: ## the lab's tests in their short form, on a real control plane
 lint: ## golangci-lint over the product (the first run builds the linter: minutes)
 	$(call timed,lint,$(TOOL) golangci-lint run ./...)
 
+.PHONY: vulns
+vulns: ## known vulnerabilities of what we link; skipped, with a word, where their database cannot be reached
+	$(call timed,vulns,.ci/vulns)
+
 .PHONY: lint-lab
 lint-lab: ## vet and the linters of LAB_LINTERS over the lab: many minutes, because it type-checks Kubernetes
 	$(call timed,vet lab,$(GO) -C lab vet ./...)
@@ -134,6 +138,10 @@ lab-test: ## all tests of the lab
 .PHONY: lab-scenarios
 lab-scenarios: ## play the simulator's scenarios on a real API server; each must print the same
 	$(call timed,lab-scenarios,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./scenario)
+
+.PHONY: security-test
+security-test: ## attacks on a real API server, with each agent's, kubelet's and tenant's own credentials; each again without the rule that refuses it
+	$(call timed,security-test,$(GO) -C lab test -vet=off -count=1 -timeout 20m -ldflags '$(LAB_LDFLAGS)' -v ./security)
 
 .PHONY: crash-test
 crash-test: ## kill and freeze the scheduler while it binds, then check every node

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -52,8 +53,18 @@ type apiServerOptions struct {
 	benchmark       bool
 	kubeletClient   keyPairFiles
 	dialKubelet     func(ctx context.Context, network, address string) (net.Conn, error)
+	nodeRestriction bool
+	auditLog        string // "": none
+	auditPolicy     string // a file that startAPIServer writes
 	failed          func(error)
 }
+
+// auditPolicy: who asked for what, once it is answered; no bodies.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules: [{level: Metadata}]
+`
 
 // keyPairFiles are the paths of a certificate and its key.
 type keyPairFiles struct{ certificate, key string }
@@ -104,6 +115,12 @@ func (o apiServerOptions) flags() []string {
 		"--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
 		"--runtime-config=scheduling.k8s.io/v1beta1=true",
 	}
+	if o.nodeRestriction {
+		flags = append(flags, "--enable-admission-plugins=NodeRestriction")
+	}
+	if o.auditLog != "" {
+		flags = append(flags, "--audit-policy-file="+o.auditPolicy, "--audit-log-path="+o.auditLog, "--audit-log-mode=blocking")
+	}
 	if o.benchmark {
 		flags = append(flags,
 			"--enable-priority-and-fairness=false",
@@ -116,6 +133,11 @@ func (o apiServerOptions) flags() []string {
 
 // startAPIServer starts serving on l, which it takes over, and returns at once; ready says when it can be used.
 func startAPIServer(l net.Listener, o apiServerOptions) (*apiServer, error) {
+	if o.auditLog != "" {
+		if err := os.WriteFile(o.auditPolicy, []byte(auditPolicy), 0o600); err != nil {
+			return nil, fmt.Errorf("audit policy: %w", err)
+		}
+	}
 	s := options.NewServerRunOptions()
 	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
 	for _, named := range s.Flags().FlagSets {

@@ -42,6 +42,10 @@ type Options struct {
 	EtcdQuotaBytes int64
 	// Etcd is the URL of an etcd that runs elsewhere (see StartEtcd); "" starts one in this process.
 	Etcd string
+	// NodeRestriction holds kubelets to their own nodes and pods, as clusters do whose kubelets have certificates.
+	NodeRestriction bool
+	// AuditLog is the file to which the API server appends a line of JSON (audit.k8s.io/v1 Event) for each request that it has answered; "" keeps none.
+	AuditLog string
 	// Addresses are further addresses under which clients reach the API server, as a guest reaches its host: its certificate names them.
 	Addresses []net.IP
 }
@@ -147,7 +151,7 @@ func (c *ControlPlane) startServer(ctx context.Context, listener net.Listener, e
 	c.server, err = startAPIServer(listener, apiServerOptions{
 		etcdURL: etcdURL, serving: serving, clientCA: filepath.Join(pki, "ca.crt"), tokens: tokens, tokenKey: tokenKey,
 		serviceAccounts: o.Controllers, benchmark: o.Benchmark, failed: c.fail,
-		kubeletClient: kubeletClient, dialKubelet: c.kubelets.dial,
+		kubeletClient: kubeletClient, dialKubelet: c.kubelets.dial, nodeRestriction: o.NodeRestriction, auditLog: o.AuditLog, auditPolicy: filepath.Join(pki, "audit-policy.yaml"),
 	})
 	if err != nil {
 		return err

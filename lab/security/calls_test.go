@@ -1,0 +1,353 @@
+package security
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
+)
+
+// sigsPodGroups is as much of the definition of scheduler-plugins as hilbertd needs.
+const sigsPodGroups = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: podgroups.scheduling.x-k8s.io}
+spec:
+  group: scheduling.x-k8s.io
+  scope: Namespaced
+  names: {kind: PodGroup, listKind: PodGroupList, plural: podgroups, singular: podgroup}
+  versions:
+    - name: v1alpha1
+      served: true
+      storage: true
+      subresources: {status: {}}
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec: {type: object, x-kubernetes-preserve-unknown-fields: true}
+            status: {type: object, x-kubernetes-preserve-unknown-fields: true}
+`
+
+// reported is a report's status, with this in colocation.evictions.
+func reported(evictions string, at time.Time) string {
+	return fmt.Sprintf(`{"status":{"mode":"agent","threadsPerCore":1,"observedAt":%q,"summary":{"numaNodes":0,"freeCPUs":0,"dedicatedPods":0,"freeMemory":"0"},
+"colocation":{"headroom":{"milliCPU":4000,"memoryMiB":4096},"lent":{"milliCPU":0,"memoryMiB":0},"suppression":"None","evictions":[%s]}}}`,
+		at.UTC().Format(time.RFC3339), evictions)
+}
+
+// TestHilbertdAsksForWhatItMay runs hilbertd with its account's token while it has to do everything that it can do, and compares what it asked the API
+// server for with what its roles grant: it is refused nothing, and no verb of its roles is unused.
+func TestHilbertdAsksForWhatItMay(t *testing.T) {
+	b := &cluster
+	definition, err := yaml.ToJSON([]byte(sigsPodGroups))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := send(t.Context(), b.admin, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", string(definition)); err != nil {
+		t.Fatal(err)
+	}
+	if err := until(t.Context(), func() error {
+		return gets(b.admin, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups")(t.Context())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	address := b.runHilbertd(t)
+	b.employ(t, address)
+	var missing error
+	if err := until(t.Context(), func() error {
+		asked, err := b.asked()
+		if err != nil {
+			return err
+		}
+		granted, err := b.granteds(t.Context())
+		if err != nil {
+			return err
+		}
+		missing = differ(asked, granted)
+		return missing
+	}); err != nil {
+		t.Error(err)
+	}
+	// A verb more in a role is noticed.
+	restore, err := b.granted(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: "hilbertd"}, "", "secrets", "get")(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, err1 := b.asked()
+	granted, err2 := b.granteds(t.Context())
+	if err := errors.Join(err1, err2, restore(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if err := differ(asked, granted); err == nil || !strings.Contains(err.Error(), "get secrets") {
+		t.Errorf("an unused verb is not noticed: %v", err)
+	}
+}
+
+// differ says which verbs are granted and unused, or used and not granted.
+func differ(asked, granted map[string]bool) error {
+	var errs []error
+	for _, verb := range slices.Sorted(maps.Keys(granted)) {
+		// What is watched is listed by watching, and by lists where a server cannot do that.
+		if what, list := strings.CutPrefix(verb, "list "); !asked[verb] && !(list && asked["watch "+what]) {
+			errs = append(errs, fmt.Errorf("granted and never asked for: %s", verb))
+		}
+	}
+	for _, verb := range slices.Sorted(maps.Keys(asked)) {
+		if !granted[verb] {
+			errs = append(errs, fmt.Errorf("asked for and not granted: %s", verb))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// asked is what hilbertd has asked for, by the audit log: "verb resource.group".
+func (b *bed) asked() (map[string]bool, error) {
+	file, err := os.Open(b.auditLog)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	out := make(map[string]bool)
+	lines := bufio.NewReader(file)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) { // what is behind the last end of a line is being written
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var e struct {
+			Verb string
+			User struct{ Username string }
+			Ref  *struct{ Resource, Subresource, APIGroup string } `json:"objectRef"`
+		}
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("audit log: %w", err)
+		}
+		if e.User.Username != "system:serviceaccount:hilbert-system:hilbertd" || e.Ref == nil || e.Ref.Resource == "" {
+			continue // discovery is everybody's
+		}
+		name := e.Ref.Resource
+		if e.Ref.Subresource != "" {
+			name += "/" + e.Ref.Subresource
+		}
+		out[fmt.Sprintf("%s %s.%s", e.Verb, name, e.Ref.APIGroup)] = true
+	}
+}
+
+// granteds is what all roles that are bound to hilbertd's account grant, in the same form.
+func (b *bed) granteds(ctx context.Context) (map[string]bool, error) {
+	out := make(map[string]bool)
+	add := func(rules []rbacv1.PolicyRule) {
+		for _, r := range rules {
+			for _, group := range r.APIGroups {
+				for _, resource := range r.Resources {
+					for _, verb := range r.Verbs {
+						out[fmt.Sprintf("%s %s.%s", verb, resource, group)] = true
+					}
+				}
+			}
+		}
+	}
+	ours := func(subjects []rbacv1.Subject) bool {
+		return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool { return s.Namespace == system && s.Name == "hilbertd" })
+	}
+	whole, err := b.admin.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range whole.Items {
+		if binding := &whole.Items[i]; ours(binding.Subjects) {
+			role, err := b.admin.RbacV1().ClusterRoles().Get(ctx, binding.RoleRef.Name, metav1.GetOptions{})
+			if err != nil {
+				return nil, err
+			}
+			add(role.Rules)
+		}
+	}
+	local, err := b.admin.RbacV1().RoleBindings("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range local.Items {
+		if binding := &local.Items[i]; ours(binding.Subjects) {
+			role, err := b.admin.RbacV1().Roles(binding.Namespace).Get(ctx, binding.RoleRef.Name, metav1.GetOptions{})
+			if err != nil {
+				return nil, err
+			}
+			add(role.Rules)
+		}
+	}
+	return out, nil
+}
+
+// doubter answers the first Binding as the API server answers one about a pod that somebody else has bound, so that hilbertd has to read the pod.
+type doubter struct {
+	inner   http.RoundTripper
+	doubted atomic.Bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d *doubter) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(r.URL.Path, "/binding") || d.doubted.Swap(true) {
+		return d.inner.RoundTrip(r)
+	}
+	conflict := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"the pod is already assigned to a node"}`
+	return &http.Response{
+		StatusCode: http.StatusConflict, Status: "409 Conflict", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": []string{"application/json"}}, Body: io.NopCloser(strings.NewReader(conflict)),
+	}, nil
+}
+
+// runHilbertd runs one with the token of its account, and returns where it answers.
+func (b *bed) runHilbertd(t *testing.T) string {
+	t.Helper()
+	config := spec.Default()
+	config.LeaderElection.Namespace = system
+	config.Server.BindAddress = "127.0.0.1:0"
+	connection := rest.CopyConfig(b.hilbertd)
+	connection.QPS = -1
+	connection.Wrap(func(inner http.RoundTripper) http.RoundTripper { return &doubter{inner: inner} })
+	address, ended := make(chan string, 1), make(chan error, 1)
+	ctx, stop := context.WithCancel(context.Background())
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	go func() {
+		ended <- daemon.Run(ctx, config, daemon.Options{Connection: connection, Log: log, OnListen: func(a string) { address <- a }})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case a := <-address:
+		return a
+	case err := <-ended:
+		ended <- nil
+		t.Fatal(err)
+	}
+	return ""
+}
+
+// wants is a pod for hilbertd with so many CPUs.
+func wants(name, cpu string, change func(*corev1.Pod)) *corev1.Pod {
+	p := pod(name)
+	p.Spec.SchedulerName = spec.DefaultSchedulerName
+	if cpu != "" {
+		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse(cpu)}
+	}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+// employ gives hilbertd something to do of each kind.
+func (b *bed) employ(t *testing.T, address string) {
+	t.Helper()
+	ctx, create := t.Context(), metav1.CreateOptions{}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000}
+	_, err := b.admin.SchedulingV1().PriorityClasses().Create(ctx, class, create)
+	must(err)
+	must(send(ctx, b.admin, "POST", queuesPath, queue("team")))
+	_, err = b.admin.SchedulingV1beta1().PodGroups(theirs).Create(ctx, &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "gang"}, Spec: schedulingv1beta1.PodGroupSpec{
+		SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 2}},
+	}}, create)
+	must(err)
+	must(send(ctx, b.admin, "POST", "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/theirs/podgroups",
+		`{"apiVersion":"scheduling.x-k8s.io/v1alpha1","kind":"PodGroup","metadata":{"name":"sigs"},"spec":{"minMember":2}}`))
+	must(send(ctx, b.admin, "PATCH", nodesPath+"/n1/status", reported("", time.Now())))
+	native, name := func(p *corev1.Pod) {
+		gang := "gang"
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &gang}
+	}, spec.LabelPodGroup
+	for _, p := range []*corev1.Pod{
+		wants("huge", "100", nil), wants("native-0", "100m", native), wants("native-1", "100m", native),
+		wants("sigs-0", "100m", func(p *corev1.Pod) { p.Labels = map[string]string{name: "sigs"} }),
+		wants("sigs-1", "100m", func(p *corev1.Pod) { p.Labels = map[string]string{name: "sigs"} }),
+		wants("low-0", "6", nil), wants("low-1", "6", nil), wants("lent", "", lent),
+	} {
+		_, err := b.admin.CoreV1().Pods(theirs).Create(ctx, p, create)
+		must(err)
+	}
+	for _, name := range []string{"low-0", "low-1", "native-1", "sigs-1", "lent"} {
+		must(b.awaitPlace(ctx, name))
+	}
+	high := wants("high", "6", func(p *corev1.Pod) { p.Spec.PriorityClassName = class.Name })
+	_, err = b.admin.CoreV1().Pods(theirs).Create(ctx, high, create)
+	must(err)
+	got, err := b.admin.CoreV1().Pods(theirs).Get(ctx, "lent", metav1.GetOptions{})
+	must(err)
+	wish := fmt.Sprintf(`{"namespace":"theirs","name":"lent","uid":%q,"reason":"MemoryPressure","urgent":true}`, got.UID)
+	must(send(ctx, b.admin, "PATCH", nodesPath+"/"+got.Spec.NodeName+"/status", reported(wish, time.Now())))
+	must(b.ask(ctx, address))
+}
+
+// lent makes a pod one of level reclaimed_cores.
+func lent(p *corev1.Pod) {
+	p.Labels = map[string]string{spec.LabelQoS: string(spec.QoSReclaimed)}
+	amounts := corev1.ResourceList{spec.ResourceReclaimedCPU: resource.MustParse("500"), spec.ResourceReclaimedMemory: resource.MustParse("64Mi")}
+	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts, Limits: amounts}
+}
+
+func (b *bed) awaitPlace(ctx context.Context, name string) error {
+	return until(ctx, func() error {
+		p, err := b.admin.CoreV1().Pods(theirs).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && p.Spec.NodeName == "" {
+			return fmt.Errorf("%s is not placed: %+v", name, p.Status.Conditions)
+		}
+		return err
+	})
+}
+
+// ask asks hilbertd why a pod waits, as its tenant. Whether it answers is no matter: it has to ask who that is, and whether they may.
+func (b *bed) ask(ctx context.Context, address string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/v1/explain?pod=theirs/huge", http.NoBody)
+	if err != nil {
+		return err
+	}
+	got, err := b.tokenOf(ctx, theirs, "default", "")
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+got.BearerToken)
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	answer, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	return answer.Body.Close()
+}
