@@ -26,7 +26,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	fmt.Fprintln(os.Stderr, "hilbert:", err)
+	fmt.Fprintln(output.Printable(os.Stderr), "hilbert:", err) // it may quote what a cluster said
 	if errors.Is(err, output.ErrInterrupted) {
 		os.Exit(exitInterrupted)
 	}

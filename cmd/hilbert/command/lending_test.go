@@ -105,7 +105,7 @@ func TestExplainNode(t *testing.T) {
 	c.api.Offer("customnoderesources.node.hilbert.dev", v1alpha1.Version)
 	c.api.SetNode(apiNode("n1", "4"))
 	report := lender("n1", time.Now())
-	report.Status.Colocation.Evictions = []spec.EvictionRequest{{Namespace: "default", Name: "p", UID: "uid-p", Reason: "MemoryPressure", Message: "95 %"}}
+	report.Status.Colocation.Evictions = []spec.EvictionRequest{{Namespace: "default", Name: "p", UID: "uid-p", Reason: "MemoryPressure", Message: "95 %\x1b[2J"}} // a node may say anything
 	c.api.Set(object(t, report))
 	p := apiPod("p", "0")
 	p.Labels, p.Spec.NodeName = map[string]string{spec.LabelQoS: string(spec.QoSReclaimed)}, "n1"
@@ -118,7 +118,7 @@ func TestExplainNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"n1 lends reclaimed pods 3500m cpu and 1.5Gi memory; 3500m cpu and 1.5Gi memory are left.", "1 reclaimed pods request", "default/p: MemoryPressure: 95 % (waiting)",
+		"n1 lends reclaimed pods 3500m cpu and 1.5Gi memory; 3500m cpu and 1.5Gi memory are left.", "1 reclaimed pods request", `default/p: MemoryPressure: 95 %\u001b[2J (waiting)`,
 		"Lent now: 2 CPUs and 512Mi. Suppression of reclaimed pods: Weight.", "0 2.5 Use 1Gi Forecast 4 CPUs, 1.5 in use", "all 3.5 1.5Gi",
 	} {
 		if !strings.Contains(squeezed(out), want) {

@@ -1,7 +1,7 @@
 // Package command is the command line of hilbert: one file a subcommand, and a literal list of them. A subcommand reads its flags, calls
 // the package that does the work, or asks a hilbertd, and prints what it answers for people or as JSON.
 //
-// Invariants: results go to the command's output and everything else to its error output; the same arguments print the same, but for
+// Invariants: results go to the command's output, whose control characters are written out, and everything else to its error output; the same arguments print the same, but for
 // times and memory; a mistake in the arguments is told with what to write instead.
 //
 // It is not where anything is decided or simulated.
@@ -9,6 +9,8 @@ package command
 
 import (
 	"github.com/spf13/cobra"
+
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 )
 
 // New returns the command with all of its subcommands.
@@ -18,6 +20,9 @@ func New() *cobra.Command {
 		Short:         "Inspect, explain and simulate Hilbert's scheduling",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			cmd.SetOut(output.Printable(cmd.OutOrStdout()))
+		},
 	}
 	for _, sub := range []*cobra.Command{
 		newExplain(),

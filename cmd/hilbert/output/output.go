@@ -43,6 +43,9 @@ func WriteFile(name string, write func(io.Writer) error) (err error) {
 
 // IsTerminal reports whether w is a terminal, where progress can overwrite itself.
 func IsTerminal(w io.Writer) bool {
+	if p, ok := w.(*printable); ok {
+		return IsTerminal(p.w)
+	}
 	file, ok := w.(*os.File)
 	if !ok {
 		return false
