@@ -61,8 +61,6 @@ func TestCapturedAgent(t *testing.T) {
 		try                   func(context.Context) error
 		verb, group, resource string
 	}{
-		{"evicts a pod on n2", evicts(b.agent, "on-n2", dryRun), "create", "", "pods/eviction"},
-		{"evicts a pod on n1", evicts(b.agent, "on-n1", dryRun), "create", "", "pods/eviction"},
 		{"deletes a pod on n2", sends(b.agent, "DELETE", "/api/v1/namespaces/theirs/pods/on-n2", ""), "delete", "", "pods"},
 		{"labels a pod on n1", sends(b.agent, "PATCH", "/api/v1/namespaces/theirs/pods/on-n1", `{"metadata":{"labels":{"a":"b"}}}`), "patch", "", "pods"},
 		{"writes the status of a pod", sends(b.agent, "PATCH", "/api/v1/namespaces/theirs/pods/on-n1/status", `{"status":{"message":"x"}}`), "patch", "", "pods/status"},
@@ -82,9 +80,6 @@ func TestCapturedAgent(t *testing.T) {
 		}, "create", "", "serviceaccounts/token"},
 		{"creates a Lease", sends(b.agent, "POST", "/apis/coordination.k8s.io/v1/namespaces/hilbert-system/leases",
 			`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"another"}}`), "create", "coordination.k8s.io", "leases"},
-		{"writes an Event", sends(b.agent, "POST", "/apis/events.k8s.io/v1/namespaces/theirs/events",
-			`{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"x"},"eventTime":"2026-01-01T00:00:00.000000Z","reason":"R","action":"A","note":"n","type":"Normal",`+
-				`"reportingController":"c","reportingInstance":"i","regarding":{"kind":"Pod","namespace":"theirs","name":"on-n2"}}`), "create", "events.k8s.io", "events"},
 	} {
 		attempts = append(attempts, attempt{r.name, r.try, cannot(r.verb, r.resource, r.group), b.granted(agent, r.group, r.resource, r.verb)})
 	}

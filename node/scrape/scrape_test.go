@@ -355,6 +355,12 @@ func FuzzPage(f *testing.F) {
 	f.Add("m 1\n", 0.0)
 	f.Add(histogramPage([4]int{1, 2, 3, 4}), 0.9)
 	f.Add("m{a=\"\\\"} 1\n# TYPE m summary\nm{quantile=\"0.9\"} 3\n", 0.9)
+	for _, hostile := range []string{
+		"m{a=\"b\\\"\"} NaN\n", "m_bucket{le=\"1\",le=\"2\"} 1\n", "m {", "m{\"x\"} 1\n", "m 1 # {a=\"b\"} 2\n", "m{__name__=\"x\"} 1\n", "m{a=\"\xff\"} 1\n",
+	} {
+		f.Add(hostile, 0.0)
+		f.Add(hostile, 0.5)
+	}
 	f.Fuzz(func(t *testing.T, body string, quantile float64) {
 		m, p := spec.ProfileMetric{Name: "m", Quantile: quantile}, Defaults()
 		texts, err := filter(strings.NewReader(body), []*spec.ProfileMetric{&m}, &p)
