@@ -249,15 +249,19 @@ func (o *observation) discount(use *observe.CgroupUse) {
 	}
 }
 
-// runDelay is how many of a pod's threads wait for a CPU. Where the threads of a container are not all read, the share of time in which some of them wait takes
-// their place, which is never more; where that is not known either, nothing is: what cannot be read is not zero.
+// runDelay is how many of a pod's threads wait for a CPU. Of a container with many threads a sample is read, which stands for all. Where none can be read, the share of
+// time in which some of them wait takes their place, which is never more; where that is not known either, nothing is: what cannot be read is not zero. Nor is anything
+// known where a limit of its own throttles the pod, because the kernel counts that as waiting.
 func (o *observation) runDelay(p *pod) (out advise.Sample) {
-	if len(p.containers) == 0 {
+	if len(p.containers) == 0 || throttled(o.use(p.cgroup)) {
 		return out
 	}
 	out = advise.Known(0)
 	for _, c := range p.containers {
 		use := o.use(c.cgroup)
+		if throttled(use) {
+			return advise.Sample{}
+		}
 		delay := rateOf(use.CPU.RunDelay)
 		if !delay.Known {
 			delay = rateOf(use.CPUPressure.Some.Now)
@@ -291,10 +295,16 @@ func delay(c *observe.CPU) observe.Sample[float64] { return c.RunDelay }
 
 // pressureOf is the share of time in which a pod waited for a CPU that others had; not known where its own limit throttles it.
 func pressureOf(use *observe.CgroupUse) advise.Sample {
-	if throttled, ok := use.CPU.ThrottledPeriods.Within(maxSenseAge); ok && throttled > maxThrottled {
+	if throttled(use) {
 		return advise.Sample{}
 	}
 	return rateOf(use.CPUPressure.Some.Now)
+}
+
+// throttled reports whether a cgroup's own limit keeps it from running.
+func throttled(use *observe.CgroupUse) bool {
+	share, ok := use.CPU.ThrottledPeriods.Within(maxSenseAge)
+	return ok && share > maxThrottled
 }
 
 // plus is the sum of two samples. A part that is not known makes the sum so.

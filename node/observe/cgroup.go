@@ -95,8 +95,11 @@ type slot struct {
 	tasks    [3]int64
 	delay    [3]int64 // ns: the sum of what was seen to grow
 
-	threads []thread
-	waited  int64 // ns: as delay, as it stands now
+	threads  []thread      // that the next turn reads, by number
+	count    int           // threads at the last turn
+	complete bool          // threads are all of them, and not a sample
+	sampled  time.Duration // when threads were read last
+	waited   int64         // ns: as delay, as it stands now
 }
 
 func newSlot(dir string, phase int) *slot {
@@ -107,7 +110,7 @@ func newSlot(dir string, phase int) *slot {
 
 // reset forgets all counters: the cgroup is another one now. The files must be closed.
 func (s *slot) reset(identity uint64) {
-	s.identity, s.waited, s.threads = identity, 0, s.threads[:0]
+	s.identity, s.waited, s.threads, s.count, s.complete = identity, 0, s.threads[:0], 0, false
 	for i := range s.sources {
 		s.sources[i].track, s.sources[i].absent = newTrack(), false
 	}

@@ -7,7 +7,7 @@
 //
 // A Reader works in fixed memory: cgroups, threads and open files are bounded by named constants, and what was left out is counted. Files
 // stay open between reads, since opening costs more than reading. Most counters of a cgroup are read only at each SlowEvery-th Read, in
-// turn; their samples say their age. With observations given back through Recycle, a Read that finds the same cgroups and threads as the
+// turn; their samples say their age. Of the threads of a cgroup with many, a random sample stands for all; each thread has the same chance to be in it. With observations given back through Recycle, a Read that finds the same cgroups and threads as the
 // one before allocates nothing.
 //
 // Reading (files.go, reader.go, threads.go) is apart from computing: parsers are pure functions of bytes, and samples are pure functions of

@@ -35,6 +35,8 @@ type Counts struct {
 	DroppedNUMANodes uint64 `json:"droppedNUMANodes"`
 	// Replaced counts cgroups that were removed and created again under the same name.
 	Replaced uint64 `json:"replaced"`
+	// ThreadReads counts readings of what one thread waited.
+	ThreadReads uint64 `json:"threadReads"`
 	// OpenFiles is how many files are held open now; Uncached counts readings that had to open and close one for want of room.
 	OpenFiles int    `json:"openFiles"`
 	Uncached  uint64 `json:"uncached"`

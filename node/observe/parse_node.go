@@ -284,8 +284,8 @@ func parseThreadDelay(data []byte) (int64, Reason) {
 	return n[1], fine
 }
 
-// parseThreads reads cgroup.threads into the array, and answers how many there are, which may be more than fit.
-func parseThreads(data []byte, into []int32) (count int, _ Reason) {
+// parseThreads reads cgroup.threads: each is called with the number of each thread, and count is how many there are.
+func parseThreads(data []byte, each func(id int32)) (count int, _ Reason) {
 	for len(data) > 0 {
 		line, rest, whole := next(data)
 		if !whole {
@@ -296,9 +296,7 @@ func parseThreads(data []byte, into []int32) (count int, _ Reason) {
 		if !ok || n > math.MaxInt32 {
 			return 0, Malformed
 		}
-		if count < len(into) {
-			into[count] = int32(n)
-		}
+		each(int32(n))
 		count++
 	}
 	return count, fine

@@ -121,9 +121,9 @@ func parsedOther(name string, data []byte, b *strings.Builder) (why Reason) {
 		n, why = parseThreadDelay(data)
 		fmt.Fprintln(b, n)
 	case "cgroup.threads":
-		ids := make([]int32, 2)
+		var ids []int
 		var n int
-		n, why = parseThreads(data, ids)
+		n, why = parseThreads(data, func(id int32) { ids = append(ids, int(id)) })
 		fmt.Fprintln(b, n, ids)
 	default:
 		return Failed

@@ -3,6 +3,7 @@ package observe
 import (
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path"
 	"slices"
@@ -16,7 +17,7 @@ const (
 	// say how old they are. MaxListed is how many there may be at all.
 	MaxCgroups = 1024
 	MaxListed  = 4 * MaxCgroups
-	// MaxThreads is how many threads of one cgroup are read for its run delay; a cgroup with more has none.
+	// MaxThreads is how many threads of one cgroup are read for its run delay at one turn. Of more, a sample is read.
 	MaxThreads = 256
 	// maxFile is the longest file that is read whole: /proc/zoneinfo of 8 NUMA nodes and 1,024 CPUs is the longest we know.
 	maxFile = 2 << 20
@@ -39,6 +40,8 @@ type Params struct {
 	MaxOpenFiles int
 	// ThreadBudget is how many threads are read at one Read: 512. Cgroups take turns.
 	ThreadBudget int
+	// Seed is of the samples of threads.
+	Seed uint64
 	// PageSize is the kernel's: that of this machine.
 	PageSize int
 }
@@ -97,6 +100,8 @@ type Reader struct {
 	turn   int              // where in list the reading of threads begins
 	first  int              // where in list the reading of cgroups begins
 	tids   [MaxThreads]int32
+	sample []int32 // of tids: the threads that the next turn of the cgroup reads that is read now
+	random *rand.Rand
 	tick   int // reads so far
 	made   int // slots so far, which spreads their slow turns
 	last   time.Duration
@@ -109,6 +114,7 @@ func New(files Files, params Params) *Reader {
 	params = params.withDefaults()
 	return &Reader{
 		files: files, params: params, buffer: make([]byte, maxFile), node: newNode(int64(params.PageSize)), slots: map[string]*slot{},
+		random: rand.New(rand.NewPCG(params.Seed, 0)), //nolint:gosec // a sample, not a secret
 		limits: limits{params.MinInterval, params.MaxInterval, params.MaxAge},
 	}
 }
