@@ -166,20 +166,6 @@ func (c Change) MarshalJSON() ([]byte, error) {
 // maxNamed is how many pods a text names before it only counts.
 const maxNamed = 3
 
-func podNames(pods []Pod) string {
-	var names []string
-	for i := range pods[:min(len(pods), maxNamed)] {
-		names = append(names, pods[i].Namespace+"/"+pods[i].Name)
-	}
-	if more := len(pods) - len(names); more > 0 {
-		return strings.Join(names, ", ") + fmt.Sprintf(" and %d more pods", more)
-	}
-	if last := len(names) - 1; last > 0 {
-		return strings.Join(names[:last], ", ") + " and " + names[last]
-	}
-	return names[0]
-}
-
 // changes keeps the smallest change of each kind.
 type changes [changeKinds]*Change
 
