@@ -15,10 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
 
 	"hilbert.dev/hilbert/api/spec"
+	deployvisibility "hilbert.dev/hilbert/deploy/visibility"
 	"hilbert.dev/hilbert/kube/agent"
 	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/visibility"
 )
 
 // deployed decodes everything under deploy/; an unknown field fails.
@@ -242,5 +245,74 @@ func TestWatchdogDaemonSet(t *testing.T) {
 	}
 	if want := []string{"/sys/fs/cgroup", filepath.Dir(spec.Default().Node.NRISocket), "/run/hilbert-watchdog"}; !slices.Equal(written, want) {
 		t.Errorf("writes %v, want %v", written, want)
+	}
+}
+
+// What view, edit and admin take in allows explanations in a namespace, and nothing of the cluster; and nobody is let to a pod's proxy.
+func TestViewers(t *testing.T) {
+	aggregated := 0
+	for _, object := range deployed(t) {
+		role, ok := object.(*rbacv1.ClusterRole)
+		if !ok {
+			continue
+		}
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.Resources, "pods/proxy") {
+				t.Errorf("%s: %v", role.Name, rule)
+			}
+			if role.Labels["rbac.authorization.k8s.io/aggregate-to-view"] == "" {
+				continue
+			}
+			aggregated++
+			if !slices.Equal(rule.APIGroups, []string{visibility.GroupVersion.Group}) || !slices.Equal(rule.Resources, []string{visibility.PodExplanations, visibility.PodGroupExplanations}) ||
+				!slices.Equal(rule.Verbs, []string{"get"}) || len(rule.NonResourceURLs) > 0 {
+				t.Errorf("who may view a namespace may %v", rule)
+			}
+		}
+	}
+	if aggregated != 1 {
+		t.Errorf("%d rules for viewers of a namespace", aggregated)
+	}
+}
+
+// The APIService leads to a Service that leads to hilbertd, before it is ready too; hilbertd serves with the Secret that it mounts, and may read how the proxy
+// proves itself.
+func TestAggregation(t *testing.T) {
+	var route struct {
+		Spec struct {
+			Group, Version        string
+			InsecureSkipTLSVerify bool `json:"insecureSkipTLSVerify"`
+			Service               struct {
+				Namespace, Name string
+				Port            int32
+			}
+		}
+	}
+	if err := yaml.Unmarshal(deployvisibility.APIService, &route); err != nil {
+		t.Fatal(err)
+	}
+	if s := route.Spec; s.Group != visibility.GroupVersion.Group || s.Version != visibility.GroupVersion.Version || s.InsecureSkipTLSVerify {
+		t.Errorf("%+v", s)
+	}
+	m := deployedManifests(t)
+	pod := &m.deployment.Spec.Template.Spec
+	leads, reads := false, false
+	for _, object := range deployed(t) {
+		switch o := object.(type) {
+		case *corev1.Service:
+			leads = leads || o.Namespace == route.Spec.Service.Namespace && o.Name == route.Spec.Service.Name && o.Spec.PublishNotReadyAddresses &&
+				maps.Equal(o.Spec.Selector, m.deployment.Spec.Selector.MatchLabels) && o.Spec.Ports[0].Port == route.Spec.Service.Port &&
+				o.Spec.Ports[0].TargetPort.StrVal == pod.Containers[0].Ports[0].Name
+		case *rbacv1.RoleBinding:
+			reads = reads || o.Namespace == "kube-system" && o.RoleRef.Name == "extension-apiserver-authentication-reader" && o.Subjects[0].Name == pod.ServiceAccountName
+		}
+	}
+	if !leads || !reads {
+		t.Errorf("the APIService leads to hilbertd: %v; hilbertd may read the proxy's authority: %v", leads, reads)
+	}
+	config := m.runs(t, m.deployment.Namespace, pod)
+	at := pod.Containers[0].VolumeMounts[1].MountPath
+	if pod.Volumes[1].Secret == nil || pod.Volumes[1].Secret.Optional != nil || !strings.Contains(config, "tlsCertFile: "+at+"/tls.crt\n") || !strings.Contains(config, "tlsPrivateKeyFile: "+at+"/tls.key\n") {
+		t.Errorf("hilbertd does not serve with its Secret: %s", config)
 	}
 }

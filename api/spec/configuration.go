@@ -88,8 +88,8 @@ type LeaderElection struct {
 type Server struct {
 	// BindAddress is HOST:PORT. Port 0 takes a free port; "-" serves nothing.
 	BindAddress string `json:"bindAddress,omitempty"`
-	// TLSCertFile is a PEM file with the certificate, read again when it changes. Empty: hilbertd makes a self-signed certificate at the start.
-	// That is enough for probes and for the API server's proxy.
+	// TLSCertFile is a PEM file with the certificate, read again when it changes. All replicas have the same one, and know each other by it; with it,
+	// hilbertd serves the aggregated API. Empty: hilbertd makes a self-signed certificate at the start, which is enough for probes.
 	TLSCertFile string `json:"tlsCertFile,omitempty"`
 	// TLSPrivateKeyFile is a PEM file with the key of that certificate.
 	TLSPrivateKeyFile string `json:"tlsPrivateKeyFile,omitempty"`

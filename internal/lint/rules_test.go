@@ -174,12 +174,13 @@ var rules = []rule{
 			"apiserver and lease are below what uses them. agent and reach belong to other processes than the watch and the writer of hilbertd: " +
 			"an agent that could import the writer could bind pods",
 		check: all(
-			neverImport([]string{"./kube/parse/..."}, nil, "k8s.io/client-go/...", "net/...", "./kube/apiserver/...", "./kube/lease/...", "./kube/agent/...", "./kube/reach/...", "./kube"),
-			neverImport([]string{"./kube/apiserver/..."}, nil, "./kube", "./kube/parse/...", "./kube/lease/...", "./kube/agent/...", "./kube/reach/..."),
-			neverImport([]string{"./kube/lease/..."}, nil, "./kube", "./kube/parse/...", "./kube/agent/...", "./kube/reach/..."),
-			neverImport([]string{"./kube/agent/..."}, nil, "./kube", "./kube/lease/...", "./kube/reach/..."),
+			neverImport([]string{"./kube/parse/..."}, nil, "k8s.io/client-go/...", "net/...", "./kube/apiserver/...", "./kube/lease/...", "./kube/agent/...", "./kube/reach/...", "./kube/visibility/...", "./kube"),
+			neverImport([]string{"./kube/apiserver/..."}, nil, "./kube", "./kube/parse/...", "./kube/lease/...", "./kube/agent/...", "./kube/reach/...", "./kube/visibility/..."),
+			neverImport([]string{"./kube/lease/..."}, nil, "./kube", "./kube/parse/...", "./kube/agent/...", "./kube/reach/...", "./kube/visibility/..."),
+			neverImport([]string{"./kube/agent/..."}, nil, "./kube", "./kube/lease/...", "./kube/reach/...", "./kube/visibility/..."),
 			neverImport([]string{"./kube/reach/..."}, nil, "./kube", "./kube/agent/..."),
-			neverImport([]string{"./kube"}, nil, "./kube/agent/...", "./kube/reach/..."),
+			neverImport([]string{"./kube/visibility/..."}, nil, "./kube", "./kube/parse/...", "./kube/agent/...", "./kube/reach/..."),
+			neverImport([]string{"./kube"}, nil, "./kube/agent/...", "./kube/reach/...", "./kube/visibility/..."),
 		),
 	},
 	{

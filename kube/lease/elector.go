@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,7 @@ type Elector struct {
 	fence    *Fence
 	log      *slog.Logger
 	now      func() time.Time
+	holder   atomic.Pointer[string] // as the Lease was last read or written; nil: never
 }
 
 // NewElector returns an Elector with an identity of its own.
@@ -54,6 +56,14 @@ func NewElector(c *apiserver.Connection, config spec.LeaderElection, fence *Fenc
 
 // Identity is what the Lease's holderIdentity says while this process leads.
 func (e *Elector) Identity() string { return e.identity }
+
+// Leader is the identity that the Lease had when this process last read or wrote it; empty: nobody's.
+func (e *Elector) Leader() string {
+	if holder := e.holder.Load(); holder != nil {
+		return *holder
+	}
+	return ""
+}
 
 // Takeover is how a Term began.
 type Takeover uint8
@@ -88,7 +98,7 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 			Client:     e.client,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: e.identity},
 		},
-		fence: e.fence, now: e.now, lose: cancel, health: apiserver.Health{Log: e.log, What: "the leader election's Lease"},
+		fence: e.fence, now: e.now, lose: cancel, holder: &e.holder, health: apiserver.Health{Log: e.log, What: "the leader election's Lease"},
 	}
 	term := &Term{lock: lock, cancel: cancel, lost: make(chan struct{})}
 	won := make(chan struct{})
@@ -156,6 +166,7 @@ type fencedLock struct {
 	fence  *Fence
 	now    func() time.Time
 	lose   func()
+	holder *atomic.Pointer[string]
 	health apiserver.Health
 
 	mu       sync.Mutex
@@ -186,6 +197,7 @@ func (l *fencedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecor
 }
 
 func (l *fencedLock) sawLocked(takeover Takeover, holder string) {
+	l.holder.Store(&holder)
 	if !l.leading {
 		l.takeover = takeover
 		return
@@ -227,6 +239,7 @@ func (l *fencedLock) hold(record resourcelock.LeaderElectionRecord, request func
 	}
 	l.health.Succeeded()
 	l.leading = true
+	l.holder.Store(&record.HolderIdentity)
 	l.fence.Renewed(sent)
 	return nil
 }

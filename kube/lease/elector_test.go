@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ func newLockModel() *lockModel {
 	m := &lockModel{lease: &modelLock{}, now: time.Now()}
 	m.fencedLock = &fencedLock{
 		Interface: m.lease, fence: NewFence(10*time.Second, 2*time.Second), now: func() time.Time { return m.now },
-		lose: func() { m.lost++ }, health: apiserver.Health{Log: slog.New(slog.DiscardHandler), What: "the Lease"},
+		holder: new(atomic.Pointer[string]), lose: func() { m.lost++ }, health: apiserver.Health{Log: slog.New(slog.DiscardHandler), What: "the Lease"},
 	}
 	return m
 }
@@ -169,5 +170,26 @@ func TestElectorRefusesDurationsThatTruncate(t *testing.T) {
 	fence := NewFence(config.RenewDeadline.D(), time.Second)
 	if _, err := NewElector(&apiserver.Connection{Host: "http://localhost"}, config, fence, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("2.9 s count as 2 s in a Lease, which is less than the renew deadline")
+	}
+}
+
+// TestLeader: a process knows who leads by what it read or wrote last, itself included.
+func TestLeader(t *testing.T) {
+	m := newLockModel()
+	e := &Elector{}
+	m.fencedLock.holder = &e.holder
+	if got := e.Leader(); got != "" {
+		t.Errorf("before anything was read, %q leads", got)
+	}
+	m.lease.holder = "other"
+	if _, _, err := m.Get(t.Context()); err != nil || e.Leader() != "other" {
+		t.Errorf("%q leads, %v", e.Leader(), err)
+	}
+	m.lease.holder = ""
+	if _, _, err := m.Get(t.Context()); err != nil || e.Leader() != "" {
+		t.Errorf("after it was given back, %q leads, %v", e.Leader(), err)
+	}
+	if err := m.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil || e.Leader() != "me" {
+		t.Errorf("%q leads, %v", e.Leader(), err)
 	}
 }

@@ -3,8 +3,6 @@ package reach
 import (
 	"context"
 	"encoding/pem"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,66 +11,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"hilbert.dev/hilbert/kube/standin"
+	"hilbert.dev/hilbert/kube/visibility"
 )
-
-func TestReviewer(t *testing.T) {
-	s := standin.New(t)
-	s.User("t1", "ada", "/v1/explain")
-	asked := 0
-	s.Intercept(func(http.ResponseWriter, *http.Request) bool { asked++; return false })
-	r, err := NewReviewer(s.Connection())
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	r.now = func() time.Time { return now }
-	may := func(token, path string) error { return r.MayGet(t.Context(), token, path) }
-	if err := may("t1", "/v1/explain"); err != nil {
-		t.Error(err)
-	}
-	if err := may("t1", "/v1/snapshot"); !errors.Is(err, ErrForbidden) || !strings.Contains(err.Error(), "ada") {
-		t.Errorf("another path: %v", err)
-	}
-	for _, token := range []string{"", "t2", strings.Repeat("x", maxToken+1)} {
-		if err := may(token, "/v1/explain"); !errors.Is(err, ErrUnauthenticated) {
-			t.Errorf("token %.10q: %v", token, err)
-		}
-	}
-	before := asked
-	for range 3 {
-		_ = may("t1", "/v1/explain")
-		_ = may("t2", "/v1/explain")
-	}
-	if asked != before {
-		t.Error("an answer was not remembered")
-	}
-	s.User("t1", "ada")
-	now = now.Add(reviewFor)
-	if err := may("t1", "/v1/explain"); !errors.Is(err, ErrForbidden) {
-		t.Errorf("a right that was taken away: %v", err)
-	}
-	for i := range 3 * maxReviews {
-		r.remember(reviewed{token: token{byte(i), byte(i >> 8)}, path: strings.Repeat("x", i)}, nil)
-	}
-	if len(r.known) > maxReviews || len(r.accepted) > maxReviews {
-		t.Errorf("%d answers and %d tokens are remembered", len(r.known), len(r.accepted))
-	}
-	s.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
-		http.Error(w, "down", http.StatusForbidden)
-		return true
-	})
-	if err := may("t3", "/v1/explain"); err == nil || errors.Is(err, ErrForbidden) || errors.Is(err, ErrUnauthenticated) {
-		t.Errorf("an API server that does not answer: %v", err)
-	}
-}
 
 // kubeconfigOf writes a kubeconfig for the stand-in.
 func kubeconfigOf(t *testing.T, s *standin.Server, token string) string {
@@ -89,19 +34,11 @@ func kubeconfigOf(t *testing.T, s *standin.Server, token string) string {
 	return path
 }
 
-func hold(s *standin.Server, namespace, identity string) {
-	s.SetLease(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "hilbert"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &identity}})
-}
-
-// daemonStandin is something that serves TLS and tells what it was asked, and with which token.
-func daemonStandin(t *testing.T) *httptest.Server {
+// recorder is something that serves TLS and tells what it was asked, and with which token.
+func recorder(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/missing" {
-			http.Error(w, "no such pod", http.StatusNotFound)
-			return
-		}
-		_, _ = io.WriteString(w, r.URL.String()+" "+r.Header.Get("Authorization")+"/"+r.Header.Get(HeaderAuthorization))
+		_, _ = io.WriteString(w, r.URL.String()+" "+r.Header.Get("Authorization"))
 	}))
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.StartTLS()
@@ -109,12 +46,12 @@ func daemonStandin(t *testing.T) *httptest.Server {
 	return s
 }
 
-func ask(ctx context.Context, target Target, path string) (string, error) {
-	i, err := Reach(ctx, target)
+func ask(ctx context.Context, target Target, q *visibility.Question) (string, error) {
+	i, err := Reach(target)
 	if err != nil {
 		return "", err
 	}
-	body, err := i.Get(ctx, path, map[string][]string{"a": {"b"}})
+	body, err := i.Ask(ctx, q)
 	if err != nil {
 		return "", err
 	}
@@ -123,45 +60,64 @@ func ask(ctx context.Context, target Target, path string) (string, error) {
 	return string(text), err
 }
 
-func TestReachThroughTheAPIServer(t *testing.T) {
-	s, d := standin.New(t), daemonStandin(t)
-	s.User("secret", "ada")
-	s.Serve("kube-system/hilbertd-1:10461", strings.TrimPrefix(d.URL, "https://"))
-	hold(s, "kube-system", "kube-system/hilbertd-1:10461_id")
+// tree asks for all queues, and treePath is its URL.
+func tree() *visibility.Question {
+	return &visibility.Question{Resource: visibility.QueueReports, Limit: 7}
+}
+
+const treePath = "/apis/visibility.hilbert.dev/v1alpha1/queuereports?limit=7"
+
+func TestReachTheAPIServer(t *testing.T) {
+	s, d := standin.New(t), recorder(t)
 	target := Target{Kubeconfig: kubeconfigOf(t, s, "secret")}
-	got, err := ask(t.Context(), target, "/v1/queue")
-	if err != nil || got != "/v1/queue?a=b /Bearer secret" {
+	if _, err := ask(t.Context(), target, tree()); err == nil || !strings.Contains(err.Error(), "hilbert certificate") {
+		t.Errorf("no APIService: %v", err)
+	}
+	s.Aggregate(strings.TrimPrefix(d.URL, "https://"))
+	if got, err := ask(t.Context(), target, tree()); err != nil || got != treePath+" Bearer secret" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := ask(t.Context(), target, "/missing"); err == nil || err.Error() != "no such pod" {
-		t.Errorf("what is missing: %v", err)
-	}
-	hold(s, "hilbert-system", "hilbert-system/hilbertd-9:10461_id")
-	if _, err := ask(t.Context(), target, "/v1/queue"); err == nil || !strings.Contains(err.Error(), "hilbertd-9") {
-		t.Errorf("the other Lease comes first: %v", err)
-	}
-	for identity, want := range map[string]string{
-		"":                      "no process holds",
-		"machine:7_id":          "--server https://machine:7",
-		"kube-system/quiet_id":  "serves nothing",
-		"some-other-controller": "not one of hilbertd's",
-		"victim/evil:10461_id":  "another namespace, victim/evil",
-		"kube-system/..:1_id":   "neither a pod nor a machine",
+	tries := 0
+	for _, c := range []struct {
+		code, works int // from which try on it works; 0: never
+		after       string
+		want        string
+		tries       int
+	}{
+		{http.StatusForbidden, 0, "", "the API server answers 403: because", 1},
+		{http.StatusNotFound, 0, "", "because", 1},
+		{http.StatusServiceUnavailable, 0, "", "answers 503: because", 1},
+		{http.StatusServiceUnavailable, 2, "1", "", 2},
+		{http.StatusTooManyRequests, 2, "1", "", 2},
 	} {
-		hold(s, "kube-system", identity)
-		target.Lease = "kube-system/hilbert"
-		if _, err := ask(t.Context(), target, "/"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("holder %q: %v", identity, err)
+		tries = 0
+		s.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+			if tries++; c.works > 0 && tries >= c.works {
+				return false
+			}
+			if c.after != "" {
+				w.Header().Set("Retry-After", c.after)
+			}
+			w.WriteHeader(c.code)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","message":"because"}`)
+			return true
+		})
+		_, err := ask(t.Context(), target, tree())
+		if tries != c.tries || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d, after %q: %v after %d tries", c.code, c.after, err, tries)
 		}
 	}
-	target.Lease = "x/y"
-	if _, err := ask(t.Context(), target, "/"); err == nil || !strings.Contains(err.Error(), "there is no Lease x/y") {
-		t.Errorf("no Lease: %v", err)
+	s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		http.Redirect(w, r, d.URL, http.StatusFound)
+		return true
+	})
+	if got, err := ask(t.Context(), target, tree()); err == nil {
+		t.Errorf("a redirect is followed: %s", got)
 	}
 }
 
 func TestReachDirectly(t *testing.T) {
-	s, d := standin.New(t), daemonStandin(t)
+	s, d := standin.New(t), recorder(t)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: d.Certificate().Raw})
 	if err := os.WriteFile(ca, certificate, 0o600); err != nil {
@@ -176,11 +132,11 @@ func TestReachDirectly(t *testing.T) {
 		target Target
 		want   string
 	}{
-		"authority":  {Target{Kubeconfig: kubeconfig, Server: d.URL, CertificateAuthority: ca}, "/p?a=b Bearer secret/"},
-		"insecure":   {Target{Kubeconfig: kubeconfig, Server: d.URL, Insecure: true}, "/p?a=b Bearer secret/"},
-		"token file": {Target{Kubeconfig: kubeconfig, Server: d.URL, Insecure: true, TokenFile: token}, "/p?a=b Bearer other/"},
+		"authority":  {Target{Kubeconfig: kubeconfig, Server: d.URL, CertificateAuthority: ca}, treePath + " Bearer secret"},
+		"insecure":   {Target{Kubeconfig: kubeconfig, Server: d.URL, Insecure: true}, treePath + " Bearer secret"},
+		"token file": {Target{Kubeconfig: kubeconfig, Server: d.URL, Insecure: true, TokenFile: token}, treePath + " Bearer other"},
 	} {
-		if got, err := ask(t.Context(), c.target, "/p"); err != nil || got != c.want {
+		if got, err := ask(t.Context(), c.target, tree()); err != nil || got != c.want {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
@@ -193,47 +149,22 @@ func TestReachDirectly(t *testing.T) {
 		"no authority":      {Target{Kubeconfig: kubeconfig, Server: d.URL, CertificateAuthority: token}, "has no certificate"},
 		"no kubeconfig":     {Target{Kubeconfig: "/no/such/file", Server: d.URL}, "/no/such/file"},
 	} {
-		if _, err := ask(t.Context(), c.target, "/p"); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ask(t.Context(), c.target, tree()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// TestTriedTokens: who tries tokens out costs the API server a few questions a second, and keeps nobody out whose token was accepted before.
-func TestTriedTokens(t *testing.T) {
-	s := standin.New(t)
-	s.User("t1", "ada", "/v1/explain")
-	asked := 0
-	s.Intercept(func(http.ResponseWriter, *http.Request) bool { asked++; return false })
-	r, err := NewReviewer(s.Connection())
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	r.now = func() time.Time { return now }
-	if err := r.MayGet(t.Context(), "t1", "/v1/explain"); err != nil {
-		t.Fatal(err)
-	}
-	asked = 0
-	const seconds, each = 60, 50
-	tooMany := 0
-	for range seconds {
-		now = now.Add(time.Second)
-		for i := range each {
-			err := r.MayGet(t.Context(), fmt.Sprintf("false-%d-%d", now.Unix(), i), "/v1/explain")
-			switch {
-			case errors.Is(err, ErrTooMany):
-				tooMany++
-			case !errors.Is(err, ErrUnauthenticated):
-				t.Fatal(err)
-			}
+// TestTokensStayHere: --server takes addresses of this host only, however they are written.
+func TestTokensStayHere(t *testing.T) {
+	for server, here := range map[string]bool{
+		"https://127.0.0.1:10461": true, "https://localhost": true, "https://[::1]:1": true, "https://127.9.9.9:1": true, "https://[::ffff:127.0.0.1]:1": true,
+		"https://10.0.0.7:10461": false, "https://hilbertd:10461": false, "https://127.0.0.1.evil.example": false, "https://localhost.evil.example": false,
+		"https://127.0.0.1@evil.example": false, "https://evil.example#127.0.0.1": false, "https://0.0.0.0:1": false, "https://[::]:1": false, "https://": false,
+		"https://[fe80::1%25lo]:1": false,
+	} {
+		if err := (&Target{Server: server}).checkServer(); (err == nil) != here {
+			t.Errorf("%s: %v", server, err)
 		}
-		if err := r.MayGet(t.Context(), "t1", "/v1/explain"); err != nil {
-			t.Fatalf("who was known is kept out: %v", err)
-		}
-	}
-	const known = 2 * (seconds/int(reviewFor/time.Second) + 1) // two questions for each review
-	if most := strangersBurst + seconds*strangersPerSecond + known; asked > most || tooMany == 0 {
-		t.Errorf("%d false tokens made %d questions, want at most %d; %d were told to come back", seconds*each, asked, most, tooMany)
 	}
 }

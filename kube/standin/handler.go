@@ -56,6 +56,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if intercept != nil && intercept(w, r) {
 		return
 	}
+	if strings.HasPrefix(r.URL.Path, "/apis/visibility.hilbert.dev/") {
+		h.serveAggregated(w, r)
+		return
+	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	group := ""
 	if parts[0] == "apis" && len(parts) == 3 {
@@ -84,8 +88,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveTokenReview(w, r)
 	case resource == "subjectaccessreviews":
 		h.serveAccessReview(w, r)
-	case sub == "proxy":
-		h.serveProxy(w, r, namespace, name)
 	case resource == eventResource.Resource:
 		h.serveEvent(w, r, namespace, name)
 	case sub == "eviction":

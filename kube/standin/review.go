@@ -6,7 +6,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -16,10 +15,10 @@ import (
 
 // users are the known tokens, what their users may get, and where the pod proxy leads.
 type users struct {
-	mu     sync.Mutex
-	tokens map[string]string   // to names
-	paths  map[string][]string // by name
-	pods   map[string]string   // where proxied pods serve, by namespace/name:port
+	mu       sync.Mutex
+	tokens   map[string]string   // to names
+	paths    map[string][]string // by name
+	hilbertd string              // what answers for the aggregated API: host:port
 }
 
 func (u *users) add(token, name string, paths []string) {
@@ -31,13 +30,10 @@ func (u *users) add(token, name string, paths []string) {
 	u.tokens[token], u.paths[name] = name, paths
 }
 
-func (u *users) serve(pod, address string) {
+func (u *users) aggregate(address string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.pods == nil {
-		u.pods = make(map[string]string)
-	}
-	u.pods[pod] = address
+	u.hilbertd = address
 }
 
 // name is the user of a token.
@@ -55,12 +51,11 @@ func (u *users) may(name, path string) bool {
 	return slices.Contains(u.paths[name], path)
 }
 
-// address is where a proxied pod serves.
-func (u *users) address(pod string) (string, bool) {
+// aggregated is what answers for the aggregated API; empty: nobody.
+func (u *users) aggregated() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	address, ok := u.pods[pod]
-	return address, ok
+	return u.hilbertd
 }
 
 func (h *handler) serveTokenReview(w http.ResponseWriter, r *http.Request) {
@@ -79,31 +74,28 @@ func (h *handler) serveAccessReview(w http.ResponseWriter, r *http.Request) {
 	if !h.decode(w, r, &review) {
 		return
 	}
-	at := review.Spec.NonResourceAttributes
-	review.Status.Allowed = at != nil && at.Verb == "get" && h.server.users.may(review.Spec.User, at.Path)
+	if at := review.Spec.NonResourceAttributes; at != nil {
+		review.Status.Allowed = at.Verb == "get" && h.server.users.may(review.Spec.User, at.Path)
+	}
+	if at := review.Spec.ResourceAttributes; at != nil {
+		what := at.Verb + " " + at.Resource + "." + at.Group
+		review.Status.Allowed = h.server.users.may(review.Spec.User, what) || h.server.users.may(review.Spec.User, what+" "+at.Namespace)
+	}
 	review.TypeMeta = metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"}
 	h.answer(w, http.StatusCreated, &review)
 }
 
-// serveProxy passes a request on to a pod, without the header that it was authenticated by, as the real one does.
-func (h *handler) serveProxy(w http.ResponseWriter, r *http.Request, namespace, name string) {
-	_, known := h.server.users.name(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
-	address, ok := h.server.users.address(namespace + "/" + strings.TrimPrefix(name, "https:"))
-	switch {
-	case !known:
-		http.Error(w, "Unauthorized", http.StatusUnauthorized)
-		return
-	case !ok:
-		http.Error(w, "no such pod: "+namespace+"/"+name, http.StatusNotFound)
+// serveAggregated passes a request on, with its token: what answers is on this host, and asks whose it is. The real one sends its proxy's certificate and the
+// user's name instead, which the lab tests.
+func (h *handler) serveAggregated(w http.ResponseWriter, r *http.Request) {
+	address := h.server.users.aggregated()
+	if address == "" {
+		http.NotFound(w, r)
 		return
 	}
 	proxy := httputil.ReverseProxy{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}},
-		Rewrite: func(p *httputil.ProxyRequest) {
-			_, path, _ := strings.Cut(p.In.URL.Path, "/proxy/")
-			p.Out.URL = &url.URL{Scheme: "https", Host: address, Path: "/" + path, RawQuery: p.In.URL.RawQuery}
-			p.Out.Header.Del("Authorization")
-		},
+		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(&url.URL{Scheme: "https", Host: address}) },
 	}
 	proxy.ServeHTTP(w, r)
 }

@@ -79,11 +79,11 @@ func (s *Server) WithoutStreaming() { s.handler.refuseStreams() }
 // Asked lists what was asked of the server, as "verb group/resource". A streamed list counts as a watch and as the list that it replaces.
 func (s *Server) Asked() []string { return s.handler.remembered() }
 
-// User makes a token known, and lets its user get paths.
+// User makes a token known, and lets its user get paths, and do what is written as "verb resource.group namespace", or without a namespace in all of them.
 func (s *Server) User(token, name string, paths ...string) { s.users.add(token, name, paths) }
 
-// Serve makes what serves TLS at an address a pod, which the pod proxy reaches as namespace/name:port.
-func (s *Server) Serve(pod, address string) { s.users.serve(pod, address) }
+// Aggregate makes what serves TLS at an address of this host answer for the aggregated API.
+func (s *Server) Aggregate(address string) { s.users.aggregate(address) }
 
 // BreakWatches ends every watch under way.
 func (s *Server) BreakWatches() {

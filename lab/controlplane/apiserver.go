@@ -52,6 +52,8 @@ type apiServerOptions struct {
 	serviceAccounts bool
 	benchmark       bool
 	kubeletClient   keyPairFiles
+	proxyClient     keyPairFiles
+	proxyCA         string // the authority of proxyClient, and of nobody else
 	dialKubelet     func(ctx context.Context, network, address string) (net.Conn, error)
 	nodeRestriction bool
 	auditLog        string // "": none
@@ -108,6 +110,13 @@ func (o apiServerOptions) flags() []string {
 		"--allow-privileged=true",
 		"--kubelet-client-certificate=" + o.kubeletClient.certificate,
 		"--kubelet-client-key=" + o.kubeletClient.key,
+		"--proxy-client-cert-file=" + o.proxyClient.certificate,
+		"--proxy-client-key-file=" + o.proxyClient.key,
+		"--requestheader-client-ca-file=" + o.proxyCA,
+		"--requestheader-allowed-names=" + proxyName,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		// A node's name is no name that this machine could look up.
 		"--kubelet-preferred-address-types=InternalIP,ExternalIP",
 		"--profiling=false",

@@ -220,3 +220,24 @@ func newKey() (*ecdsa.PrivateKey, []byte, error) {
 func certificatePEM(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
+
+// proxyName is the name in the certificate by which the API server's proxy proves itself to aggregated APIs.
+const proxyName = "front-proxy-client"
+
+// keepProxyClient issues that certificate. Its authority is another than that of users: whoever has a certificate of it may name any user.
+func keepProxyClient(dir string) (pair keyPairFiles, ca string, err error) {
+	dir = filepath.Join(dir, "front-proxy")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return pair, "", fmt.Errorf("keep the proxy's certificate: %w", err)
+	}
+	authority, err := openAuthority(dir)
+	if err != nil {
+		return pair, "", err
+	}
+	issued, err := authority.client(proxyName)
+	if err != nil {
+		return pair, "", err
+	}
+	pair.certificate, pair.key, err = issued.keep(dir, proxyName)
+	return pair, filepath.Join(dir, "ca.crt"), err
+}

@@ -140,6 +140,10 @@ func (c *ControlPlane) startServer(ctx context.Context, listener net.Listener, e
 	if err != nil {
 		return err
 	}
+	proxyClient, proxyCA, err := keepProxyClient(pki)
+	if err != nil {
+		return err
+	}
 	tokenKey, err := signingKey(pki)
 	if err != nil {
 		return err
@@ -152,6 +156,7 @@ func (c *ControlPlane) startServer(ctx context.Context, listener net.Listener, e
 		etcdURL: etcdURL, serving: serving, clientCA: filepath.Join(pki, "ca.crt"), tokens: tokens, tokenKey: tokenKey,
 		serviceAccounts: o.Controllers, benchmark: o.Benchmark, failed: c.fail,
 		kubeletClient: kubeletClient, dialKubelet: c.kubelets.dial, nodeRestriction: o.NodeRestriction, auditLog: o.AuditLog, auditPolicy: filepath.Join(pki, "audit-policy.yaml"),
+		proxyClient: proxyClient, proxyCA: proxyCA,
 	})
 	if err != nil {
 		return err

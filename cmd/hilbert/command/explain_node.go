@@ -3,7 +3,6 @@ package command
 import (
 	"fmt"
 	"io"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/kube/reach"
+	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
 
@@ -47,7 +47,7 @@ func (w *whom) explainNode(cmd *cobra.Command, name string) (*nodeAnswer, error)
 		return &nodeAnswer{NodeAnswer: answer}, nil
 	}
 	a := &nodeAnswer{NodeAnswer: &inspect.NodeAnswer{}}
-	if err := w.ask(cmd.Context(), "/v1/node", url.Values{"name": {name}}, a.NodeAnswer); err != nil {
+	if err := w.ask(cmd.Context(), &visibility.Question{Resource: visibility.NodeExplanations, Name: name}, a.NodeAnswer); err != nil {
 		return nil, err
 	}
 	err := reach.EachNodeReport(cmd.Context(), w.target, []string{name}, func(c *v1alpha1.CustomNodeResource) error {

@@ -2,10 +2,8 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"strings"
 
@@ -14,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/kube/reach"
+	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
 
@@ -26,42 +25,41 @@ type whom struct {
 // flags adds the flags that choose a hilbertd.
 func (w *whom) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&w.target.Server, "server", "", "https URL of a hilbertd to ask directly (default: the leader, found by its Lease and asked through the API server)")
+	flags.StringVar(&w.target.Server, "server", "", "https URL of a hilbertd on this host to ask directly, by a token (default: ask the API server)")
 	flags.StringVar(&w.target.CertificateAuthority, "certificate-authority", "", "file with the certificate authority of --server")
 	flags.BoolVar(&w.target.Insecure, "insecure-skip-tls-verify", false, "do not verify the certificate of --server; your token is sent to whatever answers there")
 	flags.StringVar(&w.target.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, else ~/.kube/config)")
 	flags.StringVar(&w.target.Context, "context", "", "context of the kubeconfig")
-	flags.StringVar(&w.target.TokenFile, "token-file", "", "file with a bearer token to use instead of the kubeconfig's")
-	flags.StringVar(&w.target.Lease, "lease", "", "the leader's Lease as NAMESPACE/NAME (default "+strings.Join(reach.DefaultLeases, ", else ")+")")
+	flags.StringVar(&w.target.TokenFile, "token-file", "", "file with a bearer token to use instead of the kubeconfig's credentials")
 }
 
 // fromFlag adds --from.
 func (w *whom) fromFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.from, "from", "", `answer from a file that hilbert snapshot wrote ("-": standard input) instead of asking`)
-	for _, name := range []string{"server", "kubeconfig", "context", "token-file", "lease"} {
+	for _, name := range []string{"server", "kubeconfig", "context", "token-file"} {
 		cmd.MarkFlagsMutuallyExclusive("from", name)
 	}
 }
 
-// ask puts a question to the hilbertd and decodes its answer into v.
-func (w *whom) ask(ctx context.Context, path string, query url.Values, v any) error {
-	body, err := w.open(ctx, path, query)
+// ask puts a question and decodes its answer into v.
+func (w *whom) ask(ctx context.Context, q *visibility.Question, v any) error {
+	body, err := w.open(ctx, q)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = body.Close() }()
-	if err := json.NewDecoder(body).Decode(v); err != nil {
-		return fmt.Errorf("the answer to %s cannot be read: %w", path, err)
+	if err := visibility.ReadObject(body, q, v); err != nil {
+		return fmt.Errorf("the answer about %s cannot be read: %w", q.Resource, err)
 	}
 	return nil
 }
 
-func (w *whom) open(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
-	inspector, err := reach.Reach(ctx, w.target)
+func (w *whom) open(ctx context.Context, q *visibility.Question) (io.ReadCloser, error) {
+	inspector, err := reach.Reach(w.target)
 	if err != nil {
 		return nil, err
 	}
-	return inspector.Get(ctx, path, query)
+	return inspector.Ask(ctx, q)
 }
 
 // read reads the file of --from.
@@ -197,7 +195,7 @@ func objectName(args []string) (namespace, name string, err error) {
 func (w *whom) explain(cmd *cobra.Command, namespace, name string) (*inspect.Answer, error) {
 	if w.from == "" {
 		a := &inspect.Answer{}
-		return a, w.ask(cmd.Context(), "/v1/explain", url.Values{"namespace": {namespace}, "name": {name}}, a)
+		return a, w.ask(cmd.Context(), &visibility.Question{Resource: visibility.PodExplanations, Namespace: namespace, Name: name}, a)
 	}
 	d, err := w.read(cmd)
 	if err != nil {
@@ -209,7 +207,7 @@ func (w *whom) explain(cmd *cobra.Command, namespace, name string) (*inspect.Ans
 func (w *whom) explainUnit(cmd *cobra.Command, namespace, name string) (*inspect.UnitAnswer, error) {
 	if w.from == "" {
 		a := &inspect.UnitAnswer{}
-		return a, w.ask(cmd.Context(), "/v1/unit", url.Values{"namespace": {namespace}, "name": {name}}, a)
+		return a, w.ask(cmd.Context(), &visibility.Question{Resource: visibility.PodGroupExplanations, Namespace: namespace, Name: name}, a)
 	}
 	d, err := w.read(cmd)
 	if err != nil {
@@ -228,7 +226,7 @@ hilbert explain --from FILE and hilbert queue --from FILE answer from this file 
 what-if questions. The file contains names of pods, nodes, labels and images, but no environment variables, secrets or volumes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			body, err := w.open(cmd.Context(), "/v1/snapshot", nil)
+			body, err := w.open(cmd.Context(), &visibility.Question{Resource: visibility.Snapshots, Name: visibility.CurrentSnapshot})
 			if err != nil {
 				return err
 			}

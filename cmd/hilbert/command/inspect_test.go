@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,16 +73,10 @@ func (c *leader) awaitQueue(t *testing.T, want string) {
 	t.Fatalf("the pods are not tried: %v\n%s", err, out)
 }
 
-// through are the flags that lead through the API server's proxy. The real Lease says that the leader is no pod, so there is another one.
-func (c *leader) through(t *testing.T) []string {
-	t.Helper()
-	_, port, _ := strings.Cut(c.hilbertd.Address, ":")
-	c.api.Serve("kube-system/hilbertd-1:"+port, c.hilbertd.Address)
-	holder := "kube-system/hilbertd-1:" + port + "_id"
-	c.api.SetLease(&coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "proxied"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
-	})
-	return []string{"--kubeconfig", c.hilbertd.Kubeconfig, "--lease", "kube-system/proxied"}
+// through are the flags that lead through the API server.
+func (c *leader) through() []string {
+	c.api.Aggregate(c.hilbertd.Address)
+	return []string{"--kubeconfig", c.hilbertd.Kubeconfig}
 }
 
 const hugeExplained = `default/huge waits; when it was tried, no node fitted.
@@ -101,7 +94,7 @@ Any one of these would make it fit:
 // The same question gets the same bytes directly, through the API server, and from a file.
 func TestInspectLive(t *testing.T) {
 	c := startCluster(t)
-	snapshot, err := run(t.Context(), t, append([]string{"snapshot"}, c.through(t)...)...)
+	snapshot, err := run(t.Context(), t, append([]string{"snapshot"}, c.through()...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +115,7 @@ func TestInspectLive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, way := range [][]string{c.hilbertd.Flags(), c.through(t)} {
+		for _, way := range [][]string{c.hilbertd.Flags(), c.through()} {
 			if live, err := run(t.Context(), t, append(question, way...)...); err != nil || live != from {
 				t.Errorf("%q %q: %v\n%s\nfrom the file:\n%s", question, way, err, live, from)
 			}
@@ -131,11 +124,8 @@ func TestInspectLive(t *testing.T) {
 			t.Errorf("got\n%s\nwant\n%s", from, hugeExplained)
 		}
 	}
-	if _, err := run(t.Context(), t, append([]string{"explain", "pod", "nobody"}, c.through(t)...)...); err == nil || !strings.Contains(err.Error(), "knows no pod default/nobody") {
+	if _, err := run(t.Context(), t, append([]string{"explain", "pod", "nobody"}, c.through()...)...); err == nil || !strings.Contains(err.Error(), "knows no pod default/nobody") {
 		t.Errorf("a pod that is not there: %v", err)
-	}
-	if _, err := run(t.Context(), t, "queue", "--kubeconfig", c.hilbertd.Kubeconfig); err == nil || !strings.Contains(err.Error(), "write --server https://") {
-		t.Errorf("a leader that is no pod: %v", err)
 	}
 	c.api.User(daemontest.Token, "ada")
 	other := filepath.Join(t.TempDir(), "token")
@@ -143,7 +133,7 @@ func TestInspectLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.api.User("stranger", "bob")
-	if _, err := run(t.Context(), t, append([]string{"queue", "--token-file", other}, c.hilbertd.Flags()...)...); err == nil || !strings.Contains(err.Error(), "bob may not get the path /v1/queue") {
+	if _, err := run(t.Context(), t, append([]string{"queue", "--token-file", other}, c.hilbertd.Flags()...)...); err == nil || !strings.Contains(err.Error(), "bob may not list queuereports.visibility.hilbert.dev in the cluster") {
 		t.Errorf("a stranger: %v", err)
 	}
 }
@@ -180,6 +170,7 @@ func TestInspectRefuses(t *testing.T) {
 		"no file":       {[]string{"explain", "pod", "a", "--from", "/no/such/file"}, "/no/such/file"},
 		"no snapshot":   {[]string{"queue", "--from", podsFile}, "is no snapshot"},
 		"both":          {[]string{"queue", "--from", podsFile, "--server", "https://x"}, "none of the others can be"},
+		"another host":  {[]string{"queue", "--server", "https://10.0.0.7:10461"}, "your token is sent to no other host"},
 		"limit":         {[]string{"queue", "--limit", "-1"}, "want 0 to"},
 		"no kubeconfig": {[]string{"snapshot", "--kubeconfig", "/no/such/kubeconfig"}, "/no/such/kubeconfig"},
 	} {

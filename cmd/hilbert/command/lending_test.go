@@ -111,7 +111,7 @@ func TestExplainNode(t *testing.T) {
 	p.Labels, p.Spec.NodeName = map[string]string{spec.LabelQoS: string(spec.QoSReclaimed)}, "n1"
 	c.api.SetPod(p)
 	c.hilbertd = daemontest.Start(t, c.api)
-	c.api.User(daemontest.Token, "ada", "/v1/node", "/v1/snapshot", "/v1/queue")
+	c.api.User(daemontest.Token, "ada", daemontest.Everything...)
 	c.awaitQueue(t, "0 pods wait")
 	out, err := run(t.Context(), t, append([]string{"explain", "node", "n1"}, c.hilbertd.Flags()...)...)
 	if err != nil {

@@ -3,22 +3,21 @@ package command
 import (
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
+	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
 
 // The bounds of hilbert queue --limit.
 const (
 	queueLimit    = 50
-	maxQueueLimit = 100_000
+	maxQueueLimit = visibility.MaxLimit
 )
 
 // queueFlags are the flags of hilbert queue.
@@ -86,7 +85,7 @@ func (a queueAnswer) WriteText(w io.Writer) error { return render.Queues(w, a.Qu
 func (f *queueFlags) ask(cmd *cobra.Command, name string) (*inspect.QueueView, error) {
 	if f.from == "" {
 		v := &inspect.QueueView{}
-		return v, f.whom.ask(cmd.Context(), "/v1/queue", url.Values{"limit": {strconv.Itoa(f.limit)}, "queue": {name}}, v)
+		return v, f.whom.ask(cmd.Context(), &visibility.Question{Resource: visibility.QueueReports, Name: name, Limit: f.limit}, v)
 	}
 	d, err := f.read(cmd)
 	if err != nil {

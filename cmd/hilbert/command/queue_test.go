@@ -107,7 +107,7 @@ var spaces = regexp.MustCompile(` +`)
 // The same question gets the same bytes directly, through the API server, and from a file.
 func TestTenantsLive(t *testing.T) {
 	c := startTenants(t)
-	snapshot, err := run(t.Context(), t, append([]string{"snapshot"}, c.through(t)...)...)
+	snapshot, err := run(t.Context(), t, append([]string{"snapshot"}, c.through()...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestTenantsLive(t *testing.T) {
 		if err != nil || !strings.Contains(spaces.ReplaceAllString(from, " "), spaces.ReplaceAllString(question.want, " ")) {
 			t.Errorf("%q: %v\n%s\nwant\n%s", question.args, err, from, question.want)
 		}
-		for _, way := range [][]string{c.hilbertd.Flags(), c.through(t)} {
+		for _, way := range [][]string{c.hilbertd.Flags(), c.through()} {
 			if live, err := run(t.Context(), t, append(question.args, way...)...); err != nil || live != from {
 				t.Errorf("%q %q: %v\n%s\nfrom the file:\n%s", question.args, way, err, live, from)
 			}

@@ -25,6 +25,7 @@ func New() *cobra.Command {
 		},
 	}
 	for _, sub := range []*cobra.Command{
+		newCertificate(),
 		newExplain(),
 		newNode(),
 		newQueue(),

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/observe"
 )
@@ -31,14 +33,14 @@ func serveAgent(a *node.Agent, config *spec.Configuration, log *slog.Logger, mor
 	mux.HandleFunc("GET /configz", localOnly(p.configz))
 	mux.HandleFunc("GET /v1/node", localOnly(p.node))
 	mux.HandleFunc("GET /v1/observation", localOnly(p.observation))
-	return serveOn(listener, config.Server, mux, log)
+	return serveOn(listener, config.Server, mux, tls.NoClientCert, log)
 }
 
 // localOnly admits requests from this host and through kubectl port-forward, which authenticates them. Asking the API server here, as the scheduler does,
 // would need one more permission on every node.
 func localOnly(handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !fromHere(r) {
+		if !visibility.FromHere(r) {
 			http.Error(w, "only this host may ask; from elsewhere use kubectl port-forward", http.StatusForbidden)
 			return
 		}

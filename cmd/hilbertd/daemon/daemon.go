@@ -15,7 +15,7 @@ import (
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/lease"
-	"hilbert.dev/hilbert/kube/reach"
+	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/relief"
 )
@@ -60,7 +60,7 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 		return err
 	}
 	m := newMeter(time.Now, log)
-	p, identity, err := connect(ctx, connection, config, thisProcess{m, listener, log})
+	p, elector, err := connect(ctx, connection, config, thisProcess{m, listener, log})
 	if err != nil {
 		return errors.Join(err, closeUnused(listener))
 	}
@@ -69,11 +69,17 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 		l.onSynced = o.OnSynced
 	}
 	m.registry.MustRegister(l)
-	review, err := reach.NewReviewer(connection)
+	review, err := visibility.NewReviewer(connection)
 	if err != nil {
 		return errors.Join(err, closeUnused(listener))
 	}
-	s, err := serve(l, listener, review)
+	i := newInspector(l, review)
+	visible, err := newVisibility(ctx, connection, config.Server, elector.Leader, log)
+	if err != nil {
+		return errors.Join(err, closeUnused(listener))
+	}
+	visible.Rights, visible.Answers = review, i
+	s, err := serve(i, listener, visible)
 	if err != nil {
 		return err
 	}
@@ -81,7 +87,7 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	if s != nil && o.OnListen != nil {
 		o.OnListen(s.address)
 	}
-	log.Info("hilbertd started", "version", apiserver.Version(), "identity", identity, "apiServer", connection.Host,
+	log.Info("hilbertd started", "version", apiserver.Version(), "identity", elector.Identity(), "apiServer", connection.Host,
 		"schedulerName", config.SchedulerName, "address", s.at())
 	defer log.Info("hilbertd stopped")
 	return l.run(ctx)
@@ -117,16 +123,16 @@ func (d *thisProcess) address() string {
 }
 
 // connect implements the loop's ports with package kube.
-func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configuration, d thisProcess) (p ports, identity string, err error) {
+func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configuration, d thisProcess) (p ports, elector *lease.Elector, err error) {
 	m, log := d.meter, d.log
 	binding := config.Scheduling.Binding
 	fence := lease.NewFence(config.LeaderElection.RenewDeadline.D(), binding.WriteTimeout.D())
-	elector, err := lease.NewElector(c, config.LeaderElection, fence, log)
+	elector, err = lease.NewElector(c, config.LeaderElection, fence, log)
 	if err != nil {
-		return p, "", err
+		return p, nil, err
 	}
 	if err := elector.Advertise(d.address()); err != nil {
-		return p, "", err
+		return p, nil, err
 	}
 	return ports{
 		watch: func() (watch, error) {
@@ -156,5 +162,5 @@ func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configur
 		},
 		fence: fence,
 		now:   time.Now,
-	}, elector.Identity(), nil
+	}, elector, nil
 }

@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
-	"hilbert.dev/hilbert/kube/reach"
+	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
 
@@ -18,9 +17,6 @@ const (
 	inspectTimeout = 10 * time.Second
 	// maxInspections bounds the answers that are made at once: each holds a copy of the ledger.
 	maxInspections = 2
-	// defaultQueueLimit and maxQueueLimit bound the pods that /v1/queue names.
-	defaultQueueLimit = 500
-	maxQueueLimit     = 100_000
 )
 
 // reviewer tells whether a token's user may get a path; kube.Reviewer implements it.
@@ -47,12 +43,12 @@ func (i *inspector) guarded(handle http.HandlerFunc) http.HandlerFunc {
 		switch {
 		case err == nil:
 			handle(w, r)
-		case errors.Is(err, reach.ErrUnauthenticated):
+		case errors.Is(err, visibility.ErrUnauthenticated):
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, err.Error(), http.StatusUnauthorized)
-		case errors.Is(err, reach.ErrForbidden):
+		case errors.Is(err, visibility.ErrForbidden):
 			http.Error(w, err.Error(), http.StatusForbidden)
-		case errors.Is(err, reach.ErrTooMany):
+		case errors.Is(err, visibility.ErrTooMany):
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, err.Error(), http.StatusTooManyRequests)
 		default:
@@ -66,7 +62,7 @@ func (i *inspector) guarded(handle http.HandlerFunc) http.HandlerFunc {
 func (i *inspector) guardedElsewhere(handle http.HandlerFunc) http.HandlerFunc {
 	guarded := i.guarded(handle)
 	return func(w http.ResponseWriter, r *http.Request) {
-		if fromHere(r) {
+		if visibility.FromHere(r) {
 			handle(w, r)
 			return
 		}
@@ -74,112 +70,49 @@ func (i *inspector) guardedElsewhere(handle http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// bearer returns the request's token. Through the API server's proxy it comes in a header of its own.
+// bearer returns the request's token.
 func bearer(r *http.Request) string {
-	for _, header := range []string{"Authorization", reach.HeaderAuthorization} {
-		if scheme, token, ok := strings.Cut(r.Header.Get(header), " "); ok && strings.EqualFold(scheme, "Bearer") {
-			return strings.TrimSpace(token)
-		}
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(token)
 	}
 	return ""
 }
 
-// dumped calls a handler with a dump of the scheduler.
-func (i *inspector) dumped(handle func(http.ResponseWriter, *http.Request, *inspect.Dump)) http.HandlerFunc {
-	return i.guarded(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case i.slots <- struct{}{}:
-			defer func() { <-i.slots }()
+// Why there is no dump.
+var (
+	errBusy      = errors.New("others are asking already; try again")
+	errStuck     = errors.New("the scheduling loop has not come round for " + inspectTimeout.String())
+	errNotListed = errors.New("the cluster is not listed yet; try again")
+)
+
+// enter takes one of the slots.
+func (i *inspector) enter() (leave func(), err error) {
+	select {
+	case i.slots <- struct{}{}:
+		return func() { <-i.slots }, nil
+	default:
+		return nil, errBusy
+	}
+}
+
+// dump takes a dump of the scheduler; with leads, only of one that leads.
+func (i *inspector) dump(ctx context.Context, leads bool) (dump *inspect.Dump, err error) {
+	l := i.loop
+	if !l.ask(inspectTimeout, func() {
+		switch {
+		case leads && l.phase != leading:
+			err = visibility.ErrFollowing
+		case !l.synced:
+			err = errNotListed
 		default:
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, "others are asking already; try again", http.StatusTooManyRequests)
-			return
-		}
-		l := i.loop
-		var dump *inspect.Dump
-		synced := false
-		answered := l.ask(inspectTimeout, func() {
-			if synced = l.synced; synced && r.Context().Err() == nil {
+			if err = ctx.Err(); err == nil {
 				dump = inspect.Take(l.scheduler, l.config.SchedulerName, l.ports.now())
 			}
-		})
-		switch {
-		case !answered:
-			http.Error(w, "the scheduling loop has not come round for "+inspectTimeout.String(), http.StatusServiceUnavailable)
-		case !synced:
-			http.Error(w, "the cluster is not listed yet; try again", http.StatusServiceUnavailable)
-		case dump != nil:
-			handle(w, r, dump)
 		}
-	})
-}
-
-func (i *inspector) explain(w http.ResponseWriter, r *http.Request, d *inspect.Dump) {
-	query := r.URL.Query()
-	answer, err := d.Explain(query.Get("namespace"), query.Get("name"))
-	if i.failed(w, r, err) {
-		return
+	}) {
+		return nil, errStuck
 	}
-	i.answer(w, answer)
-}
-
-func (i *inspector) node(w http.ResponseWriter, r *http.Request, d *inspect.Dump) {
-	answer, err := d.ExplainNode(r.URL.Query().Get("name"))
-	if i.failed(w, r, err) {
-		return
-	}
-	i.answer(w, answer)
-}
-
-func (i *inspector) unit(w http.ResponseWriter, r *http.Request, d *inspect.Dump) {
-	query := r.URL.Query()
-	answer, err := d.ExplainUnit(query.Get("namespace"), query.Get("name"))
-	if i.failed(w, r, err) {
-		return
-	}
-	i.answer(w, answer)
-}
-
-// failed answers with an error, if there is one: 404 if the scheduler does not know the object.
-func (i *inspector) failed(w http.ResponseWriter, r *http.Request, err error) bool {
-	_, noPod := errors.AsType[*inspect.NoPod](err)
-	_, noUnit := errors.AsType[*inspect.NoUnit](err)
-	_, noNode := errors.AsType[*inspect.NoNode](err)
-	_, noQueue := errors.AsType[*inspect.NoQueue](err)
-	switch {
-	case err == nil:
-		return false
-	case noPod || noUnit || noQueue || noNode:
-		http.Error(w, err.Error(), http.StatusNotFound)
-	default:
-		i.loop.log.Error("cannot answer", "question", r.URL.RequestURI(), "err", err)
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-	}
-	return true
-}
-
-func (i *inspector) queue(w http.ResponseWriter, r *http.Request, d *inspect.Dump) {
-	limit := defaultQueueLimit
-	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 || n > maxQueueLimit {
-			http.Error(w, "limit: want a number from 0 to "+strconv.Itoa(maxQueueLimit), http.StatusBadRequest)
-			return
-		}
-		limit = n
-	}
-	view, err := d.View(inspect.ViewOptions{Limit: limit, Queue: r.URL.Query().Get("queue")})
-	if i.failed(w, r, err) {
-		return
-	}
-	i.answer(w, view)
-}
-
-func (i *inspector) snapshot(w http.ResponseWriter, _ *http.Request, d *inspect.Dump) {
-	w.Header().Set("Content-Type", "application/json")
-	if err := d.Write(w); err != nil { // the client went away
-		i.loop.log.Debug("cannot write a snapshot", "err", err)
-	}
+	return dump, err
 }
 
 func (i *inspector) configz(w http.ResponseWriter, _ *http.Request) { i.answer(w, i.loop.config) }

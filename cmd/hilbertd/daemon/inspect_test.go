@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,15 +17,18 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
-	"hilbert.dev/hilbert/kube/reach"
 	"hilbert.dev/hilbert/kube/standin"
+	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
 
-// What is asked at /v1 is answered to those who may ask, and a snapshot says later what the live process said.
+// visibleRoot is where the aggregated API begins.
+const visibleRoot = "/apis/visibility.hilbert.dev/v1alpha1"
+
+// What is asked on this host is answered to those who may ask, and a snapshot says later what the live process said.
 func TestInspection(t *testing.T) {
 	s := standin.New(t)
-	s.User("viewer", "ada", "/v1/explain", "/v1/queue", "/v1/snapshot")
+	s.User("viewer", "ada", "get podexplanations.visibility.hilbert.dev default", "list queuereports.visibility.hilbert.dev", "get snapshots.visibility.hilbert.dev")
 	s.User("stranger", "bob")
 	s.SetNode(apiNode("4"))
 	s.SetPod(apiPod("fits", "1"))
@@ -31,36 +36,36 @@ func TestInspection(t *testing.T) {
 	p := start(t, s, quickConfig())
 	eventually(t, "the small pod is bound", func() bool { return bound(s) == 1 })
 	eventually(t, "the large pod has been tried", func() bool {
-		_, body := p.fetch(t, "/v1/queue", "viewer")
+		_, body := p.fetch(t, visibleRoot+"/queuereports", "viewer")
 		return strings.Contains(body, `"unschedulable": 1`)
 	})
-	const large = "/v1/explain?namespace=default&name=large"
+	const large = visibleRoot + "/namespaces/default/podexplanations/large"
 	for _, c := range []struct {
 		path, token string
 		code        int
 		want        string
 	}{
 		{large, "viewer", http.StatusOK, `"missing": 97000`},
-		{"/v1/explain?namespace=default&name=fits", "viewer", http.StatusOK, `"node": "n1"`},
-		{"/v1/explain?namespace=default&name=none", "viewer", http.StatusNotFound, "knows no pod default/none"},
-		{"/v1/queue?limit=x", "viewer", http.StatusBadRequest, "limit"},
-		{large, "", http.StatusUnauthorized, "no bearer token"},
+		{visibleRoot + "/namespaces/default/podexplanations/fits", "viewer", http.StatusOK, `"node": "n1"`},
+		{visibleRoot + "/namespaces/default/podexplanations/none", "viewer", http.StatusNotFound, "knows no pod default/none"},
+		{visibleRoot + "/queuereports?limit=x", "viewer", http.StatusBadRequest, "limit"},
+		{large, "", http.StatusUnauthorized, "ask by a bearer token"},
 		{large, "wrong", http.StatusUnauthorized, "does not know the token"},
-		{large, "stranger", http.StatusForbidden, "bob may not get the path /v1/explain"},
-		{"/v1/snapshot", "", http.StatusUnauthorized, ""},
-		{"/v1/queue", "stranger", http.StatusForbidden, ""},
+		{large, "stranger", http.StatusForbidden, "bob may not get podexplanations.visibility.hilbert.dev in the namespace default"},
+		{visibleRoot + "/snapshots/current", "", http.StatusUnauthorized, ""},
+		{visibleRoot + "/queuereports", "stranger", http.StatusForbidden, ""},
 		{"/configz", "viewer", http.StatusForbidden, ""},
 		{"/livez", "", http.StatusOK, ""},
 		{"/readyz", "", http.StatusOK, ""},
 		{"/metrics", "", http.StatusOK, ""},
-		{"/v1/other", "viewer", http.StatusNotFound, ""},
+		{visibleRoot + "/other", "viewer", http.StatusNotFound, ""},
 	} {
 		if code, body := p.fetch(t, c.path, c.token); code != c.code || !strings.Contains(body, c.want) {
 			t.Errorf("%s as %q: %d %s", c.path, c.token, code, body)
 		}
 	}
 	live := rendered(t, p, large)
-	_, body := p.fetch(t, "/v1/snapshot", "viewer")
+	_, body := p.fetch(t, visibleRoot+"/snapshots/current", "viewer")
 	dump, err := inspect.ReadDump(strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +110,7 @@ func TestMetricsNeedARight(t *testing.T) {
 	s := standin.New(t)
 	s.User("prometheus", "monitoring", "/metrics")
 	s.User("stranger", "bob")
-	r, err := reach.NewReviewer(s.Connection())
+	r, err := visibility.NewReviewer(s.Connection())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,17 +150,14 @@ func (allowAll) MayGet(context.Context, string, string) error { return nil }
 func TestInspectionsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	i := newInspector(w.loop, allowAll{})
-	handle := i.dumped(i.queue)
-	ask := func() *httptest.ResponseRecorder {
-		r := httptest.NewRecorder()
-		handle(r, httptest.NewRequest(http.MethodGet, "/v1/queue", http.NoBody))
-		return r
+	ask := func(here bool) error {
+		return i.Answer(t.Context(), io.Discard, &visibility.Question{Resource: visibility.QueueReports, Here: here})
 	}
 	for range maxInspections {
 		i.slots <- struct{}{}
 	}
-	if r := ask(); r.Code != http.StatusTooManyRequests || r.Header().Get("Retry-After") == "" {
-		t.Errorf("with others asking: %d", r.Code)
+	if err := ask(true); err == nil || !strings.Contains(err.Error(), "others are asking") {
+		t.Errorf("with others asking: %v", err)
 	}
 	<-i.slots
 	go func() {
@@ -163,15 +165,26 @@ func TestInspectionsAreBounded(t *testing.T) {
 			question()
 		}
 	}()
-	if r := ask(); r.Code != http.StatusServiceUnavailable || !strings.Contains(r.Body.String(), "not listed yet") {
-		t.Errorf("before the lists: %d %s", r.Code, r.Body)
+	if err := ask(true); err == nil || !strings.Contains(err.Error(), "not listed yet") {
+		t.Errorf("before the lists: %v", err)
 	}
 	w.list()
-	if r := ask(); r.Code != http.StatusOK {
-		t.Errorf("after the lists: %d %s", r.Code, r.Body)
+	if err := ask(true); err != nil {
+		t.Errorf("after the lists: %v", err)
+	}
+	if err := ask(false); !errors.Is(err, visibility.ErrFollowing) {
+		t.Errorf("a question for the leader: %v", err)
+	}
+	if err := i.Answer(t.Context(), failing{}, &visibility.Question{Resource: visibility.Snapshots, Name: visibility.CurrentSnapshot, Here: true}); err == nil {
+		t.Error("a snapshot that cannot be written")
 	}
 	close(w.asks)
 }
+
+// failing is a client that went away.
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 func TestLeaseSaysWhereTheLeaderServes(t *testing.T) {
 	s := standin.New(t)

@@ -243,7 +243,7 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 // who ask are told why another gang waits.
 func TestDaemonWithUnitsAndQueues(t *testing.T) {
 	s := standin.New(t)
-	s.User("viewer", "ada", "/v1/unit", "/v1/queue")
+	s.User("viewer", "ada", "get podgroupexplanations.visibility.hilbert.dev", "get queuereports.visibility.hilbert.dev", "list queuereports.visibility.hilbert.dev")
 	s.Offer("podgroups.scheduling.k8s.io", "v1beta1")
 	s.Offer("queues.scheduling.hilbert.dev", "v1alpha1")
 	s.SetNode(apiNode("8"))
@@ -261,7 +261,7 @@ func TestDaemonWithUnitsAndQueues(t *testing.T) {
 	add("first", 1)
 	p := start(t, s, quickConfig())
 	unit := func(name string) string {
-		_, body := p.fetch(t, "/v1/unit?namespace=default&name="+name, "viewer")
+		_, body := p.fetch(t, visibleRoot+"/namespaces/default/podgroupexplanations/"+name, "viewer")
 		return body
 	}
 	eventually(t, "the gang gathers", func() bool { return strings.Contains(unit("first"), `"missing": 1`) })
@@ -277,13 +277,13 @@ func TestDaemonWithUnitsAndQueues(t *testing.T) {
 	if body := unit("second"); !strings.Contains(body, `"more": 2000`) || !strings.Contains(body, `"gone": "default/first"`) {
 		t.Errorf("what would help is not told: %s", body)
 	}
-	if code, body := p.fetch(t, "/v1/unit?namespace=default&name=third", "viewer"); code != 404 || !strings.Contains(body, "default/third") {
+	if code, body := p.fetch(t, visibleRoot+"/namespaces/default/podgroupexplanations/third", "viewer"); code != 404 || !strings.Contains(body, "default/third") {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, body := p.fetch(t, "/v1/queue?queue=nobody", "viewer"); code != 404 || !strings.Contains(body, "nobody") {
+	if code, body := p.fetch(t, visibleRoot+"/queuereports/nobody", "viewer"); code != 404 || !strings.Contains(body, "nobody") {
 		t.Errorf("%d %s", code, body)
 	}
-	if _, body := p.fetch(t, "/v1/queue?queue=team", "viewer"); !strings.Contains(body, `"name": "team"`) || !strings.Contains(body, `"quota": 3`) {
+	if _, body := p.fetch(t, visibleRoot+"/queuereports/team", "viewer"); !strings.Contains(body, `"name": "team"`) || !strings.Contains(body, `"quota": 3`) {
 		t.Errorf("/v1/queue: %s", body)
 	}
 	eventually(t, "the Queue is told", func() bool {

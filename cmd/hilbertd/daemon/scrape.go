@@ -3,9 +3,7 @@ package daemon
 import (
 	"bytes"
 	"maps"
-	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -82,10 +80,3 @@ type buffered struct {
 func (b *buffered) Header() http.Header                { return b.header }
 func (b *buffered) WriteHeader(status int)             { b.status = status }
 func (b *buffered) Write(data []byte) (n int, _ error) { return b.body.Write(data) }
-
-// fromHere reports whether a request comes from this host, or through kubectl port-forward, which authenticates.
-func fromHere(r *http.Request) bool {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	address, parseErr := netip.ParseAddr(host)
-	return err == nil && parseErr == nil && address.Unmap().IsLoopback()
-}

@@ -30,7 +30,7 @@ func TestSlowScrape(t *testing.T) {
 	scrapes := newScrapes(registry)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", scrapes)
-	s, err := serveOn(listener, spec.Server{}, mux, slog.New(slog.DiscardHandler))
+	s, err := serveOn(listener, spec.Server{}, mux, tls.NoClientCert, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

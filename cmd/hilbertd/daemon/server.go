@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube/visibility"
 )
 
 const (
@@ -21,7 +23,12 @@ const (
 	// answerTimeout bounds the time that a client may take to read an answer, idleTimeout how long a connection stays open unused.
 	answerTimeout = 5 * time.Minute
 	idleTimeout   = time.Minute
+	// maxHeader bounds a request's header, in bytes: users are in some hundred groups.
+	maxHeader = 64 << 10
 )
+
+// nowhere is the bindAddress that switches the endpoints off.
+const nowhere = "-"
 
 // server serves health checks to every client, and metrics and answers about scheduling to authorized users. All of it is TLS.
 type server struct {
@@ -32,7 +39,7 @@ type server struct {
 
 // listen listens on server.bindAddress; nil for "-", which switches the endpoints off.
 func listen(config spec.Server) (net.Listener, error) {
-	if config.BindAddress == "-" {
+	if config.BindAddress == nowhere {
 		return nil, nil
 	}
 	listener, err := net.Listen("tcp", config.BindAddress)
@@ -43,36 +50,35 @@ func listen(config spec.Server) (net.Listener, error) {
 }
 
 // serve starts to serve on a listener, and closes it in the end. With a nil listener it does nothing.
-func serve(l *loop, listener net.Listener, r reviewer) (*server, error) {
+func serve(i *inspector, listener net.Listener, visible *visibility.Server) (*server, error) {
 	if listener == nil {
 		return nil, nil
 	}
-	i := newInspector(l, r)
+	l := i.loop
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", l.livez)
 	mux.HandleFunc("GET /readyz", l.readyz)
 	mux.HandleFunc("GET /metrics", i.guardedElsewhere(newScrapes(l.meter.registry).ServeHTTP))
 	mux.HandleFunc("GET /configz", i.guarded(i.configz))
-	mux.HandleFunc("GET /v1/explain", i.dumped(i.explain))
-	mux.HandleFunc("GET /v1/node", i.dumped(i.node))
-	mux.HandleFunc("GET /v1/unit", i.dumped(i.unit))
-	mux.HandleFunc("GET /v1/queue", i.dumped(i.queue))
-	mux.HandleFunc("GET /v1/snapshot", i.dumped(i.snapshot))
-	return serveOn(listener, l.config.Server, mux, l.log)
+	visible.Register(mux)
+	// kube-apiserver's proxy and other replicas have a certificate; whose it is, is looked at with each request.
+	return serveOn(listener, l.config.Server, mux, tls.RequestClientCert, l.log)
 }
 
 // serveOn starts to serve a mux on a listener, and closes it in the end.
-func serveOn(listener net.Listener, config spec.Server, mux http.Handler, log *slog.Logger) (*server, error) {
+func serveOn(listener net.Listener, config spec.Server, mux http.Handler, clients tls.ClientAuthType, log *slog.Logger) (*server, error) {
 	address := listener.Addr().String()
 	secure, err := serverTLS(config, address)
 	if err != nil {
 		_ = listener.Close() // nothing has come in
 		return nil, err
 	}
+	secure.ClientAuth = clients
 	s := &server{
 		http: &http.Server{
 			Handler: mux, TLSConfig: secure, ReadHeaderTimeout: headerTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
-			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // handshakes that were broken off, mostly
+			MaxHeaderBytes: maxHeader,
+			ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // handshakes that were broken off, mostly
 		},
 		address: address, done: make(chan struct{}),
 	}

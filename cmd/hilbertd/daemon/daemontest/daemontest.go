@@ -30,10 +30,16 @@ type Process struct {
 // Token is what the kubeconfig holds: the credential of the user ada.
 const Token = "secret"
 
+// Everything is what the user may: read all answers about scheduling.
+var Everything = []string{ //nolint:gochecknoglobals // a constant list
+	"get podexplanations.visibility.hilbert.dev", "get podgroupexplanations.visibility.hilbert.dev", "get nodeexplanations.visibility.hilbert.dev",
+	"get queuereports.visibility.hilbert.dev", "list queuereports.visibility.hilbert.dev", "get snapshots.visibility.hilbert.dev",
+}
+
 // Start starts a hilbertd for the API server, and ends it with the test.
 func Start(t testing.TB, api *standin.Server) *Process {
 	t.Helper()
-	api.User(Token, "ada", "/v1/explain", "/v1/unit", "/v1/node", "/v1/queue", "/v1/snapshot")
+	api.User(Token, "ada", Everything...)
 	config := spec.Default()
 	config.Server.BindAddress = "127.0.0.1:0"
 	listening, ended := make(chan string, 1), make(chan error, 1)

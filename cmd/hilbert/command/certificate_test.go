@@ -1,0 +1,81 @@
+package command
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// TestCertificate: what the APIService trusts is what hilbertd serves with, under its Service's name, and can also say who it is.
+func TestCertificate(t *testing.T) {
+	out, err := run(t.Context(), t, "certificate", "--namespace", "own", "--service", "sched")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := strings.Split(out, "---\n")
+	if len(documents) != 3 {
+		t.Fatalf("%d documents:\n%s", len(documents)-1, out)
+	}
+	var secret struct {
+		Kind, Type string
+		Metadata   struct{ Namespace, Name string }
+		Data       map[string]string
+	}
+	var route struct {
+		Kind string
+		Spec struct {
+			CABundle              string `json:"caBundle"`
+			InsecureSkipTLSVerify bool   `json:"insecureSkipTLSVerify"`
+			Service               struct{ Namespace, Name string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(documents[1]), &secret); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal([]byte(documents[2]), &route); err != nil {
+		t.Fatal(err)
+	}
+	decode := func(text string) []byte {
+		data, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	pair, err := tls.X509KeyPair(decode(secret.Data["tls.crt"]), decode(secret.Data["tls.key"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(decode(route.Spec.CABundle)) {
+		t.Fatal("the caBundle has no certificate")
+	}
+	for _, c := range []struct {
+		name string
+		at   time.Time
+		good bool
+	}{
+		{"sched.own.svc", time.Now(), true},
+		{"sched.other.svc", time.Now(), false},
+		{"sched.own.svc", time.Now().Add(certificateLife + time.Hour), false},
+	} {
+		_, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: c.name, CurrentTime: c.at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+		if (err == nil) != c.good {
+			t.Errorf("%s at %s: %v", c.name, c.at, err)
+		}
+	}
+	if secret.Kind != "Secret" || secret.Type != "kubernetes.io/tls" || secret.Metadata.Namespace != "own" || secret.Metadata.Name != "hilbertd-serving" ||
+		route.Kind != "APIService" || route.Spec.InsecureSkipTLSVerify || route.Spec.Service.Namespace != "own" || route.Spec.Service.Name != "sched" {
+		t.Errorf("%s", out)
+	}
+	for _, args := range [][]string{{"--valid-for", "1s"}, {"--valid-for", "900000h"}, {"--namespace", "a/b"}, {"--secret", ""}} {
+		if _, err := run(t.Context(), t, append([]string{"certificate"}, args...)...); err == nil {
+			t.Errorf("%v is taken", args)
+		}
+	}
+}

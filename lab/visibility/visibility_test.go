@@ -1,0 +1,265 @@
+package visibility
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func explanation(namespace, pod string) string {
+	return group + "/namespaces/" + namespace + "/podexplanations/" + pod
+}
+
+// TestAggregatedAPI runs on one control plane: upstream starts the controllers once in a process.
+func TestAggregatedAPI(t *testing.T) {
+	b := newBed(t)
+	for _, name := range []string{"red", "blue"} {
+		b.namespace(name)
+		if _, err := b.admin.CoreV1().Pods(name).Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "p"},
+			Spec:       corev1.PodSpec{SchedulerName: "hilbert", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.deadLeader()
+	first := b.start()
+	b.route(first.port, b.cert)
+	b.awaitAvailable()
+	b.withoutALeader()
+
+	if err := b.admin.CoordinationV1().Leases(own).Delete(t.Context(), "hilbert", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.whoMaySeeWhat(first)
+	b.forged(first)
+
+	second := b.start()
+	b.route(second.port, b.cert)
+	b.awaitAvailable()
+	b.throughAFollower()
+	b.tokensStay()
+
+	b.route(second.port, b.cert)
+	b.awaitAvailable()
+	second.stop(t)
+	first.stop(t)
+	b.withoutAnybody()
+}
+
+// withoutALeader: discovery is answered, namespaces are deleted, and who asks is told who should have answered.
+func (b *bed) withoutALeader() {
+	t := b.t
+	t.Helper()
+	b.namespace("gone")
+	if gone, why := b.deleteNamespace("gone", patience); !gone {
+		t.Errorf("with a dead leader a namespace stays: %s", why)
+	}
+	ada := b.withCertificate("ada")
+	b.bind("view", "red", "ada")
+	b.eventually("with a dead leader the answer names it", func() error {
+		if code, body := b.get(ada, explanation("red", "p"), nil); code != http.StatusServiceUnavailable || !strings.Contains(body, "hilbertd-dead") {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+}
+
+// whoMaySeeWhat: who may view a namespace sees its pods' explanations, by a certificate and by a token, and nothing else.
+func (b *bed) whoMaySeeWhat(p *process) {
+	t := b.t
+	t.Helper()
+	ada, eve := b.withCertificate("ada"), b.withCertificate("eve")
+	b.bind("hilbert-cluster-viewer", "", "eve")
+	b.eventually("the viewer of a namespace sees it", func() error {
+		if code, body := b.get(ada, explanation("red", "p"), nil); code != http.StatusOK || !strings.Contains(body, `"kind": "PodExplanation"`) {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+	for _, c := range []struct {
+		who  *asker
+		path string
+		want int
+	}{
+		{ada, explanation("blue", "p"), http.StatusForbidden},
+		{ada, explanation("red", "none"), http.StatusNotFound},
+		{ada, group + "/queuereports", http.StatusForbidden},
+		{ada, group + "/snapshots/current", http.StatusForbidden},
+		{ada, group + "/nodeexplanations/n1", http.StatusForbidden},
+		{eve, explanation("blue", "p"), http.StatusOK},
+		{eve, group + "/queuereports?limit=3", http.StatusOK},
+		{eve, group + "/snapshots/current", http.StatusOK},
+		{eve, group + "/nodeexplanations/n1", http.StatusNotFound},
+		{eve, group + "/namespaces/red/podgroupexplanations/none", http.StatusNotFound},
+		{eve, group + "/snapshots/other", http.StatusNotFound},
+	} {
+		if code, body := b.get(c.who, c.path, nil); code != c.want {
+			t.Errorf("%s: %d, want %d: %.300s", c.path, code, c.want, body)
+		}
+	}
+	if out, err := b.hilbert(b.user("ada"), "explain", "pod", "red/p"); err != nil || !strings.Contains(out, "red/p") {
+		t.Errorf("hilbert explain, by a client certificate: %v %s", err, out)
+	}
+	if _, err := b.hilbert(b.user("ada"), "explain", "pod", "blue/p"); err == nil || !strings.Contains(err.Error(), "403") {
+		t.Errorf("hilbert explain in another namespace: %v", err)
+	}
+	for _, args := range [][]string{{"queue"}, {"snapshot"}} {
+		if out, err := b.hilbert(b.user("eve"), args...); err != nil || len(out) == 0 {
+			t.Errorf("hilbert %s: %v %s", args[0], err, out)
+		}
+		if _, err := b.hilbert(b.user("ada"), args...); err == nil {
+			t.Errorf("hilbert %s is for viewers of the cluster", args[0])
+		}
+	}
+	account := b.withToken("red", "ann")
+	if code, body := b.get(account, explanation("red", "p"), nil); code != http.StatusForbidden {
+		t.Errorf("an account without a role: %d %s", code, body)
+	}
+	b.bind("hilbert-viewer", "red", "system:serviceaccount:red:ann")
+	b.eventually("an account sees its namespace", func() error {
+		if code, body := b.get(account, explanation("red", "p"), nil); code != http.StatusOK {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+	if code, body := b.direct(p, explanation("red", "p"), http.Header{"Authorization": {"Bearer x"}}); code != http.StatusUnauthorized {
+		t.Errorf("a false token, at hilbertd itself: %d %s", code, body)
+	}
+}
+
+// forged: who is not kube-apiserver's proxy names nobody, at hilbertd itself or through the proxy.
+func (b *bed) forged(p *process) {
+	t := b.t
+	t.Helper()
+	forged := http.Header{"X-Remote-User": {"eve"}, "X-Remote-Group": {"system:masters"}}
+	if code, body := b.direct(p, explanation("red", "p"), forged); code != http.StatusUnauthorized {
+		t.Errorf("without a certificate: %d %s", code, body)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", b.user("front-proxy-client"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := tls.X509KeyPair(config.CertData, config.KeyData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, body := b.direct(p, explanation("red", "p"), forged, certificate); code != http.StatusUnauthorized {
+		t.Errorf("with the certificate of a user of that name: %d %s", code, body)
+	}
+	if code, body := b.get(b.withCertificate("ada"), explanation("blue", "p"), forged); code != http.StatusForbidden {
+		t.Errorf("through the proxy: %d %s", code, body)
+	}
+	if code, body := b.direct(p, group, nil); code != http.StatusOK || !strings.Contains(body, "podexplanations") {
+		t.Errorf("discovery: %d %s", code, body)
+	}
+}
+
+// throughAFollower: a replica that follows answers as the leader does.
+func (b *bed) throughAFollower() {
+	t := b.t
+	t.Helper()
+	ada, eve := b.withCertificate("ada"), b.withCertificate("eve")
+	b.eventually("a follower answers", func() error {
+		if code, body := b.get(ada, explanation("red", "p"), nil); code != http.StatusOK || !strings.Contains(body, `"kind": "PodExplanation"`) {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+	for path, want := range map[string]int{explanation("blue", "p"): http.StatusForbidden, explanation("red", "none"): http.StatusNotFound} {
+		if code, body := b.get(ada, path, nil); code != want {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	if code, body := b.get(eve, group+"/snapshots/current", nil); code != http.StatusOK || !strings.Contains(body, `"ledger"`) {
+		t.Errorf("a snapshot: %d %.300s", code, body)
+	}
+}
+
+// tokensStay: what stands in hilbertd's place sees who asks, and no credential.
+func (b *bed) tokensStay() {
+	t := b.t
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(filepath.Join(b.dir, "tls.crt"), filepath.Join(b.dir, "tls.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan http.Header, 1000)
+	recorder := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "podexplanations") {
+			seen <- r.Header.Clone()
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"APIResourceList","groupVersion":"visibility.hilbert.dev/v1alpha1","resources":[]}`)
+	}))
+	recorder.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	recorder.StartTLS()
+	defer recorder.Close()
+	b.route(portOf(t, recorder.Listener.Addr().String()), b.cert)
+	b.awaitAvailable()
+	account := b.withToken("red", "ann")
+	b.eventually("the recorder is asked", func() error {
+		if code, body := b.get(account, explanation("red", "p"), nil); code != http.StatusOK {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+	if _, err := b.hilbert(b.user("nobody"), "explain", "pod", "red/p", "--token-file", filepath.Join(b.dir, "ann.token")); err != nil {
+		t.Errorf("hilbert explain, by a token: %v", err)
+	}
+	if len(seen) < 2 {
+		t.Errorf("the recorder saw %d questions", len(seen))
+	}
+	for {
+		select {
+		case header := <-seen:
+			if user := header.Get("X-Remote-User"); user != "system:serviceaccount:red:ann" {
+				t.Errorf("the proxy names %q", user)
+			}
+			if header.Get("Authorization") != "" || strings.Contains(fmt.Sprint(header), "Bearer") {
+				t.Errorf("the token is passed on: %v", header)
+			}
+			continue
+		default:
+		}
+		return
+	}
+}
+
+// withoutAnybody: with no hilbertd at all the deletion of namespaces stalls, which is why the APIService goes first when Hilbert is removed.
+func (b *bed) withoutAnybody() {
+	t := b.t
+	t.Helper()
+	b.eventually("the APIService is seen to be down", func() error {
+		code, body := b.get(b.withCertificate("eve"), group, nil)
+		if code != http.StatusServiceUnavailable {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+	const stalled = "stalls"
+	b.namespace(stalled)
+	gone, why := b.deleteNamespace(stalled, time.Millisecond)
+	b.eventually("its namespace's deletion says why it stalls", func() error {
+		if gone, why = b.namespaceGone(stalled, time.Second); gone || !strings.Contains(why, "Discovery") {
+			return fmt.Errorf("gone: %v; %s", gone, why)
+		}
+		return nil
+	})
+	if err := b.admin.Discovery().RESTClient().Delete().AbsPath(apiService).Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	if gone, why := b.namespaceGone(stalled, patience); !gone {
+		t.Errorf("without the APIService a namespace stays: %s", why)
+	}
+}
