@@ -199,6 +199,9 @@ func TestDaemonSet(t *testing.T) {
 	for _, v := range pod.Volumes {
 		if v.HostPath != nil {
 			hosts[v.Name] = v.HostPath.Path
+			if secrets := "/var/lib/kubelet/pods"; strings.HasPrefix(secrets, strings.TrimSuffix(v.HostPath.Path, "/")+"/") {
+				t.Errorf("%s: there are the Secrets of all pods of the node", v.HostPath.Path)
+			}
 		}
 	}
 	for _, mount := range c.VolumeMounts {

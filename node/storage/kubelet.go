@@ -75,8 +75,11 @@ func (k *Kubelet) Configuration(ctx context.Context) (*KubeletConfiguration, err
 	return answer.Config, err
 }
 
-// KubeletConfiguration is the part of the kubelet's configuration that says when it evicts.
+// KubeletConfiguration is the part of the kubelet's configuration that says when it evicts, and whether its managers give CPUs and memory to pods.
 type KubeletConfiguration struct {
+	CPUManagerPolicy    string `json:"cpuManagerPolicy"`    // none, static; empty: none
+	MemoryManagerPolicy string `json:"memoryManagerPolicy"` // None, Static; empty: None
+
 	Hard map[string]string `json:"evictionHard"`
 	Soft map[string]string `json:"evictionSoft"`
 }

@@ -74,7 +74,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 		return err
 	}
 	defer unlock()
-	options, err := agentOptions(config, log, roots)
+	options, err := agentOptions(ctx, config, log, roots)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func lock(ctx context.Context, path string, log *slog.Logger) (unlock func(), er
 }
 
 // agentOptions reads the node.
-func agentOptions(config *spec.Configuration, log *slog.Logger, roots realnode.Roots) (node.Options, error) {
+func agentOptions(ctx context.Context, config *spec.Configuration, log *slog.Logger, roots realnode.Roots) (node.Options, error) {
 	out := node.Options{Config: config.Node, Log: log, Node: config.Node.Name}
 	if out.Node == "" {
 		out.Node = os.Getenv("NODE_NAME")
@@ -227,7 +227,7 @@ func agentOptions(config *spec.Configuration, log *slog.Logger, roots realnode.R
 			Reason: spec.ReasonPressureMissing, Message: "the kernel has no pressure stall information; boot with psi=1",
 		})
 	}
-	out.Mode, out.Why = realnode.Mode(config.Node)
+	out.Mode, out.Why, _ = realnode.Mode(ctx, config.Node)
 	out.Uptime = realnode.Uptime()
 	out.Disks, out.Recursive = realnode.Disks(config.Node.KubeletDirectory), realnode.RecursiveProtection(roots)
 	out.Thresholds = realnode.Thresholds(&config.Node, out.Machine)

@@ -433,9 +433,9 @@ func TestNodeMode(t *testing.T) {
 		if c.memory != "" {
 			writeFile(t, filepath.Join(dir, realnode.MemoryManagerState), c.memory)
 		}
-		mode, why := realnode.Mode(spec.Node{Mode: c.configured, KubeletDirectory: dir})
-		if mode != c.want || why == "" {
-			t.Errorf("%s: %s, because %q", name, mode, why)
+		mode, why, known := realnode.Mode(t.Context(), spec.Node{Mode: c.configured, KubeletDirectory: dir})
+		if mode != c.want || why == "" || !known {
+			t.Errorf("%s: %s (%v), because %q", name, mode, known, why)
 		}
 	}
 }

@@ -25,6 +25,9 @@ import (
 // kubeletConfigFile is the kubelet's configuration below its directory, where kubeadm and most distributions put it.
 const kubeletConfigFile = "config.yaml"
 
+// podResources has the socket of the kubelet's PodResources service, below its directory.
+const podResources = "pod-resources"
+
 // kubeletDefaults are the hard thresholds of a kubelet that is told none.
 var kubeletDefaults = map[string]string{
 	"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%",
@@ -57,6 +60,9 @@ func fileThresholds(directory string, m *topology.Machine) ([]evict.Threshold, e
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if _, unseen := os.Stat(filepath.Join(directory, CPUManagerState)); unseen != nil { // every kubelet has this file: its directory is not mounted
+			return nil, fmt.Errorf("the kubelet's eviction thresholds: %w; mount %s into the agent's pod, or set node.kubeletThresholds to Ask", err, directory)
+		}
 	case err != nil:
 		return nil, fmt.Errorf("the kubelet's eviction thresholds: %w", err)
 	default:
@@ -137,11 +143,16 @@ func kubeletOf(directory string) *storage.Kubelet {
 	}
 }
 
-// Disks looks at the file system of the kubelet's directory. That of images is not told apart: where it is another, the kubelet says so.
+// Disks looks at the file system of the kubelet's directory, by that of a directory in it which the agent sees even where it sees no more. That of images is not
+// told apart: where it is another, the kubelet says so.
 func Disks(directory string) func() (root, images evict.Disk) {
 	return func() (root, images evict.Disk) {
 		var info syscall.Statfs_t
-		if err := syscall.Statfs(directory, &info); err != nil || info.Bsize <= 0 {
+		err := syscall.Statfs(filepath.Join(directory, podResources), &info)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = syscall.Statfs(directory, &info)
+		}
+		if err != nil || info.Bsize <= 0 {
 			return root, images
 		}
 		size := float64(info.Bsize)

@@ -67,7 +67,14 @@ func TestKubeletThresholds(t *testing.T) {
 	}
 	// Our marks lie above what a kubelet does by itself, and not above one that evicts earlier.
 	params := evict.Defaults()
-	defaults, err := fileThresholds(t.TempDir(), machine)
+	if got, err := fileThresholds(t.TempDir(), machine); err == nil {
+		t.Errorf("a directory that is not mounted counts as a kubelet without a file: %+v", got)
+	}
+	mounted := t.TempDir()
+	if err := os.WriteFile(filepath.Join(mounted, CPUManagerState), []byte(`{"policyName":"none"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defaults, err := fileThresholds(mounted, machine)
 	if err != nil || params.Check(defaults) != nil {
 		t.Errorf("%v, %v", err, params.Check(defaults))
 	}
