@@ -177,7 +177,7 @@ func TestElectorRefusesDurationsThatTruncate(t *testing.T) {
 func TestLeader(t *testing.T) {
 	m := newLockModel()
 	e := &Elector{}
-	m.fencedLock.holder = &e.holder
+	m.holder = &e.holder
 	if got := e.Leader(); got != "" {
 		t.Errorf("before anything was read, %q leads", got)
 	}

@@ -18,7 +18,7 @@ type Failure struct{ status metav1.Status }
 // Fail makes a Failure.
 func Fail(code int, reason metav1.StatusReason, message string) *Failure {
 	return &Failure{metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Message: message, Reason: reason, Code: int32(code), //nolint:gosec // an HTTP code
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Message: message, Reason: reason, Code: int32(code),
 	}}
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -116,7 +116,7 @@ func readQuestion(r *http.Request) (Question, error) {
 	elements := strings.Split(rest, "/")
 	for i := range elements {
 		plain, err := url.PathUnescape(elements[i])
-		if ok = ok && err == nil && len(path.IsValidPathSegmentName(plain)) == 0 && plain != ""; !ok {
+		if ok = ok && err == nil && len(content.IsPathSegmentName(plain)) == 0 && plain != ""; !ok {
 			return q, noSuchPath(r)
 		}
 		elements[i] = plain

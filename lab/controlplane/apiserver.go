@@ -61,10 +61,10 @@ type apiServerOptions struct {
 	failed          func(error)
 }
 
-// auditPolicy: who asked for what, once it is answered; no bodies.
+// auditPolicy: who asked for what, once it is answered, or begins to be as a watch does; no bodies.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
-omitStages: [RequestReceived, ResponseStarted]
+omitStages: [RequestReceived]
 rules: [{level: Metadata}]
 `
 

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -29,6 +30,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
+	"hilbert.dev/hilbert/kube/visibility"
 )
 
 // sigsPodGroups is as much of the definition of scheduler-plugins as hilbertd needs.
@@ -202,6 +204,9 @@ func (b *bed) granteds(ctx context.Context) (map[string]bool, error) {
 				return nil, err
 			}
 			add(role.Rules)
+			if role.Name == "extension-apiserver-authentication-reader" { // every cluster's, and not ours
+				delete(out, "get configmaps.")
+			}
 		}
 	}
 	return out, nil
@@ -231,6 +236,15 @@ func (b *bed) runHilbertd(t *testing.T) string {
 	config := spec.Default()
 	config.LeaderElection.Namespace = system
 	config.Server.BindAddress = "127.0.0.1:0"
+	// With a certificate it serves the aggregated API, and reads who its proxy is.
+	certificate, key, err := visibility.MakeCertificate("localhost", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Server.TLSCertFile, config.Server.TLSPrivateKeyFile = filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
+	if err := errors.Join(os.WriteFile(config.Server.TLSCertFile, certificate, 0o600), os.WriteFile(config.Server.TLSPrivateKeyFile, key, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	connection := rest.CopyConfig(b.hilbertd)
 	connection.QPS = -1
 	connection.Wrap(func(inner http.RoundTripper) http.RoundTripper { return &doubter{inner: inner} })
@@ -335,7 +349,7 @@ func (b *bed) awaitPlace(ctx context.Context, name string) error {
 
 // ask asks hilbertd why a pod waits, as its tenant. Whether it answers is no matter: it has to ask who that is, and whether they may.
 func (b *bed) ask(ctx context.Context, address string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/v1/explain?pod=theirs/huge", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/apis/visibility.hilbert.dev/v1alpha1/namespaces/theirs/podexplanations/huge", http.NoBody)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ type Process struct {
 const Token = "secret"
 
 // Everything is what the user may: read all answers about scheduling.
-var Everything = []string{ //nolint:gochecknoglobals // a constant list
+var Everything = []string{
 	"get podexplanations.visibility.hilbert.dev", "get podgroupexplanations.visibility.hilbert.dev", "get nodeexplanations.visibility.hilbert.dev",
 	"get queuereports.visibility.hilbert.dev", "list queuereports.visibility.hilbert.dev", "get snapshots.visibility.hilbert.dev",
 }
