@@ -21,8 +21,9 @@ const guardName, guardIndex = "hilbert-watchdog", "90"
 // guard is the second plugin. It adjusts nothing, and refuses containers that need the agent and that the agent has not adjusted. A runtime without failure
 // policies drops a plugin that does not answer, and goes on to the next: to this one.
 type guard struct {
-	ours func() bool // the node's GPUs are Hilbert's to give
-	log  *slog.Logger
+	ours   func() bool // the node's GPUs are Hilbert's to give
+	log    *slog.Logger
+	status *GuardStatus
 	// silent: the runtime does not tell at the start of a container who has adjusted it.
 	silent atomic.Bool
 }
@@ -51,16 +52,29 @@ func (g *guard) check(ctx context.Context, pod *api.PodSandbox, c *api.Container
 	if _, marked := node.ParseMark(box.Mark, box.ID); marked || !node.NeedsAgent(&s, &box, g.ours()) {
 		return nil
 	}
+	g.status.refused.Add(1)
 	g.log.WarnContext(ctx, "a container that needs the agent is refused", "pod", s.Namespace+"/"+s.Name, "container", box.Name)
 	return fmt.Errorf("hilbert: container %s needs Hilbert's agent, which has not adjusted it; is the agent running? the kubelet tries again", box.Name)
 }
 
+// GuardStatus is what the watchdog's plugin has done. Several goroutines may use it.
+type GuardStatus struct {
+	refused   atomic.Uint64
+	connected atomic.Bool
+}
+
+// Refused is how many times a container was refused.
+func (s *GuardStatus) Refused() uint64 { return s.refused.Load() }
+
+// Connected reports whether the plugin is connected to the runtime.
+func (s *GuardStatus) Connected() bool { return s.connected.Load() }
+
 // Guard keeps the watchdog's plugin connected to the runtime at a socket until ctx ends.
-func Guard(ctx context.Context, socket string, ours func() bool, log *slog.Logger) {
+func Guard(ctx context.Context, socket string, ours func() bool, status *GuardStatus, log *slog.Logger) {
 	backoff := firstBackoff
 	for {
 		began := time.Now()
-		err := connectGuard(ctx, socket, &guard{ours: ours, log: log}, log)
+		err := connectGuard(ctx, socket, &guard{ours: ours, log: log, status: status}, log)
 		if ctx.Err() != nil {
 			return
 		}
@@ -93,6 +107,8 @@ func connectGuard(ctx context.Context, socket string, g *guard, log *slog.Logger
 	if err := start(ctx, s, make(chan struct{})); err != nil {
 		return fmt.Errorf("register with the runtime at %s: %w", socket, err)
 	}
+	g.status.connected.Store(true)
+	defer g.status.connected.Store(false)
 	select {
 	case <-lost:
 		return fmt.Errorf("the runtime at %s has closed the connection", socket)

@@ -43,7 +43,8 @@ func TestGuard(t *testing.T) {
 	defer r.Stop()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	go Guard(ctx, socket, func() bool { return true }, slog.New(slog.DiscardHandler))
+	status := &GuardStatus{}
+	go Guard(ctx, socket, func() bool { return true }, status, slog.New(slog.DiscardHandler))
 	<-synced
 	own := &api.PodSandbox{Id: "s1", Uid: "u1", Labels: map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}}
 	shared := &api.PodSandbox{Id: "s2", Uid: "u2"}
@@ -64,10 +65,17 @@ func TestGuard(t *testing.T) {
 	refused("a mark of another container", create(own, &api.Container{Name: "main", Annotations: map[string]string{spec.AnnotationAdjusted: node.Mark{Container: "x"}.String()}}))
 	refused("a container that asks for GPUs", create(shared, &api.Container{Name: "main", Env: []string{"NVIDIA_VISIBLE_DEVICES=all"}}))
 	refused("a start", r.StartContainer(t.Context(), &api.StartContainerRequest{Pod: own, Container: &api.Container{Id: "c-s1", PodSandboxId: "s1"}}))
+	if got := status.Refused(); got < 5 || !status.Connected() {
+		t.Errorf("%d refusals are counted, connected %t", got, status.Connected())
+	}
+	counted := status.Refused()
 	for _, pod := range []*api.PodSandbox{shared, system} {
 		if err := create(pod, &api.Container{Name: "main"}); err != nil {
 			t.Errorf("a pod that needs nobody: %v", err)
 		}
+	}
+	if got := status.Refused(); got != counted {
+		t.Errorf("%d refusals are counted of pods that need nobody", got-counted)
 	}
 	go Run(ctx, socket, &markingAgent{}, slog.New(slog.DiscardHandler))
 	select {
@@ -82,7 +90,7 @@ func TestGuard(t *testing.T) {
 func TestGuardOfASilentRuntime(t *testing.T) {
 	own, box := &api.PodSandbox{Id: "s1", Uid: "u1", Labels: map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}}, &api.Container{Id: "c1", PodSandboxId: "s1", Name: "main"}
 	for runtime, silent := range map[string]bool{"containerd": false, "cri-o": true} {
-		g := &guard{ours: func() bool { return true }, log: slog.New(slog.DiscardHandler)}
+		g := &guard{ours: func() bool { return true }, log: slog.New(slog.DiscardHandler), status: &GuardStatus{}}
 		if _, err := g.Configure(t.Context(), "", runtime, "1"); err != nil {
 			t.Fatal(err)
 		}

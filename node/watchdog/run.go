@@ -54,6 +54,8 @@ type Dog struct {
 	knobs     []enforce.Knob
 	gpus      atomic.Bool // as the plan says
 	trouble   string      // as last told
+	told      bool        // of trouble, at this look
+	record    record
 }
 
 // New returns a watchdog of a node.
@@ -81,7 +83,17 @@ func (d *Dog) Run(ctx context.Context) {
 
 // Look looks once, and does what Decide says.
 func (d *Dog) Look(now time.Duration) {
+	d.told = false
+	d.look(now)
+	if !d.told {
+		d.record.change(func(s *Status) { s.Trouble = "" })
+	}
+}
+
+func (d *Dog) look(now time.Duration) {
 	turn, err := d.directory.Turn()
+	beat := d.directory.LastBeat()
+	d.record.looked(now, turn.Owner, beat)
 	if err != nil {
 		d.tell(err)
 		return
@@ -93,13 +105,14 @@ func (d *Dog) Look(now time.Duration) {
 	if plan != nil {
 		d.gpus.Store(plan.GPUs)
 	}
-	do := Decide(&d.state, &View{Turn: turn, Beat: d.directory.LastBeat(), Plan: plan != nil}, now)
+	do := Decide(&d.state, &View{Turn: turn, Beat: beat, Plan: plan != nil}, now)
 	if do.Take {
 		d.log.Warn("the agent is silent; the pods get the CPUs of its plan for absence", "for", now-d.state.Since)
 		if turn, err = d.directory.Take(turn, Watchdog); err != nil {
 			d.tell(err)
 			return
 		}
+		d.record.change(func(s *Status) { s.Plans, s.Owner = s.Plans+1, turn.Owner })
 	}
 	if !do.Carry {
 		return
@@ -123,6 +136,9 @@ func (d *Dog) carry(plan *Plan) {
 		d.knobs = append(d.knobs, k)
 	}
 	out := d.table.Tick(d.kernel)
+	d.record.change(func(s *Status) {
+		s.GivenBack, s.Refused = s.GivenBack+uint64(out.Written), s.Refused+uint64(len(out.Refused)) //nolint:gosec // counts
+	})
 	if out.Written > 0 {
 		d.log.Info("carried out the plan for absence", "written", out.Written, "right", out.Right, "gone", out.Gone)
 	}
@@ -133,6 +149,8 @@ func (d *Dog) carry(plan *Plan) {
 
 // tell logs what is wrong, once until something else is.
 func (d *Dog) tell(err error) {
+	d.told = true
+	d.record.change(func(s *Status) { s.Trouble = err.Error() })
 	if text := err.Error(); text != d.trouble {
 		d.trouble = text
 		d.log.Error("the watchdog cannot do its work", "err", err)

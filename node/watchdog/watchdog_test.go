@@ -105,11 +105,33 @@ func (n *node) agentWorks() {
 func (n *node) check() {
 	turn, err := n.directory.Turn()
 	n.must(err)
+	n.checkStatus(turn)
 	switch {
 	case n.agent.running && n.kernel[file] != lent:
 		n.Fatalf("the watchdog writes while the agent lives, turn %+v", turn)
 	case n.beats > 0 && n.silent > 30 && n.watched > 30 && n.kernel[file] != planned:
 		n.Fatalf("the agent has been silent for %d s, and what it lent is not back; turn %+v", n.silent, turn)
+	}
+}
+
+// checkStatus holds what a watchdog that has just looked says of itself to what has happened.
+func (n *node) checkStatus(turn Turn) {
+	if !n.dog.running {
+		return
+	}
+	s := n.dog.dog.Status()
+	if s.Owner != turn.Owner || s.Trouble != "" || s.Looks == 0 {
+		n.Fatalf("the watchdog says %+v, and it is turn %+v", s, turn)
+	}
+	if s.Beating != (n.beats > 0) {
+		n.Fatalf("after %d beats the watchdog says %+v", n.beats, s)
+	}
+	if silent := time.Duration(n.silent) * time.Second; s.Beating && n.watched > n.silent+1 && s.Silent != silent {
+		n.Fatalf("the agent has been silent for %v, and the watchdog says %v", silent, s.Silent)
+	}
+	took := s.Plans > 0
+	if took && (s.GivenBack < s.Plans || s.Silent < 0) || !took && turn.Owner == Agent && s.GivenBack > 0 && n.watched > n.silent+1 && s.Looks == uint64(n.watched) {
+		n.Fatalf("the watchdog says %+v", s)
 	}
 }
 

@@ -46,7 +46,7 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 		return runAgent(ctx, config, o, log, realnode.Real())
 	}
 	if slices.Contains(config.Roles, spec.RoleWatchdog) {
-		return runWatchdog(ctx, config, log, realnode.Real())
+		return runWatchdog(ctx, config, o, log, realnode.Real())
 	}
 	connection := o.Connection
 	if connection == nil {

@@ -30,6 +30,7 @@ func TestReferenceMetrics(t *testing.T) {
 	metricTable(t, &page, "The scheduler", "Served by a hilbertd with the roles dispatcher, scheduler and binder.", scheduler.registry.Describe, (&loop{}).Describe)
 	metricTable(t, &page, "The agent", "Served by a hilbertd with the role agent.", agentMeter{}.Describe)
 	metricTable(t, &page, "The agent's network ceiling", "Served by an agent with `node.lending.network.enabled`.", (&network{}).Describe)
+	metricTable(t, &page, "The watchdog", "Served by a hilbertd with the role watchdog.", watchdogMeter{}.Describe)
 	page.WriteString("## Every process\n\nThe `go_*` and `process_*` metrics of the Prometheus client library: memory, goroutines, CPU time, open files.\n")
 	reference.Hold(t, "metrics.md", "Metrics", page.String())
 }

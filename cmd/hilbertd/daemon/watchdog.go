@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
@@ -40,7 +41,7 @@ func absence(roots realnode.Roots, kernel enforce.Kernel, log *slog.Logger) (*no
 }
 
 // runWatchdog runs a node's watchdog until ctx ends.
-func runWatchdog(ctx context.Context, config *spec.Configuration, log *slog.Logger, roots realnode.Roots) (err error) {
+func runWatchdog(ctx context.Context, config *spec.Configuration, o Options, log *slog.Logger, roots realnode.Roots) (err error) {
 	kernel, err := realnode.OpenKernel(roots)
 	if err != nil {
 		return err
@@ -56,12 +57,18 @@ func runWatchdog(ctx context.Context, config *spec.Configuration, log *slog.Logg
 	}
 	defer unlock()
 	dog := watchdog.New(directory, kernel, log)
-	log.Info("hilbertd started", "version", apiserver.Version(), "role", spec.RoleWatchdog)
+	status := &nri.GuardStatus{}
+	served := serveWatchdog(&watchdogState{dog: dog, guard: status, began: time.Now()}, config, log)
+	defer served.close()
+	if served != nil && o.OnListen != nil {
+		o.OnListen(served.address)
+	}
+	log.Info("hilbertd started", "version", apiserver.Version(), "role", spec.RoleWatchdog, "address", served.at())
 	defer log.Info("hilbertd stopped")
 	guarded := make(chan struct{})
 	go func() {
 		defer close(guarded)
-		nri.Guard(ctx, config.Node.NRISocket, dog.GPUs, log)
+		nri.Guard(ctx, config.Node.NRISocket, dog.GPUs, status, log)
 	}()
 	dog.Run(ctx)
 	<-guarded
