@@ -228,3 +228,36 @@ func TestStaleCheckpoint(t *testing.T) {
 	w.has(late, "cpuset.cpus", told.String())
 	w.has(shrinks, "cpuset.cpus", u.CPUs.String())
 }
+
+// A checkpoint that is older than what runs knows a pod on CPUs that another one has by now: the pod keeps what the other has not, and one that collides with
+// nobody keeps all. Only dedicated pods that the checkpoint does not know count as newer.
+func TestStaleCheckpointGivesUpWhatIsNewer(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	old, calm := sandbox("old", 2, "qos=dedicated_cores"), sandbox("calm", 2, "qos=dedicated_cores")
+	w.mustRun(old)
+	w.mustRun(calm)
+	newer, shared := sandbox("newer", 1, "qos=dedicated_cores"), sandbox("shared", 1, "qos=shared_cores")
+	w.agent.Ask(time.Minute, func(a *Agent) {
+		held := func(uid string) topology.CPUSet {
+			p, _ := a.node.manager.Placement(uid)
+			return p.CPUs
+		}
+		had, kept := held("old"), held("calm")
+		if had.Len() != 2 || kept.Len() != 2 {
+			t.Fatalf("the pods have %v and %v", had, kept)
+		}
+		var taken topology.CPUSet
+		for cpu := range had.All() {
+			taken = topology.CPUs(cpu)
+		}
+		running := map[string]topology.CPUSet{old.ID: had, calm.ID: kept, newer.ID: taken, shared.ID: kept}
+		a.admission.releaseStale([]Sandbox{old, calm, newer, shared}, running)
+		if _, known := a.node.manager.Placement("old"); known || running[old.ID] != had.Minus(taken) {
+			t.Errorf("the stale one is known: %t, and runs on %v, want %v", known, running[old.ID], had.Minus(taken))
+		}
+		if got := held("calm"); got != kept || running[calm.ID] != kept || running[newer.ID] != taken {
+			t.Errorf("the others have %v, and run on %v and %v", got, running[calm.ID], running[newer.ID])
+		}
+	})
+}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"hilbert.dev/hilbert/topology"
 	"hilbert.dev/hilbert/topology/topologytest"
 )
@@ -317,4 +319,47 @@ func TestGrowsInItsCache(t *testing.T) {
 	if h, _ := a.Holding("a"); h.CPUs.String() != "4-6" {
 		t.Errorf("it has %v, want 4-6", h.CPUs)
 	}
+}
+
+// TestGivable holds Givable to its words: whole cores of the asked CPUs, none of which is held, reserved or missing.
+func TestGivable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := topologytest.Machine(rapid.IntRange(1, 2).Draw(t, "NUMA nodes"), rapid.IntRange(1, 4).Draw(t, "cores"), rapid.IntRange(1, 2).Draw(t, "threads"), 2, 1000)
+		some := func(what string) (out topology.CPUSet) {
+			for i, c := range m.CPUs {
+				if rapid.Bool().Draw(t, fmt.Sprint(what, i)) {
+					out.Add(c.ID)
+				}
+			}
+			return out
+		}
+		reserved := Reserve(m, rapid.IntRange(0, 2).Draw(t, "reserved cores"))
+		a, err := NewAllocator(m, reserved, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range rapid.IntRange(0, 3).Draw(t, "pods") {
+			if o, ok := a.Offer(topology.NUMARequest{CPUs: uint16(rapid.IntRange(1, 4).Draw(t, "CPUs"))}, topology.NUMAGrant{}, 0xff); ok {
+				if err := a.Commit(fmt.Sprint(i), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		asked := some("asked")
+		var want topology.CPUSet
+		for _, c := range m.CPUs {
+			whole := true
+			for _, sibling := range m.CPUs {
+				if sibling.Core == c.Core && sibling.Socket == c.Socket {
+					whole = whole && asked.Has(sibling.ID) && !a.Held().Has(sibling.ID) && !reserved.Has(sibling.ID)
+				}
+			}
+			if whole {
+				want.Add(c.ID)
+			}
+		}
+		if got := a.Givable(asked); got != want {
+			t.Fatalf("of %v, where %v are held and %v reserved, %v are givable, want %v", asked, a.Held(), reserved, got, want)
+		}
+	})
 }
