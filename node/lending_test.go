@@ -25,7 +25,9 @@ type counters struct {
 	passed time.Duration
 	free   [2]int // MiB of a NUMA node
 	lost   bool   // the kernel shows nothing
-	min    int    // MiB: the min watermark of each NUMA node; low is a half more
+	// fixture are files that stand in for those that are written here.
+	fixture map[string]string
+	min     int // MiB: the min watermark of each NUMA node; low is a half more
 }
 
 func newCounters(t *testing.T) *counters {
@@ -82,6 +84,9 @@ func (c *counters) second(busy, waiting [8]float64, cgroups []observe.Cgroup) *o
 		c.write(fmt.Sprintf("sys/devices/system/node/node%d/meminfo", node), fmt.Sprintf(
 			"Node %[1]d MemTotal: %[2]d kB\nNode %[1]d MemFree: %[3]d kB\nNode %[1]d FilePages: 0 kB\nNode %[1]d AnonPages: 0 kB\nNode %[1]d Slab: 0 kB\nNode %[1]d Inactive(file): 0 kB\n",
 			node, 2048<<10, free<<10))
+	}
+	for name, text := range c.fixture {
+		c.write(name, text)
 	}
 	for _, g := range cgroups {
 		c.write("sys/fs/cgroup/"+g.Dir+"/memory.current", "104857600\n")

@@ -111,17 +111,19 @@ func (o *observation) memoryOnly(i int) bool {
 
 // leaveOutTiers leaves the NUMA nodes without CPUs out of what is said of the node: a node of which only a GPU's memory is free is short.
 func (o *observation) leaveOutTiers() {
-	node, left, tiers := &o.laws.Node, advise.Known(0), false
+	node, total, left, tiers := &o.laws.Node, advise.Known(0), advise.Known(0), false
 	for i := range o.laws.NUMANodes {
 		z := &o.laws.NUMANodes[i]
-		if !z.MemoryOnly {
-			left = plus(left, plus(z.MemoryFree, o.inactiveFile(i)))
+		if z.MemoryOnly {
+			tiers = true
 			continue
 		}
-		tiers = true
-		node.MemoryTotal = advise.Sample{Value: max(0, node.MemoryTotal.Value-z.MemoryTotal.Value), Known: node.MemoryTotal.Known && z.MemoryTotal.Known}
+		total, left = plus(total, z.MemoryTotal), plus(left, plus(z.MemoryFree, o.inactiveFile(i)))
 	}
-	if tiers {
+	const beyond = 1.01 // some may have been left out of the machine: then the kernel has more memory than the NUMA nodes with CPUs
+	tiers = tiers || total.Known && node.MemoryTotal.Value > total.Value*beyond
+	if tiers { // what they have need not be known: there may be more of them than are read
+		node.MemoryTotal = advise.Sample{Value: min(node.MemoryTotal.Value, total.Value), Known: node.MemoryTotal.Known && total.Known}
 		node.MemoryAvailable = advise.Sample{Value: min(node.MemoryAvailable.Value, left.Value), Known: node.MemoryAvailable.Known && left.Known}
 	}
 	node.EvictBelow = o.eviction.NodeShortBelow(node.MemoryTotal, o.minWatermark())

@@ -1,10 +1,20 @@
 package node
 
 import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/advise"
+	sysfs "hilbert.dev/hilbert/node/machine"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -30,6 +40,142 @@ func TestMemoryWithoutCPUs(t *testing.T) {
 			short := len(a.eviction.decision.Pressures) > 0
 			if short != (name == "short") || (said.Headroom.MemoryMiB > 500) == short {
 				t.Errorf("%s: %d MiB are lent, pressures %v", name, said.Headroom.MemoryMiB, a.eviction.decision.Pressures)
+			}
+		})
+	}
+}
+
+// tiers is a machine of testdata/tiers.
+type tiers struct {
+	files map[string]string
+	// total and free are of the NUMA nodes with CPUs, in bytes; page cache that can be dropped is free.
+	total, free float64
+}
+
+var amountLine = regexp.MustCompile(`(MemTotal|MemFree|Inactive\(file\)): (\d+) kB`)
+
+func readTiers(t *testing.T, file string) *tiers {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &tiers{files: make(map[string]string)}
+	for line := range strings.Lines(string(text)) {
+		if name, content, ok := strings.Cut(strings.TrimRight(line, "\n"), " ="); ok && !strings.HasPrefix(line, "#") {
+			out.files[name] = strings.ReplaceAll(strings.TrimPrefix(content, " "), `\n`, "\n") + "\n"
+		}
+	}
+	for name := range out.files {
+		if dir, ok := strings.CutSuffix(name, "/cpulist"); ok && strings.TrimSpace(out.files[name]) != "" {
+			for _, m := range amountLine.FindAllStringSubmatch(out.files[dir+"/meminfo"], -1) {
+				kB, err := strconv.ParseFloat(m[2], 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m[1] == "MemTotal" {
+					out.total += kB * 1024
+				} else {
+					out.free += kB * 1024
+				}
+			}
+		}
+	}
+	return out
+}
+
+// scarce leaves one percent free of the NUMA nodes with CPUs, and no page cache.
+func (f *tiers) scarce() {
+	for name := range maps.Clone(f.files) {
+		dir, ok := strings.CutSuffix(name, "/cpulist")
+		if !ok || strings.TrimSpace(f.files[name]) == "" {
+			continue
+		}
+		var total int
+		f.files[dir+"/meminfo"] = amountLine.ReplaceAllStringFunc(f.files[dir+"/meminfo"], func(line string) string {
+			m := amountLine.FindStringSubmatch(line)
+			n, _ := strconv.Atoi(m[2]) // it is digits
+			switch m[1] {
+			case "MemTotal":
+				total = n
+				return line
+			case "MemFree":
+				return fmt.Sprintf("MemFree: %d kB", total/100)
+			}
+			return m[1] + ": 0 kB"
+		})
+	}
+}
+
+// lender is a node with that machine.
+func (f *tiers) lender(t *testing.T) *lender {
+	t.Helper()
+	l := &lender{world: newWorld(t), counters: newCounters(t), now: time.Now()}
+	l.counters.fixture = f.files
+	for name, text := range f.files {
+		l.counters.write(name, text)
+	}
+	m, _, err := sysfs.Read(os.DirFS(filepath.Join(l.counters.dir, "sys")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.hardware = m
+	l.start()
+	web, batch := sandbox("web", 2, "qos=shared_cores"), sandbox("batch", 0, "qos=reclaimed_cores", "besteffort")
+	batch.Annotations[spec.AnnotationReclaimed] = "1000m/256Mi"
+	l.mustRun(web)
+	l.mustRun(batch)
+	return l
+}
+
+// On machines with the memory of GPUs, or with slower tiers, in NUMA nodes of their own: what can be lent is that of the NUMA nodes with CPUs, and what is said of the
+// node is of these, however many others there are, how full they are, and whether the agent can read them. Where those with CPUs are short the node is, however
+// much of the others is free.
+func TestMachinesWithTiers(t *testing.T) {
+	files, err := filepath.Glob("testdata/tiers/*.txt")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%v: %v", files, fs.ErrNotExist)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txt")
+		t.Run(name, func(t *testing.T) {
+			f := readTiers(t, file)
+			l := f.lender(t)
+			if len(l.hardware.NUMA) > topology.MaxNUMANodes {
+				t.Errorf("%d NUMA nodes", len(l.hardware.NUMA))
+			}
+			said := l.run(200)
+			var node advise.Node
+			var pressures int
+			l.agent.Ask(time.Minute, func(a *Agent) {
+				o := a.sensor.sense(l.now)
+				node, pressures = o.laws.Node, len(a.eviction.decision.Pressures)
+				o.release()
+			})
+			if !node.MemoryTotal.Known || node.MemoryTotal.Value != f.total || !node.MemoryAvailable.Known || node.MemoryAvailable.Value > f.free {
+				t.Errorf("the node has %+v, of which %+v are available; its NUMA nodes with CPUs have %.0f, of which %.0f are free", node.MemoryTotal, node.MemoryAvailable, f.total, f.free)
+			}
+			if most := f.total * 0.25; !node.EvictBelow.Known || node.EvictBelow.Value <= 0 || node.EvictBelow.Value > most {
+				t.Errorf("the node is short below %+v", node.EvictBelow)
+			}
+			if got, least := float64(said.Headroom.MemoryMiB)*(1<<20), 0.5*f.free; got < least || got > f.free {
+				t.Errorf("%.0f of the %.0f bytes that are free are lent", got, f.free)
+			}
+			if pressures > 0 || said.Closed != "" {
+				t.Errorf("%d pressures, closed %q", pressures, said.Closed)
+			}
+			for i, z := range said.NUMANodes {
+				if i < len(l.hardware.NUMA) && l.hardware.NUMA[i].CPUs.IsEmpty() && (z.MemoryMiB != 0 || z.MilliCPU != 0) {
+					t.Errorf("%+v is lent of a NUMA node without CPUs", z)
+				}
+			}
+
+			f.scarce()
+			short := f.lender(t)
+			said = short.run(40)
+			short.agent.Ask(time.Minute, func(a *Agent) { pressures = len(a.eviction.decision.Pressures) })
+			if pressures == 0 || said.Headroom.MemoryMiB > 256 {
+				t.Errorf("with 1 %% free beside the CPUs: %d MiB are lent, %d pressures", said.Headroom.MemoryMiB, pressures)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,8 +49,25 @@ func (r *reader) numa(online topology.CPUSet) ([]topology.NUMANode, error) {
 	if lost := online.Minus(seen); !lost.IsEmpty() {
 		return nil, fmt.Errorf("CPUs %s are in no NUMA node", lost)
 	}
+	nodes = r.fewer(nodes)
 	r.distances(nodes, ids)
 	return nodes, nil
+}
+
+// fewer leaves out the last NUMA nodes without CPUs where there are more than Hilbert promises from: a GPU brings eight, and nothing is promised of them.
+func (r *reader) fewer(nodes []topology.NUMANode) []topology.NUMANode {
+	var left []string
+	for i := len(nodes) - 1; i >= 0 && len(nodes) > topology.MaxNUMANodes; i-- {
+		if nodes[i].CPUs.IsEmpty() {
+			left = append(left, strconv.Itoa(nodes[i].ID))
+			nodes = slices.Delete(nodes, i, i+1)
+		}
+	}
+	if len(left) > 0 {
+		slices.Reverse(left)
+		r.note(spec.ReasonTopologyIncomplete, "NUMA nodes %s have no CPUs and are left out: no more than %d can be promised from", strings.Join(left, ","), topology.MaxNUMANodes)
+	}
+	return nodes
 }
 
 func (r *reader) numaNode(id int, online topology.CPUSet) (topology.NUMANode, error) {
