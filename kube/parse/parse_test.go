@@ -12,6 +12,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
@@ -317,6 +318,26 @@ func TestMirrorPods(t *testing.T) {
 		if got := NewParser("hilbert", nil).Pod(pod).Mirror; got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// TestMirrorsPromisesAreIgnored: what a kubelet's own pod says it was promised counts for nothing; of any other bound pod it counts.
+func TestMirrorsPromisesAreIgnored(t *testing.T) {
+	cpu := corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "p", Labels: map[string]string{spec.LabelQoS: string(spec.QoSDedicated)},
+			Annotations: map[string]string{spec.AnnotationNUMA: spec.NUMABound, spec.AnnotationNUMANodes: "0:4/1024Mi"},
+		},
+		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: cpu, Limits: cpu}}}},
+	}
+	if got := NewParser("hilbert", nil).Pod(pod).Grant; got.NUMANodes.IsZero() {
+		t.Error("the promise of a pod that was bound is not read")
+	}
+	pod.Annotations[corev1.MirrorPodAnnotationKey] = "x"
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", Name: "n"}}
+	if got := NewParser("hilbert", nil).Pod(pod).Grant; got != (topology.Grant{}) {
+		t.Errorf("a mirror is promised %+v", got)
 	}
 }
 

@@ -78,7 +78,9 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 		seen.Owner = p.owner(pod)
 	}
 	if seen.Node != "" {
-		seen.Grant = p.recorded(pod, seen.Requirements)
+		if !seen.Mirror { // nobody has promised a kubelet's own pod anything, whatever it says
+			seen.Grant = p.recorded(pod, seen.Requirements)
+		}
 		if pod.Status.StartTime != nil {
 			seen.Started = pod.Status.StartTime.UnixNano()
 		}

@@ -84,6 +84,9 @@ func placements() []request {
 	out := []request{
 		{"a pod without words", creates(owner, plain), ""},
 		{"a pod without words, on a node", creates(owner, plain, onNode("n1")), ""},
+		{"a level on a node", creates(owner, dedicated, label(spec.LabelQoS, string(spec.QoSDedicated)), onNode("n1")), "spec.nodeName: a pod that says"},
+		{"much that is lent, on a node", creates(owner, plain, label(spec.LabelQoS, string(spec.QoSReclaimed)), main("=millicpu=1000000"), onNode("n1")), "spec.nodeName: "},
+		{"a pool on a node, as the administrator", creates(admin, plain, annotation(spec.AnnotationPool, "ads"), onNode("n1")), "spec.nodeName: "},
 		{"words of others", creates(owner, plain, annotation("example.com/numaNodes", "0"), label("app", "x")), ""},
 		{"born with NUMA nodes, for a node", creates(owner, plain, numaNodes, onNode("n1")), "hilbert.dev/numa-nodes: " + written},
 		{"born with nothing in NUMA nodes", creates(owner, plain, annotation(spec.AnnotationNUMANodes, "")), "hilbert.dev/numa-nodes: " + written},
