@@ -323,7 +323,7 @@ func TestMirrorPods(t *testing.T) {
 
 // TestMirrorsPromisesAreIgnored: what a kubelet's own pod says it was promised counts for nothing; of any other bound pod it counts.
 func TestMirrorsPromisesAreIgnored(t *testing.T) {
-	cpu := corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	cpu := corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("4"), corev1.ResourceMemory: apiresource.MustParse("1Gi")}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "p", Labels: map[string]string{spec.LabelQoS: string(spec.QoSDedicated)},
