@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,8 +69,8 @@ func TestZeroOfNodeRuleIsZero(t *testing.T) {
 		if l.value.Type() == reflect.TypeFor[Duration]() {
 			text = `"0s"`
 		}
-		for k := len(words) - 1; k >= 0; k-- {
-			text = `{"` + words[k] + `":` + text + "}"
+		for _, word := range slices.Backward(words) {
+			text = `{"` + word + `":` + text + "}"
 		}
 		c := New()
 		if err := json.Unmarshal([]byte(text), c); err != nil {

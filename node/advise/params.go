@@ -134,7 +134,7 @@ func (p *Params) Validate() error {
 			return fmt.Errorf("%w: %s is %v, want %v to %v", ErrParams, c.name, c.value, c.low, c.high)
 		}
 	}
-	if err := p.MemoryHeadroom.Check(); err != nil {
+	if err := p.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrParams, err)
 	}
 	return nil

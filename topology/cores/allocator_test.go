@@ -346,20 +346,25 @@ func TestGivable(t *testing.T) {
 			}
 		}
 		asked := some("asked")
-		var want topology.CPUSet
-		for _, c := range m.CPUs {
-			whole := true
-			for _, sibling := range m.CPUs {
-				if sibling.Core == c.Core && sibling.Socket == c.Socket {
-					whole = whole && asked.Has(sibling.ID) && !a.Held().Has(sibling.ID) && !reserved.Has(sibling.ID)
-				}
-			}
-			if whole {
-				want.Add(c.ID)
-			}
-		}
+		want := givable(m, asked, a.Held().Union(reserved))
 		if got := a.Givable(asked); got != want {
 			t.Fatalf("of %v, where %v are held and %v reserved, %v are givable, want %v", asked, a.Held(), reserved, got, want)
 		}
 	})
+}
+
+// givable is the naive answer: the cores of which all CPUs are asked for and none is taken.
+func givable(m *topology.Machine, asked, taken topology.CPUSet) (out topology.CPUSet) {
+	for _, c := range m.CPUs {
+		whole := true
+		for _, sibling := range m.CPUs {
+			if sibling.Core == c.Core && sibling.Socket == c.Socket {
+				whole = whole && asked.Has(sibling.ID) && !taken.Has(sibling.ID)
+			}
+		}
+		if whole {
+			out.Add(c.ID)
+		}
+	}
+	return out
 }
