@@ -250,6 +250,10 @@ func (d *admission) admit(s *Sandbox, fixed topology.CPUSet) error {
 // remember files a pod's sandbox, and finds the pod's profile.
 func (d *admission) remember(s *Sandbox) {
 	p := d.node.pods.remember(s)
+	if p.cgroup != "" && !p.seen { // it may be gone before the first tick, which then would take it for one that has yet to come
+		_, err := d.node.options.Kernel.Read(p.cgroup + "/" + enforce.CPUSet)
+		p.seen = err == nil
+	}
 	d.profiles.match(p)
 	if s.Trouble != "" {
 		d.node.events.note(p.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: s.Trouble})

@@ -553,6 +553,26 @@ func TestLostEnd(t *testing.T) {
 	}
 }
 
+// A pod whose cgroup was there when the agent took it over, and not at the first tick any more, is gone as well.
+func TestEndBeforeTheFirstTick(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	s := sandbox("own", 2, "qos=dedicated_cores")
+	w.kernel.make(s.Cgroup)
+	took := false
+	w.agent.Ask(10*time.Second, func(a *Agent) {
+		a.admission.adopt(&s, topology.CPUSet{}, topology.CPUSet{})
+		_, took = a.node.manager.Placement(s.UID)
+		w.kernel.mu.Lock()
+		defer w.kernel.mu.Unlock()
+		maps.DeleteFunc(w.kernel.files, func(name, _ string) bool { return strings.HasPrefix(name, s.Cgroup+"/") })
+	})
+	if !took {
+		t.Fatal("the pod was not taken over")
+	}
+	w.eventually("it holds nothing", func() bool { return w.placed(s) == "" })
+}
+
 // A sandbox that died is replaced: the pod keeps what it has, whichever of the two is told first.
 func TestSandboxReplaced(t *testing.T) {
 	w := newWorld(t)
