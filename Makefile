@@ -128,6 +128,7 @@ nightly: ## what is too long for .ci/run: SEEDS seeds of each simulation, a mill
 	$(MAKE) diff CASES=1000000
 	$(MAKE) lab-test
 	$(MAKE) vm-test
+	$(MAKE) soak
 	$(MAKE) fuzz
 	$(MAKE) lint lint-lab
 
@@ -171,6 +172,12 @@ vm-short: vm-parts ## short tests of the agent on a real kernel with an unmodifi
 vm-test: export HILBERT_VM := 1
 vm-test: vm-parts ## all tests of the agent on a real kernel
 	$(call timed,vm-test,$(call tested,standard-verbose,./vm/...,-count=1 -p 1 -timeout 60m -ldflags "$(LAB_LDFLAGS)"))
+
+.PHONY: soak
+soak: export HILBERT_VM := 1
+soak: export HILBERT_SOAK ?= 1h
+soak: vm-parts ## a guest's node for HILBERT_SOAK (1h) under kills, full and frozen disks and clock jumps in random order; HILBERT_SOAK_SEED repeats one
+	$(call timed,soak,$(GO) -C lab test -vet=off -count=1 -timeout 0 -ldflags '$(LAB_LDFLAGS)' -v -run 'TestSoak$$$$' ./vm/soak)
 
 .PHONY: vm-colocation
 vm-colocation: export HILBERT_VM := 1

@@ -3,28 +3,17 @@ package agent
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	authv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
-	"hilbert.dev/hilbert/deploy/policies"
 	"hilbert.dev/hilbert/lab/vm"
+	"hilbert.dev/hilbert/lab/vm/deploytest"
 	"hilbert.dev/hilbert/lab/vm/join"
 	"hilbert.dev/hilbert/lab/vm/vmtest"
 )
@@ -35,7 +24,6 @@ const (
 	// agentName is the agent's service in the guest.
 	agentName       = "hilbertd"
 	agentCheckpoint = "/var/lib/hilbert/checkpoint.json"
-	systemNamespace = "hilbert-system"
 	// tick is the agent's, slack what the emulated machine gets beyond it before something counts as late.
 	tick, slack = 2 * time.Second, 8 * time.Second
 	// patience bounds what takes as long as it takes.
@@ -55,9 +43,9 @@ node: {name: %s, tickInterval: %s, lending: {enabled: false}}
 
 // shared is what the tests share beside the node.
 var shared struct {
-	once      sync.Once
-	err       error
-	scheduler func() error // ends it
+	once    sync.Once
+	err     error
+	cluster *deploytest.Cluster
 }
 
 func TestMain(m *testing.M) {
@@ -69,8 +57,8 @@ type ending struct{ *testing.M }
 
 func (e ending) Run() int {
 	status := e.M.Run()
-	if shared.scheduler != nil {
-		if err := shared.scheduler(); err != nil {
+	if shared.cluster != nil {
+		if err := shared.cluster.Close(); err != nil {
 			fmt.Fprintln(os.Stderr, "scheduler:", err)
 			return max(status, 1)
 		}
@@ -99,12 +87,12 @@ func newRig(t *testing.T) *rig {
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
-	r.recover()
 	t.Cleanup(func() {
 		if t.Failed() {
 			r.lastWords()
 		}
 	})
+	r.recover()
 	return r
 }
 
@@ -158,132 +146,11 @@ func (r *rig) lastWords() {
 // install makes the cluster and the node what deploy/ makes them.
 func (r *rig) install() error {
 	ctx := r.t.Context()
-	if err := r.Plane.InstallDefinitions(ctx); err != nil {
+	shared.cluster = &deploytest.Cluster{Node: r.Node, Root: root}
+	if err := shared.cluster.Install(ctx); err != nil {
 		return err
 	}
-	for _, name := range []string{"00-namespace.yaml", "rbac.yaml", "agent.yaml"} {
-		if err := r.apply(ctx, name); err != nil {
-			return err
-		}
-	}
-	if err := r.Plane.InstallPolicies(ctx); err != nil {
-		return err
-	}
-	label := []byte(`{"metadata":{"labels":{"hilbert.dev/allow-dedicated-cores":"true","hilbert.dev/allow-system-cores":"true"}}}`)
-	if _, err := r.Client.CoreV1().Namespaces().Patch(ctx, metav1.NamespaceDefault, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
-		return err
-	}
-	if err := r.startScheduler(ctx); err != nil {
-		return err
-	}
-	return r.startAgent(ctx)
-}
-
-// apply creates the objects of a file of deploy/, but for those that need images.
-func (r *rig) apply(ctx context.Context, name string) error {
-	resources := map[string]string{
-		"Namespace": "namespaces", "ServiceAccount": "serviceaccounts", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
-		"Role": "roles", "RoleBinding": "rolebindings",
-	}
-	text, err := os.ReadFile(filepath.Join(root, "deploy", name))
-	if err != nil {
-		return err
-	}
-	config := r.Plane.AdminConfig()
-	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		resource, ok := resources[o.GetKind()]
-		if !ok {
-			continue
-		}
-		version, err := schema.ParseGroupVersion(o.GetAPIVersion())
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if _, err := client.Resource(version.WithResource(resource)).Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("%s: %s %s: %w", name, o.GetKind(), o.GetName(), err)
-		}
-	}
-	return nil
-}
-
-// startScheduler runs hilbertd in this process, as the account that deploy/ gives it.
-func (r *rig) startScheduler(ctx context.Context) error {
-	config := spec.Default()
-	config.Server.BindAddress = "-"
-	config.LeaderElection.Namespace = systemNamespace
-	config.ClientConnection.Kubeconfig = filepath.Join(r.Plane.Dir(), "hilbertd.kubeconfig")
-	if err := r.Plane.UserKubeconfig(config.ClientConnection.Kubeconfig, policies.Placer, "system:serviceaccounts"); err != nil {
-		return err
-	}
-	running, cancel := context.WithCancel(context.Background())
-	synced, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- daemon.Run(running, config, daemon.Options{
-			Log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-			OnSynced: func() { close(synced) },
-		})
-	}()
-	shared.scheduler = func() error {
-		cancel()
-		return <-ended
-	}
-	select {
-	case <-synced:
-		return nil
-	case err := <-ended:
-		ended <- err
-		return fmt.Errorf("the scheduler: %w", err)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// startAgent runs the agent in the guest, as the account that deploy/ gives it.
-func (r *rig) startAgent(ctx context.Context) error {
-	kubeconfig, err := r.agentKubeconfig(ctx)
-	if err != nil {
-		return err
-	}
-	return r.StartAgent(ctx, root, agentName, kubeconfig, fmt.Sprintf(agentConfiguration, r.Name, tick))
-}
-
-// agentKubeconfig has a token of the agents' account that is bound to this Node, as a token of the agent's pod would be.
-func (r *rig) agentKubeconfig(ctx context.Context) (string, error) {
-	node, err := r.Client.CoreV1().Nodes().Get(ctx, r.Name, metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	day := int64(24 * 60 * 60)
-	request := &authv1.TokenRequest{Spec: authv1.TokenRequestSpec{
-		BoundObjectRef:    &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
-		ExpirationSeconds: &day,
-	}}
-	token, err := r.Client.CoreV1().ServiceAccounts(systemNamespace).CreateToken(ctx, "hilbert-agent", request, metav1.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
-	text, err := r.Plane.KubeconfigAt(vm.HostAddress, "agent")
-	if err != nil {
-		return "", err
-	}
-	config, err := clientcmd.Load(text)
-	if err != nil {
-		return "", err
-	}
-	for _, user := range config.AuthInfos {
-		user.ClientCertificateData, user.ClientKeyData, user.Token = nil, nil, token.Status.Token
-	}
-	text, err = clientcmd.Write(*config)
-	return string(text), err
+	return shared.cluster.StartAgent(ctx, agentName, fmt.Sprintf(agentConfiguration, r.Name, tick))
 }
 
 // ready returns when the agent says that the runtime has told it what runs.

@@ -22,6 +22,7 @@ var modules = []string{ //nolint:gochecknoglobals // a constant
 	"overlay", "veth", "bridge", "br_netfilter", // containers and their network
 	"sch_fq", // keeps packets until the time that they were given
 	"e1000e", // the network cards whose place in the machine is to be seen
+	"loop",   // a file as a disk, which a test fills or freezes
 }
 
 // initrd packs the modules and the first process, uncompressed: unpacking under emulation takes longer than reading.

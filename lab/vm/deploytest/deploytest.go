@@ -1,0 +1,211 @@
+// Package deploytest makes of a joined node what deploy/ makes of a cluster: the definitions, roles and policies, hilbertd's scheduler in this process, and
+// hilbertd as an agent and as a watchdog in the guest, each with the account that deploy/ gives it.
+//
+// Tests read what comes of it from the guest's kernel. Nothing here waits for the agent to be ready.
+package deploytest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	authv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
+	"hilbert.dev/hilbert/deploy/policies"
+	"hilbert.dev/hilbert/lab/vm"
+	"hilbert.dev/hilbert/lab/vm/join"
+	"hilbert.dev/hilbert/lab/vm/wire"
+)
+
+const (
+	// Namespace is where deploy/ puts Hilbert.
+	Namespace = "hilbert-system"
+	// WatchdogService is the watchdog's service and executable in the guest: of its own, so that a signal to the agent is not for both.
+	WatchdogService       = "hilbert-watchdog"
+	watchdogPath          = "/usr/bin/" + WatchdogService
+	watchdogConfig        = "/etc/hilbert/watchdog.yaml"
+	watchdogConfiguration = `apiVersion: config.hilbert.dev/v1alpha1
+kind: HilbertConfiguration
+roles: [watchdog]
+`
+)
+
+// Cluster is a node and what is deployed there. Root is the project's directory.
+type Cluster struct {
+	*join.Node
+	Root string
+
+	endScheduler func() error
+}
+
+// Install creates what deploy/ has of definitions, roles and policies, lets the default namespace use all QoS levels, and runs the scheduler.
+func (c *Cluster) Install(ctx context.Context) error {
+	if err := c.Plane.InstallDefinitions(ctx); err != nil {
+		return err
+	}
+	for _, name := range []string{"00-namespace.yaml", "rbac.yaml", "agent.yaml"} {
+		if err := c.apply(ctx, name); err != nil {
+			return err
+		}
+	}
+	if err := c.Plane.InstallPolicies(ctx); err != nil {
+		return err
+	}
+	label := []byte(`{"metadata":{"labels":{"hilbert.dev/allow-dedicated-cores":"true","hilbert.dev/allow-system-cores":"true"}}}`)
+	if _, err := c.Client.CoreV1().Namespaces().Patch(ctx, metav1.NamespaceDefault, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		return err
+	}
+	return c.startScheduler(ctx)
+}
+
+// Close ends the scheduler. It is to be called before the node's control plane ends.
+func (c *Cluster) Close() error {
+	if c.endScheduler == nil {
+		return nil
+	}
+	return c.endScheduler()
+}
+
+// apply creates the objects of a file of deploy/, but for those that need images.
+func (c *Cluster) apply(ctx context.Context, name string) error {
+	resources := map[string]string{
+		"Namespace": "namespaces", "ServiceAccount": "serviceaccounts", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
+		"Role": "roles", "RoleBinding": "rolebindings",
+	}
+	text, err := os.ReadFile(filepath.Join(c.Root, "deploy", name))
+	if err != nil {
+		return err
+	}
+	config := c.Plane.AdminConfig()
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		resource, ok := resources[o.GetKind()]
+		if !ok {
+			continue
+		}
+		version, err := schema.ParseGroupVersion(o.GetAPIVersion())
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if _, err := client.Resource(version.WithResource(resource)).Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("%s: %s %s: %w", name, o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// startScheduler runs hilbertd in this process, as the account that deploy/ gives it.
+func (c *Cluster) startScheduler(ctx context.Context) error {
+	config := spec.Default()
+	config.Server.BindAddress = "-"
+	config.LeaderElection.Namespace = Namespace
+	config.ClientConnection.Kubeconfig = filepath.Join(c.Plane.Dir(), "hilbertd.kubeconfig")
+	if err := c.Plane.UserKubeconfig(config.ClientConnection.Kubeconfig, policies.Placer, "system:serviceaccounts"); err != nil {
+		return err
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	synced, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- daemon.Run(running, config, daemon.Options{
+			Log:      slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			OnSynced: func() { close(synced) },
+		})
+	}()
+	c.endScheduler = func() error {
+		cancel()
+		return <-ended
+	}
+	select {
+	case <-synced:
+		return nil
+	case err := <-ended:
+		ended <- err
+		return fmt.Errorf("the scheduler: %w", err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// StartAgent builds hilbertd, and runs it in the guest as a node's agent, as the account that deploy/ gives it.
+func (c *Cluster) StartAgent(ctx context.Context, service, configuration string) error {
+	kubeconfig, err := c.agentKubeconfig(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Node.StartAgent(ctx, c.Root, service, kubeconfig, configuration)
+}
+
+// agentKubeconfig has a token of the agents' account that is bound to this Node, as a token of the agent's pod would be.
+func (c *Cluster) agentKubeconfig(ctx context.Context) (string, error) {
+	node, err := c.Client.CoreV1().Nodes().Get(ctx, c.Name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	day := int64(24 * 60 * 60)
+	request := &authv1.TokenRequest{Spec: authv1.TokenRequestSpec{
+		BoundObjectRef:    &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
+		ExpirationSeconds: &day,
+	}}
+	token, err := c.Client.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, "hilbert-agent", request, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	text, err := c.Plane.KubeconfigAt(vm.HostAddress, "agent")
+	if err != nil {
+		return "", err
+	}
+	config, err := clientcmd.Load(text)
+	if err != nil {
+		return "", err
+	}
+	for _, user := range config.AuthInfos {
+		user.ClientCertificateData, user.ClientKeyData, user.Token = nil, nil, token.Status.Token
+	}
+	text, err = clientcmd.Write(*config)
+	return string(text), err
+}
+
+// StartWatchdog runs the watchdog in the guest, where StartAgent has brought hilbertd.
+func (c *Cluster) StartWatchdog(ctx context.Context) (vm.Service, error) {
+	if out, err := c.Guest.Shell(ctx, "cp /usr/bin/hilbertd "+watchdogPath); err != nil {
+		return vm.Service{}, fmt.Errorf("%w: %s", err, out)
+	}
+	if err := c.Guest.WriteString(ctx, watchdogConfig, watchdogConfiguration); err != nil {
+		return vm.Service{}, err
+	}
+	return c.Guest.Define(ctx, wire.ServiceSpec{Name: WatchdogService, Argv: []string{watchdogPath, "--config=" + watchdogConfig}})
+}
+
+// Turn is who may write the CPUs of pods, as agent and watchdog have it between them: "agent", "watchdog", or nothing.
+func (c *Cluster) Turn(ctx context.Context) (string, error) {
+	out, err := c.Guest.Shell(ctx, "ls /run/hilbert-watchdog")
+	if err != nil {
+		return "", err
+	}
+	for name := range strings.FieldsSeq(out) {
+		if parts := strings.Split(name, "."); len(parts) == 3 && parts[0] == "turn" {
+			return parts[2], nil
+		}
+	}
+	return "", nil
+}
