@@ -33,7 +33,11 @@ const (
 	// Namespace is where deploy/ puts Hilbert.
 	Namespace = "hilbert-system"
 	// WatchdogService is the watchdog's service and executable in the guest: of its own, so that a signal to the agent is not for both.
-	WatchdogService       = "hilbert-watchdog"
+	WatchdogService = "hilbert-watchdog"
+	// Agent and Watchdog are whose turn it can be.
+	Agent    = "agent"
+	Watchdog = "watchdog"
+
 	watchdogPath          = "/usr/bin/" + WatchdogService
 	watchdogConfig        = "/etc/hilbert/watchdog.yaml"
 	watchdogConfiguration = `apiVersion: config.hilbert.dev/v1alpha1
