@@ -115,7 +115,7 @@ func (j *judge) level(uid string) Level {
 func (j *judge) noCPUTwice() {
 	for i := range j.Containers {
 		own := &j.Containers[i]
-		if j.level(own.UID) != Dedicated {
+		if j.level(own.UID) != Dedicated || j.open(own) { // the sandbox of a pod that waits for the agent
 			continue
 		}
 		if twice := own.CPUs.Intersection(j.Reserved); !twice.IsEmpty() {

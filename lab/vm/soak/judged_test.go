@@ -128,6 +128,10 @@ func TestJudgeAllows(t *testing.T) {
 			r.Containers[3].CPUs = set(t, "2-5")
 		},
 		"a dedicated pod waits for the agent": func(r *Reading) { away(r); r.Pods[0].Running = false; r.Containers = r.Containers[1:] },
+		"the sandbox of a dedicated pod that waits for the agent": func(r *Reading) {
+			away(r)
+			r.Pods[0].Running, r.Containers[0].CPUs, r.Containers[0].New = false, set(t, "0-7"), true
+		},
 		"a pod that says why it waits": func(r *Reading) {
 			r.Pods[0].Running, r.Pods[0].Says = false, "Unschedulable: no room"
 			r.Containers, r.Allocations = r.Containers[1:], nil
