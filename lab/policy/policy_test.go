@@ -186,6 +186,9 @@ func awaitPolicies(ctx context.Context) error {
 		if err := bindDry(ctx, admin, both, "old", bindingOf("old", annotation(spec.AnnotationNUMANodes, "0:1/0Mi"))); err == nil {
 			return errors.New("hilbert-binding is not in force")
 		}
+		if err := patches(hilbertd, "old", `{"status":{"phase":"Failed"}}`, "status")(ctx); err == nil {
+			return errors.New("hilbert-pod-status is not in force")
+		}
 		if err := createsNode(agents.unbound, "n3")(ctx); err == nil {
 			return errors.New("hilbert-cnr-own-node is not in force")
 		}

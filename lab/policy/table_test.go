@@ -42,7 +42,7 @@ func TestRequests(t *testing.T) {
 
 func requests() []request {
 	var all []request
-	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required(), nodes(), deviceRows(), reclaimedRows(), boundRows(), nodeRows()} {
+	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required(), nodes(), deviceRows(), reclaimedRows(), boundRows(), nodeRows(), statusRows()} {
 		all = append(all, some...)
 	}
 	return all
@@ -127,7 +127,6 @@ func placements() []request {
 		request{"the node tells a status", patches(node, "placed", `{"status":{"phase":"Running"}}`, "status"), ""},
 		request{"the node forges NUMA nodes", patches(node, "placed", annotates(spec.AnnotationNUMANodes, `"1:8/4096Mi"`), "status"), "hilbert.dev/numa-nodes: " + written},
 		request{"hilbertd tells a condition", patches(hilbertd, "free", `{"status":{"conditions":[{"type":"PodScheduled","status":"False"}]}}`, "status"), ""},
-		request{"hilbertd forges by the status", patches(hilbertd, "free", annotates(spec.AnnotationNUMANodes, `"0:8/4096Mi"`), "status"), "hilbert.dev/numa-nodes: " + written},
 		request{"by a resize", resizes(owner, "free", spec.AnnotationNUMANodes), ""},
 		request{"by an ephemeral container", debugs(owner, "free", spec.AnnotationNUMANodes), ""},
 	)
