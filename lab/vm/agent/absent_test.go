@@ -25,30 +25,31 @@ func TestNoAgent(t *testing.T) {
 	if err := agent.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	own := r.create(r.dedicated("own", "2", "64Mi", spec.NUMABound))
+	own, reclaimed := r.create(r.dedicated("own", "2", "64Mi", spec.NUMABound)), r.create(r.pod("reclaimed", level(spec.QoSReclaimed)))
 	shared := r.run(r.pod("shared", requests("500m")))[0]
 	if cpus, _ := r.places(shared); cpus.Len() != 8 {
 		t.Errorf("without an agent the shared pod has %v, want all CPUs", cpus)
 	}
-	_, err := r.AwaitPod(t.Context(), own, func(p *corev1.Pod) error {
-		if why := waits(p); !strings.Contains(why, "hilbert") || !strings.Contains(why, "required") {
-			return fmt.Errorf("it waits: %q", why)
+	for _, p := range []*corev1.Pod{own, reclaimed} {
+		_, err := r.AwaitPod(t.Context(), p, func(p *corev1.Pod) error {
+			if why := waits(p); !strings.Contains(why, "hilbert") || !strings.Contains(why, "required") {
+				return fmt.Errorf("%s waits: %q", p.Name, why)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := r.sees()
-	if _, _, err := k.where(own); err == nil {
-		t.Error("the dedicated pod runs without an agent")
+		if _, _, err := r.sees().where(p); err == nil {
+			t.Errorf("%s runs without an agent", p.Name)
+		}
 	}
 	if err := agent.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r.ready()
-	own = r.awaitRunning(own)
-	k = r.sees()
+	own, _ = r.awaitRunning(own), r.awaitRunning(reclaimed)
+	k := r.sees()
 	cpus := r.asPromised(k, own, 2)
 	now, _, err := k.where(shared)
 	if err != nil || !now.Intersection(cpus).IsEmpty() || now.Has(0) {
