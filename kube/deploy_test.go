@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -317,5 +318,34 @@ func TestAggregation(t *testing.T) {
 	at := pod.Containers[0].VolumeMounts[1].MountPath
 	if pod.Volumes[1].Secret == nil || pod.Volumes[1].Secret.Optional != nil || !strings.Contains(config, "tlsCertFile: "+at+"/tls.crt\n") || !strings.Contains(config, "tlsPrivateKeyFile: "+at+"/tls.key\n") {
 		t.Errorf("hilbertd does not serve with its Secret: %s", config)
+	}
+}
+
+// Every port that a pod of ours serves is open to those who probe, scrape and ask, and no other is.
+func TestNetworkPolicyAdmitsWhatIsServed(t *testing.T) {
+	served, admitted := make(map[int32]bool), make(map[int32]bool)
+	ports := func(pod *corev1.PodSpec) {
+		for i := range pod.Containers {
+			for _, p := range pod.Containers[i].Ports {
+				served[p.ContainerPort] = true
+			}
+		}
+	}
+	for _, object := range deployed(t) {
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			ports(&o.Spec.Template.Spec)
+		case *appsv1.DaemonSet:
+			ports(&o.Spec.Template.Spec)
+		case *networkingv1.NetworkPolicy:
+			for _, rule := range o.Spec.Ingress {
+				for _, p := range rule.Ports {
+					admitted[p.Port.IntVal] = true
+				}
+			}
+		}
+	}
+	if len(served) == 0 || !maps.Equal(served, admitted) {
+		t.Errorf("served %v, admitted %v", served, admitted)
 	}
 }

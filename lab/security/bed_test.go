@@ -303,8 +303,8 @@ func (a *attempt) refused(ctx context.Context) error {
 	return nil
 }
 
-// defeat runs all attempts, each with and without its rule.
-func defeat(t *testing.T, attempts []attempt) {
+// refuseEach runs all attempts, each with and without its rule.
+func refuseEach(t *testing.T, attempts []attempt) {
 	t.Helper()
 	for _, a := range attempts {
 		t.Run(a.name, func(t *testing.T) {

@@ -79,14 +79,14 @@ func TestHilbertdAsksForWhatItMay(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := b.runHilbertd(t)
-	b.employ(t, address)
+	b.giveWork(t, address)
 	var missing error
 	if err := until(t.Context(), func() error {
-		asked, err := b.asked()
+		asked, err := b.askedVerbs()
 		if err != nil {
 			return err
 		}
-		granted, err := b.granteds(t.Context())
+		granted, err := b.grantedVerbs(t.Context())
 		if err != nil {
 			return err
 		}
@@ -100,8 +100,8 @@ func TestHilbertdAsksForWhatItMay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, err1 := b.asked()
-	granted, err2 := b.granteds(t.Context())
+	asked, err1 := b.askedVerbs()
+	granted, err2 := b.grantedVerbs(t.Context())
 	if err := errors.Join(err1, err2, restore(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +127,8 @@ func differ(asked, granted map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// asked is what hilbertd has asked for, by the audit log: "verb resource.group".
-func (b *bed) asked() (map[string]bool, error) {
+// askedVerbs is what hilbertd has asked for, by the audit log: "verb resource.group".
+func (b *bed) askedVerbs() (map[string]bool, error) {
 	file, err := os.Open(b.auditLog)
 	if err != nil {
 		return nil, err
@@ -163,8 +163,8 @@ func (b *bed) asked() (map[string]bool, error) {
 	}
 }
 
-// granteds is what all roles that are bound to hilbertd's account grant, in the same form.
-func (b *bed) granteds(ctx context.Context) (map[string]bool, error) {
+// grantedVerbs is what all roles that are bound to hilbertd's account grant, in the same form.
+func (b *bed) grantedVerbs(ctx context.Context) (map[string]bool, error) {
 	out := make(map[string]bool)
 	add := func(rules []rbacv1.PolicyRule) {
 		for _, r := range rules {
@@ -212,15 +212,15 @@ func (b *bed) granteds(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// doubter answers the first Binding as the API server answers one about a pod that somebody else has bound, so that hilbertd has to read the pod.
-type doubter struct {
-	inner   http.RoundTripper
-	doubted atomic.Bool
+// conflictOnce answers the first Binding as the API server answers one about a pod that somebody else has bound, so that hilbertd has to read the pod.
+type conflictOnce struct {
+	inner    http.RoundTripper
+	answered atomic.Bool
 }
 
 // RoundTrip implements http.RoundTripper.
-func (d *doubter) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !strings.HasSuffix(r.URL.Path, "/binding") || d.doubted.Swap(true) {
+func (d *conflictOnce) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(r.URL.Path, "/binding") || d.answered.Swap(true) {
 		return d.inner.RoundTrip(r)
 	}
 	conflict := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"the pod is already assigned to a node"}`
@@ -247,7 +247,7 @@ func (b *bed) runHilbertd(t *testing.T) string {
 	}
 	connection := rest.CopyConfig(b.hilbertd)
 	connection.QPS = -1
-	connection.Wrap(func(inner http.RoundTripper) http.RoundTripper { return &doubter{inner: inner} })
+	connection.Wrap(func(inner http.RoundTripper) http.RoundTripper { return &conflictOnce{inner: inner} })
 	address, ended := make(chan string, 1), make(chan error, 1)
 	ctx, stop := context.WithCancel(context.Background())
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -283,8 +283,8 @@ func wants(name, cpu string, change func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// employ gives hilbertd something to do of each kind.
-func (b *bed) employ(t *testing.T, address string) {
+// giveWork gives hilbertd something to do of each kind.
+func (b *bed) giveWork(t *testing.T, address string) {
 	t.Helper()
 	ctx, create := t.Context(), metav1.CreateOptions{}
 	must := func(err error) {

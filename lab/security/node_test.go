@@ -83,7 +83,7 @@ func TestCapturedAgent(t *testing.T) {
 	} {
 		attempts = append(attempts, attempt{r.name, r.try, cannot(r.verb, r.resource, r.group), b.granted(agent, r.group, r.resource, r.verb)})
 	}
-	defeat(t, attempts)
+	refuseEach(t, attempts)
 	// What it is for works, so that the refusals are not those of a broken token.
 	text, err := b.admin.Discovery().RESTClient().Get().AbsPath(nodesPath, "n1").SetHeader("Accept", "application/json").DoRaw(t.Context())
 	if err != nil {

@@ -350,7 +350,7 @@ func TestTenantsControllers(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if said := b.sayers(t); len(said) > 0 {
+	if said := b.podsThatSay(t); len(said) > 0 {
 		t.Errorf("pods that say what they may not: %v", said)
 	}
 	clear(named)
@@ -368,7 +368,7 @@ func TestTenantsControllers(t *testing.T) {
 	}
 	makeAll("open")
 	if err := until(t.Context(), func() error {
-		said := b.sayers(t)
+		said := b.podsThatSay(t)
 		for name, w := range named {
 			if !slices.ContainsFunc(slices.Collect(maps.Keys(said)), func(p string) bool { return strings.HasPrefix(p, name+"-") }) {
 				return fmt.Errorf("without the policy no pod of %s says %s", name, w)
@@ -388,8 +388,8 @@ func dryPod(ctx context.Context, b *bed, w word) error {
 	return err
 }
 
-// sayers are the pods of the tenant that say what they may not, by name.
-func (b *bed) sayers(t *testing.T) map[string]word {
+// podsThatSay are the pods of the tenant that say what they may not, by name.
+func (b *bed) podsThatSay(t *testing.T) map[string]word {
 	t.Helper()
 	list, err := b.admin.CoreV1().Pods(ours).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -431,5 +431,5 @@ func TestTenantsReach(t *testing.T) {
 			b.granted(tenantSubject, r.group, r.resource, verb),
 		})
 	}
-	defeat(t, attempts)
+	refuseEach(t, attempts)
 }

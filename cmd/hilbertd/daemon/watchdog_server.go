@@ -113,19 +113,12 @@ func (m watchdogMeter) Collect(out chan<- prometheus.Metric) {
 	send := func(kind prometheus.ValueType, desc *prometheus.Desc, value float64) {
 		out <- prometheus.MustNewConstMetric(desc, kind, value)
 	}
-	flag := func(desc *prometheus.Desc, on bool) {
-		value := 0.0
-		if on {
-			value = 1
-		}
-		send(prometheus.GaugeValue, desc, value)
-	}
 	s := m.state.dog.Status()
 	if s.Beating {
 		send(prometheus.GaugeValue, watchdogSilent, (s.Silent + m.state.age(&s)).Seconds())
 	}
-	flag(watchdogInCharge, s.Owner == watchdog.Watchdog)
-	flag(watchdogConnected, m.state.guard.Connected())
+	send(prometheus.GaugeValue, watchdogInCharge, oneIf(s.Owner == watchdog.Watchdog))
+	send(prometheus.GaugeValue, watchdogConnected, oneIf(m.state.guard.Connected()))
 	send(prometheus.CounterValue, watchdogPlans, float64(s.Plans))
 	send(prometheus.CounterValue, watchdogGivenBack, float64(s.GivenBack))
 	send(prometheus.CounterValue, watchdogKnobRefused, float64(s.Refused))
