@@ -130,20 +130,27 @@ func (s *Store) recheckWithout(away []*Pod, pod *Pod, check Check) (reason strin
 	return reason
 }
 
-// EvictionRequests are the pods that nodes' agents ask to evict, by node, as their newest reports say. Readers compare Serial with the one
-// that they saw last: while it is the same, nothing is asked that was not asked before.
+// EvictionRequests are the pods that nodes' agents ask to evict, by node, as their newest reports say, and the refusals that the nodes were told of. Readers
+// compare Serial with the one that they saw last: while it is the same, nothing is asked that was not asked before.
 type EvictionRequests struct {
-	byNode map[string][]facts.EvictionRequest
+	byNode map[string]nodeRequests
 	serial uint64
+}
+
+// nodeRequests are what one node asks for, and which of it was refused as far as the node has been told.
+type nodeRequests struct {
+	asked []facts.EvictionRequest
+	told  []facts.UID
 }
 
 // set takes in a node's newest report; nil: there is none.
 func (e *EvictionRequests) set(node string, r *facts.NodeReport) {
+	_, before := e.byNode[node]
 	switch {
-	case r != nil && len(r.Evictions) > 0:
-		e.byNode[node] = r.Evictions
+	case r != nil && len(r.Evictions)+len(r.Refused) > 0:
+		e.byNode[node] = nodeRequests{r.Evictions, r.Refused}
 		e.serial++
-	case len(e.byNode[node]) > 0:
+	case before:
 		delete(e.byNode, node)
 		e.serial++
 	}
@@ -152,7 +159,7 @@ func (e *EvictionRequests) set(node string, r *facts.NodeReport) {
 // Serial changes whenever a node asks for something else; 0: no node ever asked.
 func (e *EvictionRequests) Serial() uint64 { return e.serial }
 
-// Nodes lists the nodes that ask, sorted.
+// Nodes lists the nodes that ask, or have been told of a refusal, sorted.
 func (e *EvictionRequests) Nodes() []string {
 	if len(e.byNode) == 0 {
 		return nil
@@ -160,9 +167,12 @@ func (e *EvictionRequests) Nodes() []string {
 	return slices.Sorted(maps.Keys(e.byNode))
 }
 
-// Len is how many nodes ask.
+// Len is how many nodes there are in Nodes.
 func (e *EvictionRequests) Len() int { return len(e.byNode) }
 
 // On lists the pods that a node asks to evict, the most urgent first; the caller must not change it. A report that is stale or cannot be
 // read asks for nothing.
-func (e *EvictionRequests) On(node string) []facts.EvictionRequest { return e.byNode[node] }
+func (e *EvictionRequests) On(node string) []facts.EvictionRequest { return e.byNode[node].asked }
+
+// Told lists the pods whose eviction was refused, as the node was told last; the caller must not change it.
+func (e *EvictionRequests) Told(node string) []facts.UID { return e.byNode[node].told }

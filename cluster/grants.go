@@ -251,6 +251,7 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 		s.grants.reports[node] = &reported{NodeReport: r}
 	}
 	s.evictions.set(node, r)
+	s.nodeEvents.set(node, r)
 	slot, known := s.slots.byNode[node]
 	if !known {
 		return

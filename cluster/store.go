@@ -12,15 +12,16 @@ import (
 // Store is the ledger. It has a single writer: its methods must not run beside one another.
 type Store struct {
 	State
-	slots     slotTable
-	pods      podTable
-	grants    grantBook
-	classes   classBook
-	selection selection
-	units     Units
-	quota     *quota.Tree
-	budgets   Budgets
-	evictions EvictionRequests
+	slots      slotTable
+	pods       podTable
+	grants     grantBook
+	classes    classBook
+	selection  selection
+	units      Units
+	quota      *quota.Tree
+	budgets    Budgets
+	evictions  EvictionRequests
+	nodeEvents NodeEvents
 
 	placed      PodCounts
 	victims     victimLog
@@ -42,7 +43,7 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 		selection: newSelection(registry, defaults),
 		units:     Units{byName: make(map[facts.UnitName]*Unit)},
 		budgets:   Budgets{byKey: make(map[budgetKey]*facts.Budget)},
-		evictions: EvictionRequests{byNode: make(map[string][]facts.EvictionRequest)},
+		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(),
 	}
 	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed}
 	s.fitKinds()
@@ -99,6 +100,9 @@ func (s *Store) Budgets() *Budgets { return &s.budgets }
 
 // EvictionRequests are what nodes ask to be evicted.
 func (s *Store) EvictionRequests() *EvictionRequests { return &s.evictions }
+
+// NodeEvents are what nodes have to tell people.
+func (s *Store) NodeEvents() *NodeEvents { return &s.nodeEvents }
 
 // VictimLog is the log of slots on which preemption would choose among the same pods in another order, or count other violations. Its
 // entries are of kind Recounted.

@@ -34,7 +34,7 @@ var OptionalPermissions = []apiserver.Permission{
 	{Group: parse.GroupSigs, Resource: parse.PodGroups + "/status", Verbs: []string{"patch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues, Verbs: []string{"get", "list", "watch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues + "/status", Verbs: []string{"patch"}},
-	{Group: nodev1alpha1.Group, Resource: nodev1alpha1.CustomNodeResources, Verbs: []string{"list", "watch"}},
-	{Resource: "pods/eviction", Verbs: []string{"create"}},                  // of reclaimed pods, at their nodes' request
-	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create"}}, // what became of it
+	{Group: nodev1alpha1.Group, Resource: nodev1alpha1.CustomNodeResources, Verbs: []string{"list", "watch", "patch"}}, // patch: which evictions a budget refuses
+	{Resource: "pods/eviction", Verbs: []string{"create"}},                                                             // of pods, at their nodes' request
+	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},                                   // what became of it; what nodes' agents have to tell
 }

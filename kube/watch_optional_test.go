@@ -335,6 +335,10 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 	r.server.SetPod(testPod("p", "n1"))
 	r.expect(t, evictionOf("uid-p"), bind.Written)
 	r.expect(t, eventOf("p"), bind.Written)
+	r.expect(t, nodeEventOf("p", 1, false), bind.Written)
+	r.expect(t, nodeEventOf("p", 2, true), bind.Written)
+	r.server.Set(standin.FromYAML(t, nodeReportText))
+	r.expect(t, bind.Write{Kind: bind.WriteRefusals, Node: "n1"}, bind.Written)
 	allowed := make(map[string]bool)
 	for _, permission := range OptionalPermissions {
 		for _, verb := range permission.Verbs {

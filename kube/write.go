@@ -11,6 +11,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -142,11 +143,23 @@ func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 	case bind.EvictPod:
 		c.About(write.Namespace, write.Name, "eviction")
 		c.Method, c.ContentType = http.MethodPost, apiserver.ContentJSON
-		c.Body, err = apiserver.EvictionBody(write.Namespace, write.Name, string(write.Pod), false)
+		c.Body, err = apiserver.EvictionBody(write.Namespace, write.Name, string(write.Pod))
 	case bind.WriteEvent:
 		c.Path = "/apis/events.k8s.io/v1/namespaces/" + write.Namespace + "/events"
 		c.Method, c.ContentType, c.Accept = http.MethodPost, apiserver.ContentJSON, apiserver.AcceptMetadata
 		c.Body, err = eventBody(write, w.options.SchedulerName, w.now())
+	case bind.WriteNodeEvent:
+		c.Path, c.Accept = "/apis/events.k8s.io/v1/namespaces/"+nodeEventNamespace(write)+"/events", apiserver.AcceptMetadata
+		c.Method, c.ContentType = http.MethodPost, apiserver.ContentJSON
+		if write.Known {
+			c.Path += "/" + nodeEventName(write)
+			c.Method, c.ContentType = http.MethodPatch, apiserver.ContentMerge
+		}
+		c.Body, err = nodeEventBody(write)
+	case bind.WriteRefusals:
+		c.Path, c.Accept = "/apis/"+nodev1alpha1.Group+"/"+nodev1alpha1.Version+"/"+nodev1alpha1.CustomNodeResources+"/"+write.Node, apiserver.AcceptMetadata
+		c.Method, c.ContentType = http.MethodPatch, apiserver.ContentMerge
+		c.Body, err = refusalsBody(write)
 	case bind.ReadPod:
 		return w.read(ctx, write)
 	case bind.WriteUnitCondition:

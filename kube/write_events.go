@@ -25,7 +25,7 @@ const (
 func eventBody(w *bind.Write, instance string, now time.Time) ([]byte, error) {
 	const mostName, mostUID = 150, 36
 	kind := corev1.EventTypeWarning
-	if w.Condition.Reason == spec.ReasonEvictedForPressure {
+	if w.Condition.Reason == spec.ReasonEvictedForPressure || w.Condition.Reason == spec.ReasonEvictedForBrokenPromise {
 		kind = corev1.EventTypeNormal
 	}
 	uid := string(w.Pod)
@@ -46,5 +46,5 @@ func eventBody(w *bind.Write, instance string, now time.Time) ([]byte, error) {
 
 // eventSuffixes end the names of events, which have small letters only.
 var eventSuffixes = map[string]string{
-	spec.ReasonEvictedForPressure: "evicted", spec.ReasonEvictionRefusedByBudget: "refused", spec.ReasonEvictionDelayed: "delayed",
+	spec.ReasonEvictedForPressure: "evicted", spec.ReasonEvictedForBrokenPromise: "broken", spec.ReasonEvictionRefusedByBudget: "refused", spec.ReasonEvictionDelayed: "delayed",
 }

@@ -2,10 +2,13 @@ package kube
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -91,6 +94,88 @@ func TestReliefEvent(t *testing.T) {
 	} {
 		if got, _, _ := unstructured.NestedString(event.Object, field[1:]...); got != field[0] {
 			t.Errorf("%v: %q", field[1:], got)
+		}
+	}
+}
+
+// nodeEventOf is an event that a node's agent reports, of a pod or, with no name, of the node.
+func nodeEventOf(name string, count int32, known bool) bind.Write {
+	w := bind.Write{
+		Kind: bind.WriteNodeEvent, Node: "n1", Condition: facts.Condition{Reason: spec.ReasonPromiseBroken, Message: "no CPUs"},
+		Series: bind.Series{Count: count, First: 1_700_000_000_000_000_000, Last: 1_700_000_060_000_000_000}, Known: known,
+	}
+	if name != "" {
+		w.Pod, w.Namespace, w.Name = facts.UID("uid-"+name), "default", name
+	}
+	return w
+}
+
+// What a node's agent reports is one Event, whoever writes it, and counts on.
+func TestNodeEvent(t *testing.T) {
+	r := newRig(t, 1, 2*time.Second)
+	if got := r.do(t, nodeEventOf("p", 2, true)); got.Outcome != bind.Refused {
+		t.Errorf("counted on before it is there: %+v", got)
+	}
+	for i, want := range []bind.Outcome{bind.Written, bind.Refused} {
+		if got := r.do(t, nodeEventOf("p", 1, false)); got.Outcome != want {
+			t.Errorf("creation %d: %+v", i, got)
+		}
+	}
+	if got := r.do(t, nodeEventOf("p", 3, true)); got.Outcome != bind.Written {
+		t.Errorf("counted on: %+v", got)
+	}
+	if got := r.do(t, nodeEventOf("", 2, false)); got.Outcome != bind.Written {
+		t.Errorf("of the node: %+v", got)
+	}
+	ofPod, ofNode := &eventsv1.Event{}, &eventsv1.Event{}
+	for key, event := range r.server.Events() {
+		into := ofNode
+		if event.GetName()[0] == 'p' {
+			into = ofPod
+		}
+		text, err := event.MarshalJSON()
+		if err := errors.Join(err, json.Unmarshal(text, into)); err != nil {
+			t.Fatal(key, err)
+		}
+	}
+	if ofPod.Namespace != "default" || ofPod.Regarding.UID != "uid-p" || ofPod.Reason != spec.ReasonPromiseBroken || ofPod.Note != "no CPUs" || ofPod.Type != "Warning" ||
+		ofPod.ReportingController != "hilbert.dev/agent" || ofPod.ReportingInstance != "n1" || ofPod.Series == nil || ofPod.Series.Count != 3 || ofPod.EventTime.Unix() != 1_700_000_000 {
+		t.Errorf("of the pod: %+v", ofPod)
+	}
+	if ofNode.Namespace != "default" || ofNode.Regarding.Kind != "Node" || ofNode.Regarding.Name != "n1" || ofNode.Series == nil || ofNode.Series.Count != 2 {
+		t.Errorf("of the node: %+v", ofNode)
+	}
+}
+
+const nodeReportText = "apiVersion: node.hilbert.dev/v1alpha1\nkind: CustomNodeResource\nmetadata: {name: n1}\n"
+
+// A node is told which of its requests are refused: all of them, each time.
+func TestRefusals(t *testing.T) {
+	const reports = "customnoderesources.node.hilbert.dev"
+	r := newRig(t, 1, 2*time.Second)
+	r.server.Offer(reports, "v1alpha1")
+	refused := func(names ...string) bind.Write {
+		w := bind.Write{Kind: bind.WriteRefusals, Node: "n1"}
+		for _, name := range names {
+			w.Refused = append(w.Refused, bind.PodName{Namespace: "default", Name: name, UID: facts.UID("uid-" + name)})
+		}
+		return w
+	}
+	if got := r.do(t, refused("p")); got.Outcome != bind.Refused {
+		t.Errorf("a node without a report: %+v", got)
+	}
+	r.server.Set(standin.FromYAML(t, nodeReportText))
+	for want, write := range map[string]bind.Write{"uid-p uid-q": refused("p", "q"), "": refused()} {
+		if got := r.do(t, write); got.Outcome != bind.Written {
+			t.Errorf("%q: %+v", want, got)
+		}
+		list, _, _ := unstructured.NestedSlice(r.server.Stored(reports, "", "n1").Object, "spec", "refusedEvictions")
+		var uids []string
+		for _, p := range list {
+			uids = append(uids, p.(map[string]any)["uid"].(string))
+		}
+		if got := strings.Join(uids, " "); got != want {
+			t.Errorf("told %q, want %q", got, want)
 		}
 	}
 }

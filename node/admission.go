@@ -242,6 +242,7 @@ func (d *admission) admit(s *Sandbox, fixed topology.CPUSet) error {
 		d.checkpoint.save()
 		return errors.New("hilbert: " + v.Refused.Reason + ": " + v.Refused.Message)
 	}
+	d.promises.kept(s.UID)
 	d.remember(s)
 	d.node.apply()
 	return nil

@@ -153,7 +153,8 @@ func (a *Agent) addControllers() (err error) {
 		node: n, lending: a.lending, eviction: a.eviction, devices: a.devices, usage: a.usage,
 		throttle: report.NewThrottle(n.options.Node, n.options.Config.WriteInterval.D(), n.options.Config.RefreshInterval.D()),
 	}
-	a.promises = &brokenPromises{node: n, devices: a.devices, reporter: a.reporter, evicted: make(map[string]time.Time)}
+	a.promises = &brokenPromises{node: n, devices: a.devices, reporter: a.reporter}
+	a.reporter.promises = a.promises
 	a.missed = &missedContainers{node: n, devices: a.devices, injector: a.injector}
 	a.admission = &admission{
 		missed: a.missed,
@@ -362,9 +363,7 @@ type Counts struct {
 	CheckpointErrors uint64
 	Reports          uint64
 	ReportsFailed    uint64
-	Vanished         uint64 // pods that were gone without the runtime's saying so
-	Evictions        uint64
-	EvictionsFailed  uint64
+	Vanished         uint64            // pods that were gone without the runtime's saying so
 	Notes            map[string]uint64 // by reason
 	Refused          map[string]uint64 // pods, by reason
 	Withheld         map[string]uint64 // containers that were not made because of what their pod holds of devices, by reason
@@ -376,7 +375,9 @@ type State struct {
 	Allocated                allocate.Counts
 	Connected, Synced, Ready bool
 	Pods, Containers, Knobs  int
-	Waiting                  int // messages
+	Broken                   int    // pods in the report whose promise is broken
+	EventsDropped            uint64 // events that the report had no room for
+	Waiting                  int    // messages
 	Observations             uint64
 	ObserveSeconds           float64
 	Lost                     string // why the runtime is not connected
@@ -403,7 +404,7 @@ func (a *Agent) State() State {
 	s := State{
 		Counts: *n.counts, Allocated: n.manager.Report().Counts, Connected: n.runtime.connected, Synced: n.runtime.synced,
 		Ready: len(n.events.problems) == 0, Pods: len(n.pods.byUID), Containers: len(n.pods.containers),
-		Knobs: len(a.knobs.desired[0]) + len(a.knobs.desired[1]), Waiting: n.loop.Waiting(), Lost: n.runtime.why,
+		Knobs: len(a.knobs.desired[0]) + len(a.knobs.desired[1]), Waiting: n.loop.Waiting(), Lost: n.runtime.why, Broken: len(a.promises.broken), EventsDropped: n.events.book.dropped,
 	}
 	s.Colocation, s.Evicting, s.Stops = a.lending.colocation(time.Now(), a.eviction), a.eviction.state.Counts, a.eviction.stops
 	s.Shrinking = a.memory.shrinker.Counts()

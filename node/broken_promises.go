@@ -1,39 +1,43 @@
 package node
 
 import (
-	"context"
 	"math/bits"
 	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/report"
 )
 
 const (
-	// evictPause is the least time between two evictions of one pod, maxEvictions bounds the pods that are remembered for it.
-	evictPause   = 30 * time.Second
-	maxEvictions = 256
-	evictTimeout = 10 * time.Second
 	// reopenAfter is how long a NUMA node stays closed whose promise was broken. By then the scheduler has seen what is really held there.
 	reopenAfter = time.Minute
+	// brokenFor is how long a pod stays in the report after its last try. The kubelet tries again within five minutes as long as the pod is there.
+	brokenFor = 6 * time.Minute
 )
 
-// brokenPromises handles pods that were promised room on this node and cannot have it. The pod is evicted, so that it finds a place elsewhere. The NUMA nodes
-// or devices that were promised are closed, because the scheduler counts them as free and they are not. They are opened again when a report that
-// says what is really held has been written, and a minute has passed.
+// brokenPromises handles pods that were promised room on this node and cannot have it. The report names them, and hilbertd evicts them, so that they find a place
+// elsewhere. The NUMA nodes or devices that were promised are closed, because the scheduler counts them as free and they are not. They are opened again
+// when a report that says what is really held has been written, and a minute has passed.
 type brokenPromises struct {
 	node     *nodeState
 	devices  *deviceController
 	reporter *reporter
 	closed   []closedNUMANode
-	evicted  map[string]time.Time // when each pod was last evicted, by UID
+	broken   []brokenPromise // the first broken first; at most spec.MaxBrokenPromises
 }
 
 // closedNUMANode is a NUMA node that a broken promise has closed.
 type closedNUMANode struct {
 	numa int
 	at   time.Time
+}
+
+// brokenPromise is a pod that cannot have what it was promised, and when it last tried.
+type brokenPromise struct {
+	spec.BrokenPromise
+	at time.Time
 }
 
 // refuse says that a pod cannot run here, and handles the promise that this breaks, if any.
@@ -44,10 +48,10 @@ func (b *brokenPromises) refuse(p spec.PodRef, r allocate.Refusal, asked *alloca
 		return
 	}
 	now := time.Now()
+	b.add(p, r.Message, now)
 	if gpus, nics := asked.Devices.GPUs, asked.Devices.NICs; gpus|nics != 0 {
 		b.node.manager.Devices.Close(gpus, nics)
 		b.devices.shut(gpus, nics, r.Reason+": "+p.Namespace+"/"+p.Name+": "+r.Message, now)
-		b.evict(p, r, now)
 		return // the devices could not be had, or may be the reason
 	}
 	for set := asked.Promise.NUMANodes(); set != 0; set &= set - 1 {
@@ -57,11 +61,38 @@ func (b *brokenPromises) refuse(p spec.PodRef, r allocate.Refusal, asked *alloca
 			b.closed = append(b.closed, closedNUMANode{numa, now})
 		}
 	}
-	b.evict(p, r, now)
 }
 
-// Tick implements controller: it opens NUMA nodes and devices again whose closing has served its purpose.
+// add has the report name a pod. One beyond the bound is named when it tries again and others have gone.
+func (b *brokenPromises) add(p spec.PodRef, message string, now time.Time) {
+	at := slices.IndexFunc(b.broken, func(known brokenPromise) bool { return known.UID == p.UID })
+	switch {
+	case at >= 0:
+		b.broken[at].at = now
+	case len(b.broken) >= spec.MaxBrokenPromises:
+		b.node.log.Warn("more promises are broken than a report can name; the pod is named when the kubelet tries it again", "pod", p.String())
+	default:
+		b.broken = append(b.broken, brokenPromise{spec.BrokenPromise{PodRef: p, Message: report.Message(message)}, now})
+	}
+	b.reporter.urgent = true
+}
+
+// kept takes a pod out of the report: it runs after all.
+func (b *brokenPromises) kept(uid string) {
+	b.broken = slices.DeleteFunc(b.broken, func(known brokenPromise) bool { return known.UID == uid })
+}
+
+// status is what the report says.
+func (b *brokenPromises) status() (out []spec.BrokenPromise) {
+	for i := range b.broken {
+		out = append(out, b.broken[i].BrokenPromise)
+	}
+	return out
+}
+
+// Tick implements controller: it opens NUMA nodes and devices again whose closing has served its purpose, and forgets pods that are not tried any more.
 func (b *brokenPromises) Tick(in *inputs) (changed bool) {
+	b.broken = slices.DeleteFunc(b.broken, func(known brokenPromise) bool { return in.now.Sub(known.at) >= brokenFor })
 	over := func(at time.Time) bool {
 		reported := b.node.ports.Report == nil || b.reporter.written.After(at)
 		return reported && in.now.Sub(at) >= reopenAfter
@@ -75,31 +106,4 @@ func (b *brokenPromises) Tick(in *inputs) (changed bool) {
 	})
 	b.devices.reopen(over)
 	return false
-}
-
-// evict asks for the pod's eviction, beside the loop.
-func (b *brokenPromises) evict(p spec.PodRef, r allocate.Refusal, now time.Time) {
-	for uid, at := range b.evicted {
-		if now.Sub(at) >= evictPause {
-			delete(b.evicted, uid)
-		}
-	}
-	n := b.node
-	if _, lately := b.evicted[p.UID]; lately || n.ports.Evict == nil || len(b.evicted) >= maxEvictions || !n.loop.Running() {
-		return
-	}
-	b.evicted[p.UID] = now
-	n.loop.Work(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, evictTimeout)
-		defer cancel()
-		err := n.ports.Evict(ctx, p, r.Reason, r.Message)
-		n.loop.Post(func() {
-			if err != nil {
-				n.counts.EvictionsFailed++
-				n.log.Warn("the eviction failed; the pod is tried again when the kubelet tries it", "pod", p.Namespace+"/"+p.Name, "err", err)
-				return
-			}
-			n.counts.Evictions++
-		})
-	})
 }

@@ -58,7 +58,7 @@ func newNodeState(o *Options, manager *allocate.Manager) *nodeState {
 	return &nodeState{
 		options: o, ports: &o.Ports, log: o.Log, loop: loop.New(), counts: counts, manager: manager, pods: newPodTable(),
 		events: &events{
-			problems: make(problems), transient: make(map[string]time.Time), counts: counts.Notes, event: o.Ports.Event, log: o.Log,
+			problems: make(problems), transient: make(map[string]time.Time), counts: counts.Notes, log: o.Log,
 		},
 		runtime: runtimeState{why: "not connected yet"}, started: time.Now().Add(-o.Uptime),
 	}

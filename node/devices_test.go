@@ -268,11 +268,9 @@ func TestPromisedCards(t *testing.T) {
 	if _, err := w.run(promised("broken", "0:20000")); err == nil || !strings.Contains(err.Error(), spec.ReasonPromiseBroken) {
 		t.Errorf("no card has so much: %v", err)
 	}
-	w.eventually("it is evicted", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return len(w.evicted) == 1 && w.evicted[0] == "pod-broken: "+spec.ReasonPromiseBroken
-	})
+	if broken := w.broken(); len(broken) != 1 || broken[0] != "pod-broken" {
+		t.Errorf("broken are %q", broken)
+	}
 	d, _ := w.devices()
 	if !strings.HasPrefix(d.NICs[0].Closed, spec.ReasonPromiseBroken) || d.NICs[1].Closed != "" || allocation(d, "broken") != "" {
 		t.Errorf("the card that was promised is closed at once: %+v", d)

@@ -51,7 +51,8 @@ func rank(reason string) int {
 // transientFor is how long something that happened once stays in the condition.
 const transientFor = time.Minute
 
-// events tells people what happens: an Event for each note, a count by reason, and the condition AgentReady for as long as there is a problem.
+// events tells people what happens: the report lists each note, for hilbertd to write it as an Event, a count by reason, and the condition AgentReady for as long
+// as there is a problem.
 //
 // A problem stands until it is resolved, for example that the runtime is lost. Something that happened and is over, such as a jump of the clock, is
 // transient: it stays in the condition for a minute.
@@ -59,7 +60,7 @@ type events struct {
 	problems  problems
 	transient map[string]time.Time // until when, by reason
 	counts    map[string]uint64    // notes, by reason
-	event     func(p spec.PodRef, reason, message string)
+	book      eventBook
 	log       *slog.Logger
 }
 
@@ -76,9 +77,7 @@ func (e *events) note(p spec.PodRef, n allocate.Note) {
 	if p == (spec.PodRef{}) {
 		e.log.Warn("about the node", "reason", n.Reason, "message", n.Message)
 	}
-	if e.event != nil {
-		e.event(p, n.Reason, n.Message)
-	}
+	e.book.record(p, n.Reason, n.Message, time.Now())
 }
 
 // noteTransient tells of something about the node that is over already. While it is in the condition, more of the same is only counted.
@@ -100,5 +99,6 @@ func (e *events) Tick(in *inputs) (changed bool) {
 			e.problems.resolve(reason)
 		}
 	}
+	e.book.expire(in.now)
 	return false
 }

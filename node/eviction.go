@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 )
 
 // evictionController runs the law of eviction (evict.Step) at each observation, and carries out what it decides: it gives pods notice, has the report name
-// the pods whose eviction the node requests, asks what disruption budgets say of them, and, past a hard threshold where no eviction comes in time,
+// the pods whose eviction the node requests, reads which of them disruption budgets refuse, and, past a hard threshold where no eviction comes in time,
 // stops a pod itself.
 type evictionController struct {
 	node     *nodeState
@@ -258,89 +259,66 @@ func (d *disks) look(now time.Time) (root, images evict.Disk) {
 }
 
 const (
-	// urgentAnswer and patientAnswer are how often it is asked what budgets say of a pod whose eviction is requested: past a hard mark, and else. A
-	// cluster may have thousands of the latter.
+	// urgentAnswer and patientAnswer are how often it is read which requests disruption budgets refuse: while one is urgent, and else. A cluster may have
+	// thousands of the latter.
 	urgentAnswer  = 2 * time.Second
 	patientAnswer = time.Minute
 	answerTimeout = 5 * time.Second
 )
 
-// budgetAnswers are what disruption budgets say of the pods whose eviction is requested. hilbertd's leader asks them too, but what it is told does not come here.
+// budgetAnswers are what disruption budgets say of the pods whose eviction is requested. hilbertd asks them, and writes down for the node who may not go.
 type budgetAnswers struct {
 	node   *nodeState
 	asking bool
+	asked  time.Time
 	known  map[string]budgetAnswer // by UID, of requests that stand
 }
 
 // budgetAnswer is of one pod.
 type budgetAnswer struct {
-	asked   time.Time
 	refused bool
-	since   time.Duration // when it was first refused, on the clock of the observations
+	since   time.Duration // when that was first read, on the clock of the observations
 }
 
-// ask asks what is due, beside the loop.
+// ask reads the answers when that is due, beside the loop.
 func (b *budgetAnswers) ask(requests []spec.EvictionRequest, now time.Time) {
 	n := b.node
-	known := make(map[string]budgetAnswer, len(requests))
-	var due []spec.PodRef
+	known, every := make(map[string]budgetAnswer, len(requests)), patientAnswer
 	for i := range requests {
-		request, every := &requests[i], patientAnswer
-		if request.Urgent {
+		known[requests[i].UID] = b.known[requests[i].UID]
+		if requests[i].Urgent {
 			every = urgentAnswer
-		}
-		was, before := b.known[request.UID]
-		if known[request.UID] = was; !before || now.Sub(was.asked) >= every {
-			due = append(due, spec.PodRef{Namespace: request.Namespace, Name: request.Name, UID: request.UID})
 		}
 	}
 	b.known = known
-	if b.asking || len(due) == 0 || n.ports.EvictionRefused == nil || !n.loop.Running() {
+	if b.asking || len(known) == 0 || now.Sub(b.asked) < every || n.ports.RefusedEvictions == nil || !n.loop.Running() {
 		return
 	}
-	b.asking = true
-	for _, p := range due {
-		was := known[p.UID]
-		was.asked = now
-		known[p.UID] = was
-	}
+	b.asking, b.asked = true, now
 	n.loop.Work(func(ctx context.Context) {
-		refused := make([]bool, len(due))
-		for i, p := range due {
-			refused[i] = b.refused(ctx, p)
+		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+		defer cancel()
+		refused, err := n.ports.RefusedEvictions(ctx)
+		if err != nil {
+			n.log.Debug("it is not known which evictions budgets refuse", "err", err)
+			refused = nil // what is not known is no refusal
 		}
 		n.loop.Post(func() {
 			b.asking = false
-			for i, p := range due {
-				b.answered(p.UID, refused[i], now.Sub(n.started))
-			}
+			b.answered(refused, now.Sub(n.started))
 		})
 	})
 }
 
-// refused asks about one pod. What is not known is no refusal.
-func (b *budgetAnswers) refused(ctx context.Context, p spec.PodRef) bool {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	refused, err := b.node.ports.EvictionRefused(ctx, p)
-	if err != nil {
-		b.node.log.Debug("it is not known whether a budget refuses an eviction", "pod", p.Namespace+"/"+p.Name, "err", err)
+// answered takes what was read at that time. What is said of a request that has been withdrawn meanwhile does not count.
+func (b *budgetAnswers) answered(refused []string, at time.Duration) {
+	for uid, was := range b.known {
+		is := budgetAnswer{refused: slices.Contains(refused, uid), since: was.since}
+		if !was.refused {
+			is.since = at
+		}
+		b.known[uid] = is
 	}
-	return refused && err == nil
-}
-
-// answered takes an answer to a question of that time, unless the request has been withdrawn meanwhile.
-func (b *budgetAnswers) answered(uid string, refused bool, at time.Duration) {
-	known := b.known
-	was, stands := known[uid]
-	if !stands {
-		return
-	}
-	if refused && !was.refused {
-		was.since = at
-	}
-	was.refused = refused
-	known[uid] = was
 }
 
 // refusals are the answers as the law wants them.

@@ -128,7 +128,7 @@ func (d *disk) sound() {
 			return
 		}
 	}
-	d.check.Fatalf("%s\n%s", wrong, strings.Join(d.events, "\n"))
+	d.check.Fatalf("%s\n%s", wrong, strings.Join(d.events(), "\n"))
 }
 
 func (d *disk) unsound() string {

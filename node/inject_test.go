@@ -139,10 +139,8 @@ func TestWithheldDevices(t *testing.T) {
 		if after := w.state().Withheld[reason]; after != before+1 {
 			t.Errorf("%s: counted %d times", s.Name, after-before)
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if !slices.ContainsFunc(w.events, func(event string) bool { return strings.HasPrefix(event, s.Name+": "+reason) }) {
-			t.Errorf("%s: nobody is told: %q", s.Name, w.events)
+		if told := w.events(); !slices.ContainsFunc(told, func(event string) bool { return strings.HasPrefix(event, s.Name+": "+reason) }) {
+			t.Errorf("%s: nobody is told: %q", s.Name, told)
 		}
 	}
 	withheld(withGPUs("guest", "0:252/10240Mi/soft"), spec.ReasonSliceOfOtherUser, "those of user 1000", as(0))
@@ -161,10 +159,8 @@ func TestWithheldDevices(t *testing.T) {
 	if got := edits(w.mustRun(sandbox("none", 1), asking)); !strings.HasPrefix(got, hidden) {
 		t.Errorf("others run, and see none: %s", got)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.evicted) != 0 {
-		t.Errorf("the kubelet tries again, and nobody is evicted: %q", w.evicted)
+	if broken := w.broken(); len(broken) != 0 {
+		t.Errorf("the kubelet tries again, and no promise is broken: %q", broken)
 	}
 }
 

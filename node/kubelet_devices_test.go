@@ -184,9 +184,7 @@ func TestGivenDevicesThatAreNotKnown(t *testing.T) {
 	if _, gpus := w.devices(); gpus != "0/2 free, owner kubelet" {
 		t.Errorf("both are held, whichever it is: %q", gpus)
 	}
-	w.mu.Lock()
-	told := slices.DeleteFunc(slices.Clone(w.events), func(e string) bool { return !strings.Contains(e, spec.ReasonDeviceUnknown) })
-	w.mu.Unlock()
+	told := slices.DeleteFunc(w.events(), func(e string) bool { return !strings.Contains(e, spec.ReasonDeviceUnknown) })
 	if want := `pod-who: DeviceUnknown: the kubelet gave it nvidia.com/gpu "tegra", and it is not known which GPU that is`; !slices.Equal(told, []string{want}) {
 		t.Errorf("told: %q", told)
 	}
@@ -215,11 +213,8 @@ func TestGivenOutlastsThePlugin(t *testing.T) {
 	if _, err := w.run(withGPUs("early", "0")); err == nil || !strings.Contains(err.Error(), "the kubelet tries again") {
 		t.Errorf("whose it is to give is not known: %v", err)
 	}
-	w.mu.Lock()
-	evicted := slices.Clone(w.evicted)
-	w.mu.Unlock()
-	if len(evicted) != 0 {
-		t.Errorf("evicted: %q", evicted)
+	if broken := w.broken(); len(broken) != 0 {
+		t.Errorf("promises are broken: %q", broken)
 	}
 	k.has("", "", nil)
 	w.says("ours", func(d *spec.Devices) bool {

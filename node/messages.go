@@ -77,12 +77,8 @@ type Updater interface {
 type Ports struct {
 	// Report writes what the node says of itself.
 	Report func(ctx context.Context, r *spec.NodeReport) error
-	// Evict asks for a pod to be evicted. One that is gone is no error.
-	Evict func(ctx context.Context, p spec.PodRef, reason, message string) error
-	// EvictionRefused reports whether a disruption budget would refuse a pod's eviction now. It is a dry run.
-	EvictionRefused func(ctx context.Context, p spec.PodRef) (bool, error)
-	// Event tells people about a pod, or about the node where the name is empty. It neither blocks nor fails.
-	Event func(p spec.PodRef, reason, message string)
+	// RefusedEvictions are the UIDs of the pods of the last report whose eviction a disruption budget refuses, as far as hilbertd has told.
+	RefusedEvictions func(ctx context.Context) ([]string, error)
 	// Exclusive are the CPUs that the kubelet gave to pods for themselves. It is asked in mode kubelet alone.
 	Exclusive func(ctx context.Context) (map[PodKey]topology.CPUSet, error)
 	// KubeletDevices are the pods that the kubelet lists, with the devices that it gave them for device plugins.

@@ -120,9 +120,7 @@ func TestProfileIndicators(t *testing.T) {
 	if _, seen = l.tell(5, 1); seen.Profile != "default/old" {
 		t.Errorf("%+v", seen)
 	}
-	l.mu.Lock()
-	told := strings.Count(strings.Join(l.events, "\n"), spec.ReasonProfileConflict)
-	l.mu.Unlock()
+	told := strings.Count(strings.Join(l.events(), "\n"), spec.ReasonProfileConflict)
 	if told != 1 {
 		t.Errorf("the conflict is told %d times", told)
 	}

@@ -29,12 +29,13 @@ type reporter struct {
 	eviction *evictionController
 	devices  *deviceController
 	usage    *usageController
+	promises *brokenPromises
 	throttle *report.Throttle
 
 	last    *spec.NodeReport // as last written; nil: never
 	written time.Time        // when that write began
 	looked  time.Time        // when it was last compared with what is
-	urgent  bool             // less can be lent than was written
+	urgent  bool             // less can be lent than was written, or a promise is broken
 	failing time.Time        // since when writes fail; zero: the last one did not
 }
 
@@ -49,6 +50,7 @@ func (p *reporter) build(now time.Time) *spec.NodeReport {
 	out := report.Build(n.options.Machine, &r, p.lending.colocation(now, p.eviction), conditions)
 	out.Status.Devices, out.Status.Summary.GPUs = p.devices.status(now)
 	out.Status.Usage = p.usage.status(now)
+	out.Status.BrokenPromises, out.Status.Events = p.promises.status(), n.events.book.status()
 	return out
 }
 

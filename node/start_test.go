@@ -114,9 +114,7 @@ func TestMissedContainers(t *testing.T) {
 		return set.Len() == 2
 	})
 	w.eventually("the other is told of", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return slices.ContainsFunc(w.events, func(e string) bool {
+		return slices.ContainsFunc(w.events(), func(e string) bool {
 			return strings.HasPrefix(e, "pod-foreign: "+spec.ReasonStartedWithoutAgent)
 		})
 	})

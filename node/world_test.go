@@ -189,10 +189,8 @@ type world struct {
 	given func(ctx context.Context) ([]kubelet.ListedPod, error)
 
 	mu        sync.Mutex
-	events    []string
-	refused   map[string]bool // pods, by UID, whose budget lets none go
-	inquiries []string        // whose budgets were asked
-	evicted   []string
+	refused   []string // pods, by UID, whose budget lets none go
+	inquiries int      // how often that was read
 	reports   []*spec.NodeReport
 	reportErr error
 	updates   map[string]string // what the runtime was told of each container
@@ -261,22 +259,11 @@ func (w *world) start() {
 				}
 				return w.reportErr
 			},
-			Evict: func(_ context.Context, p spec.PodRef, reason, _ string) error {
+			RefusedEvictions: func(context.Context) ([]string, error) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				w.evicted = append(w.evicted, p.Name+": "+reason)
-				return nil
-			},
-			EvictionRefused: func(_ context.Context, p spec.PodRef) (bool, error) {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.inquiries = append(w.inquiries, p.UID)
-				return w.refused[p.UID], nil
-			},
-			Event: func(p spec.PodRef, reason, message string) {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.events = append(w.events, p.Name+": "+reason+": "+message)
+				w.inquiries++
+				return slices.Clone(w.refused), nil
 			},
 			Exclusive:      func(context.Context) (map[PodKey]topology.CPUSet, error) { return w.fixed, w.fixedErr },
 			KubeletDevices: w.given,
@@ -447,3 +434,23 @@ func (w *world) condition() string {
 }
 
 var _ enforce.Kernel = (*kernel)(nil)
+
+// broken names the pods that the report would name now because their promise is broken.
+func (w *world) broken() (names []string) {
+	w.agent.Ask(time.Minute, func(a *Agent) {
+		for _, b := range a.Status().Status.BrokenPromises {
+			names = append(names, b.Name)
+		}
+	})
+	return names
+}
+
+// events are what the report would tell people now: "pod: reason: message", of the node with no pod.
+func (w *world) events() (out []string) {
+	w.agent.Ask(time.Minute, func(a *Agent) {
+		for _, e := range a.Status().Status.Events {
+			out = append(out, podOfEvent(&e).Name+": "+e.Reason+": "+e.Message)
+		}
+	})
+	return out
+}

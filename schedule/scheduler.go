@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/schedule/admit"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/dispatch"
+	"hilbert.dev/hilbert/schedule/events"
 	"hilbert.dev/hilbert/schedule/place/rules"
 	"hilbert.dev/hilbert/schedule/profiles"
 	"hilbert.dev/hilbert/schedule/queue"
@@ -50,6 +51,7 @@ type Scheduler struct {
 	gangs    gangTimers
 	obliged  obliged
 	relief   *relief.Relief
+	events   *events.Recorder
 
 	attempt    attempt      // the turn that is on
 	looked     int          // nodes that the decisions of this Step have looked at, see maxLooks
@@ -92,7 +94,7 @@ func New(o Options) (*Scheduler, error) {
 		s.observer = silent{}
 	}
 	s.auditor, _ = s.observer.(Auditor)
-	s.relief = relief.New(s.store, o.Config.Evictions)
+	s.relief, s.events = relief.New(s.store, o.Config.Evictions), events.New(s.store)
 	s.binder = bind.New(s.store, rules.Commits, o.Config.Binding, o.Config.Conditions)
 	s.obliged = newObliged(s.store, s.binder)
 	for i := range max(o.Instances, 1) {
@@ -279,21 +281,25 @@ func (s *Scheduler) mayTry(u *queue.Unit, now time.Time) bool {
 func (s *Scheduler) Ready(now time.Time) []bind.Write {
 	writes := s.binder.Ready(now)
 	s.report(now)
-	if evictions := s.relief.Ready(now); len(evictions) > 0 {
-		s.writes = append(append(s.writes[:0], writes...), evictions...)
-		return s.writes
+	evictions, told := s.relief.Ready(now), s.events.Ready(now)
+	if len(evictions)+len(told) == 0 {
+		return writes
 	}
-	return writes
+	s.writes = append(append(append(s.writes[:0], writes...), evictions...), told...)
+	return s.writes
 }
 
 // Finish takes the answer to a write.
 func (s *Scheduler) Finish(result bind.Result, now time.Time) {
-	if result.ID.Owner == bind.OwnerRelief {
+	switch result.ID.Owner {
+	case bind.OwnerRelief:
 		s.relief.Finish(result, now)
-		return
+	case bind.OwnerEvents:
+		s.events.Finish(result)
+	default:
+		s.binder.Finish(result, now)
+		s.report(now)
 	}
-	s.binder.Finish(result, now)
-	s.report(now)
 }
 
 // report handles the outcomes that the binder has.
@@ -347,6 +353,7 @@ func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
 	next.Add(s.binder.NextWake(now))
 	next.Add(s.queue.NextExpiry())
 	next.Add(s.relief.NextWake(now))
+	next.Add(s.events.NextWake(now))
 	next.Add(s.nextTimer())
 	return next.Time()
 }

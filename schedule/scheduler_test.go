@@ -199,8 +199,10 @@ func renderWrites(writes []bind.Write) string {
 			fmt.Fprintf(&b, "%d: delete %s", w.ID.Number, w.Name)
 		case bind.EvictPod:
 			fmt.Fprintf(&b, "%d: evict %s", w.ID.Number, w.Name)
-		case bind.WriteEvent:
-			fmt.Fprintf(&b, "relief: %d of %s", w.Kind, w.Name)
+		case bind.WriteEvent, bind.WriteNodeEvent:
+			fmt.Fprintf(&b, "event of %s: %s", w.Name, w.Condition.Reason)
+		case bind.WriteRefusals:
+			fmt.Fprintf(&b, "refused on %s: %v", w.Node, w.Refused)
 		case bind.WriteUnitCondition:
 			fmt.Fprintf(&b, "%d: unit condition of %s: %v %s: %s", w.ID.Number, w.Unit, w.UnitCondition.Met, w.UnitCondition.Reason, w.UnitCondition.Message)
 		case bind.WriteCondition:

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/sim/judge"
 	"hilbert.dev/hilbert/topology"
 )
@@ -20,6 +22,8 @@ type agent struct {
 	left     topology.DeviceFree
 	owners   gpuOwners
 	held     map[facts.UID]topology.Grant
+	// broken are the pods that could not have what they were promised, refused those whose eviction is refused, as the scheduler told it last.
+	broken, refused []facts.UID
 	// said is its newest report.
 	said *facts.NodeReport
 	// headroom is what the node lends, firstHeadroom what that was at the beginning.
@@ -35,7 +39,7 @@ type agent struct {
 //	2 s  the agent of n admits it; NUMA node 0 is taken by then, so it gives CPUs of NUMA node 1
 //	9 s  its report says so, and the watch carries that to the scheduler
 //
-// If nothing is left to give, the pod is evicted. The agents draw from a stream of their own.
+// If nothing is left to give, the report says so, and the scheduler evicts the pod. The agents draw from a stream of their own.
 type nodeAgents struct {
 	faults     *Faults // nil: none
 	draws      *stream
@@ -110,8 +114,8 @@ func (na *nodeAgents) podBound(i int32) {
 	}
 }
 
-// admit gives a pod what it was promised. If that is gone, it gives something else that the pod's request allows; if there is nothing, it evicts
-// the pod.
+// admit gives a pod what it was promised. If that is gone, it gives something else that the pod's request allows; if there is nothing, it reports
+// that.
 func (na *nodeAgents) admit(i int32) {
 	p := &na.api.pods[i]
 	if !p.exists || p.finished {
@@ -150,7 +154,8 @@ func (na *nodeAgents) admit(i int32) {
 		na.violations.add("node %s cannot keep what pod %s was promised: %+v", na.api.nodes[p.node].object.Name, p.uid, p.grant)
 	case !ok:
 		na.meter.faults["promise broken"]++
-		na.pods.evict(i)
+		ag.broken = append(ag.broken, p.uid)
+		na.reportSoon(p.node)
 		return
 	case !kept:
 		na.meter.faults["promise moved"]++
@@ -208,7 +213,38 @@ func (na *nodeAgents) report(node int32) {
 	}
 	ag.owners.version.rewrite(r)
 	na.addHeadroom(&na.api.nodes[node], r)
+	na.addBroken(&na.api.nodes[node], r)
+	r.Refused = ag.refused
 	na.publish(node, r)
+}
+
+// addBroken adds to a report the pods that are still there though they cannot have what they were promised.
+func (na *nodeAgents) addBroken(n *node, r *facts.NodeReport) {
+	n.agent.broken = slices.DeleteFunc(n.agent.broken, func(uid facts.UID) bool {
+		i, ok := na.api.byUID[uid]
+		return !ok || na.api.pods[i].deleting || na.api.pods[i].finished
+	})
+	for _, uid := range n.agent.broken {
+		if !slices.ContainsFunc(r.Evictions, func(e facts.EvictionRequest) bool { return e.UID == uid }) {
+			p := &na.api.pods[na.api.byUID[uid]]
+			r.Evictions = append(r.Evictions, facts.EvictionRequest{
+				UID: uid, Namespace: na.api.identity(p).Namespace, Name: p.name, Reason: spec.ReasonPromiseBroken, Urgent: true, Broken: true,
+			})
+		}
+	}
+}
+
+// refusalsTold is what an agent is told of its requests that are refused; the watch of reports shows it.
+func (na *nodeAgents) refusalsTold(w *bind.Write) {
+	node := na.api.byName[w.Node]
+	ag := na.api.nodes[node].agent
+	ag.refused = nil
+	for _, p := range w.Refused {
+		ag.refused = append(ag.refused, p.UID)
+	}
+	told := *ag.said
+	told.Refused = ag.refused
+	na.publish(node, &told)
 }
 
 func (na *nodeAgents) publish(node int32, r *facts.NodeReport) {

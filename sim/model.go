@@ -331,6 +331,12 @@ func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int
 		}
 		return result, bound, ""
 	}
+	if w.Kind == bind.WriteRefusals {
+		if i, ok := a.byName[w.Node]; !ok || a.nodes[i].agent == nil || a.nodes[i].agent.said == nil {
+			result.Outcome = bind.Gone
+		}
+		return result, bound, ""
+	}
 	i, ok := a.byUID[w.Pod]
 	if !ok {
 		result.Outcome = bind.Gone
@@ -355,8 +361,8 @@ func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int
 		a.revision++
 	case bind.WriteDisruption:
 		a.revision++
-	case bind.EvictPod, bind.WriteEvent: // the executor evicts; an Event changes nothing
-	case bind.WriteUnitCondition, bind.DeletePod: // done above; done by the executor, because it takes time
+	case bind.EvictPod, bind.WriteEvent, bind.WriteNodeEvent: // the executor evicts; an Event changes nothing
+	case bind.WriteUnitCondition, bind.WriteRefusals, bind.DeletePod: // done above; done by the executor, because it takes time
 	case bind.WriteBinding:
 		if p.node != nowhere || p.deleting || p.gated {
 			result.Outcome = bind.Conflict

@@ -36,7 +36,7 @@ func TestGPUsHaveOneOwner(t *testing.T) {
 	t.Log(seen)
 	for _, name := range []string{
 		"GPUs given by a kubelet", "pod failed at admission", "GPU given out twice", "agent of another version", "GPU unhealthy", "device plugin removed",
-		"device plugin added", "GPUs owned by none", "GPUs owned by hilbert", "GPUs owned by kubelet", "promise kept", "promise moved", "promise broken",
+		"device plugin added", "GPUs owned by none", "GPUs owned by hilbert", "GPUs owned by kubelet", "promise kept", "promise moved", "promise broken", "broken promise evicted",
 	} {
 		if seen[name] == 0 {
 			t.Errorf("in all seeds there was never: %s", name)

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/binary"
 	"hash"
+	"slices"
 
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -107,7 +108,7 @@ func answerName(w *bind.Write, r bind.Result) string {
 	kind := [...]string{
 		bind.WriteBinding: "binding", bind.WriteCondition: "condition", bind.ReadPod: "read", bind.WriteNomination: "nomination",
 		bind.WriteDisruption: "disruption", bind.DeletePod: "deletion", bind.WriteUnitCondition: "unit condition",
-		bind.EvictPod: "eviction", bind.WriteEvent: "event",
+		bind.EvictPod: "eviction", bind.WriteEvent: "event", bind.WriteRefusals: "refusals", bind.WriteNodeEvent: "node event",
 	}[w.Kind]
 	outcome := [...]string{
 		bind.Written: "done", bind.Gone: "gone", bind.Conflict: "conflict", bind.Refused: "refused", bind.Unknown: "unknown",
@@ -159,6 +160,10 @@ func (x *executor) execute(w *bind.Write) bind.Result {
 		x.watches.tell(watchUnits, facts.UnitUpserted{Unit: x.api.tenants.Units[w.Unit]})
 		return result
 	}
+	if w.Kind == bind.WriteRefusals {
+		x.agents.refusalsTold(w)
+		return result
+	}
 	switch i := x.api.byUID[w.Pod]; w.Kind {
 	case bind.WriteCondition, bind.WriteNomination, bind.WriteDisruption:
 		x.watches.tellPod(i)
@@ -176,6 +181,9 @@ func (x *executor) evictRequested(i int32, result *bind.Result) {
 	if x.faults != nil && x.draws.chance(x.faults.WithheldEvictions) {
 		result.Outcome, result.Message = bind.Withheld, "held back by the simulator's budget"
 		return
+	}
+	if p := &x.api.pods[i]; p.node != nowhere && x.api.nodes[p.node].agent != nil && slices.Contains(x.api.nodes[p.node].agent.broken, p.uid) {
+		x.meter.faults["broken promise evicted"]++
 	}
 	x.meter.faults["eviction requested and done"]++
 	x.pods.evict(i)

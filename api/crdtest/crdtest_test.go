@@ -129,7 +129,7 @@ func TestRead(t *testing.T) {
 	if d.Kind != "CustomNodeResource" || d.Version == "" || !d.Status || len(d.Columns) == 0 || len(d.ShortNames) == 0 {
 		t.Errorf("%+v", d)
 	}
-	if keys := slices.Sorted(maps.Keys(d.Schema.Properties)); !slices.Equal(keys, []string{"apiVersion", "kind", "metadata", "status"}) {
+	if keys := slices.Sorted(maps.Keys(d.Schema.Properties)); !slices.Equal(keys, []string{"apiVersion", "kind", "metadata", "spec", "status"}) {
 		t.Errorf("properties %v", keys)
 	}
 }

@@ -88,6 +88,8 @@ const (
 	ReasonGangDissolved = "GangDissolved"
 	// ReasonEvictedForPressure: its node requested the eviction of this reclaimed pod, and it was evicted.
 	ReasonEvictedForPressure = "EvictedForPressure"
+	// ReasonEvictedForBrokenPromise: its node could not give the pod what it was promised, and it was evicted to find a place elsewhere.
+	ReasonEvictedForBrokenPromise = "EvictedForBrokenPromise"
 	// ReasonEvictionRefusedByBudget: its node requested the eviction, and a PodDisruptionBudget does not allow it now.
 	ReasonEvictionRefusedByBudget = "EvictionRefusedByBudget"
 	// ReasonEvictionDelayed: its node requested the eviction, and the cluster's eviction budget delays it.

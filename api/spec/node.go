@@ -1,5 +1,7 @@
 package spec
 
+import "time"
+
 // NodeAPIVersion, NodeKind and NodePlural name the CustomNodeResource.
 const (
 	NodeGroup      = "node.hilbert.dev"
@@ -31,8 +33,12 @@ type NodeStatus struct {
 	Colocation *Colocation `json:"colocation,omitempty"`
 	// Usage is what the node uses; nil: the agent does not report it, or does not know it yet.
 	Usage *NodeUsage `json:"usage,omitempty"`
+	// BrokenPromises are the pods that were promised something of this node and cannot have it, the first broken first. hilbertd evicts them.
+	BrokenPromises []BrokenPromise `json:"brokenPromises,omitempty"`
 	// Devices are the node's GPUs and network cards; nil: the agent does not report them, and none is promised.
 	Devices *Devices `json:"devices,omitempty"`
+	// Events are what the agent has to tell people about pods and the node, the oldest first. hilbertd writes them as Events.
+	Events []NodeEvent `json:"events,omitempty"`
 	// Summary is what the printer columns show.
 	Summary NodeSummary `json:"summary"`
 }
@@ -106,6 +112,33 @@ type EvictionRequest struct {
 	// Urgent: a hard threshold is passed; the cluster's budget does not delay the eviction.
 	Urgent bool `json:"urgent,omitempty"`
 }
+
+// BrokenPromise is a pod that was promised something of a node and cannot have it.
+type BrokenPromise struct {
+	PodRef `json:",inline"`
+	// Message says what is not there.
+	Message string `json:"message,omitempty"`
+}
+
+// NodeEvent is something that an agent has to tell people, and how often it was so.
+type NodeEvent struct {
+	// Pod is whom it is about; nil: the node.
+	Pod *PodRef `json:"pod,omitempty"`
+	// Reason is one CamelCase word.
+	Reason string `json:"reason"`
+	// Message is what was said the first time.
+	Message string `json:"message,omitempty"`
+	// Count is how often it was so, from First to Last by the node's clock.
+	Count int32     `json:"count"`
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+}
+
+// MaxNodeEvents bounds the events of one report.
+const MaxNodeEvents = 16
+
+// MaxBrokenPromises bounds the pods that one report names. Those beyond it are named when the first have gone.
+const MaxBrokenPromises = 32
 
 // NodeReport is an agent's whole report at one time: the status, and the conditions beside it, by type.
 type NodeReport struct {

@@ -66,9 +66,11 @@ type reportRecord struct {
 	HeldDevices []heldDevicesRecord `json:"heldDevices,omitempty"`
 	DeviceNote  string              `json:"deviceNote,omitempty"`
 
-	Headroom  headroomRecord   `json:"headroom,omitzero"`
-	Usage     usageRecord      `json:"usage,omitzero"`
-	Evictions []evictionRecord `json:"wishes,omitempty"`
+	Headroom  headroomRecord    `json:"headroom,omitzero"`
+	Usage     usageRecord       `json:"usage,omitzero"`
+	Evictions []evictionRecord  `json:"wishes,omitempty"`
+	Refused   []facts.UID       `json:"refused,omitempty"`
+	Events    []nodeEventRecord `json:"events,omitempty"`
 }
 
 type headroomText facts.HeadroomState
@@ -103,6 +105,18 @@ type evictionRecord struct {
 	Reason    string    `json:"reason"`
 	Message   string    `json:"message,omitempty"`
 	Urgent    bool      `json:"urgent,omitempty"`
+	Broken    bool      `json:"broken,omitempty"`
+}
+
+type nodeEventRecord struct {
+	UID       facts.UID `json:"uid,omitempty"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name,omitempty"`
+	Reason    string    `json:"reason"`
+	Message   string    `json:"message,omitempty"`
+	Count     int32     `json:"count"`
+	First     int64     `json:"first"`
+	Last      int64     `json:"last"`
 }
 
 func writeReport(r facts.NodeReported) reportRecord {
@@ -118,6 +132,8 @@ func writeReport(r facts.NodeReported) reportRecord {
 	out.Headroom = headroomRecord{headroomText(h.State), h.MilliCPU, h.Memory, h.Note}
 	out.Usage = usageRecord(r.Report.Usage)
 	out.Evictions = each(r.Report.Evictions, func(w facts.EvictionRequest) evictionRecord { return evictionRecord(w) })
+	out.Refused = r.Report.Refused
+	out.Events = each(r.Report.Events, func(e facts.NodeEvent) nodeEventRecord { return nodeEventRecord(e) })
 	return out
 }
 
@@ -149,6 +165,8 @@ func readReport(r *reportRecord) (facts.NodeReported, error) {
 	out.Report.Headroom = facts.Headroom{State: facts.HeadroomState(h.State), MilliCPU: h.MilliCPU, Memory: h.Memory, Note: h.Note}
 	out.Report.Usage = facts.Usage(r.Usage)
 	out.Report.Evictions = each(r.Evictions, func(w evictionRecord) facts.EvictionRequest { return facts.EvictionRequest(w) })
+	out.Report.Refused = r.Refused
+	out.Report.Events = each(r.Events, func(e nodeEventRecord) facts.NodeEvent { return facts.NodeEvent(e) })
 	return out, nil
 }
 

@@ -28,6 +28,21 @@ type NodeReport struct {
 	Usage Usage
 	// Evictions are the pods that the agent wants evicted, the first most.
 	Evictions []EvictionRequest
+	// Refused are the pods whose eviction a disruption budget refuses, as the node was told last.
+	Refused []UID
+	// Events are what the agent has to tell people.
+	Events []NodeEvent
+}
+
+// NodeEvent is something that a node's agent has to tell people, and how often it was so.
+type NodeEvent struct {
+	// UID, Namespace and Name are those of the pod that it is about; empty: the node.
+	UID             UID
+	Namespace, Name string
+	Reason, Message string
+	Count           int32
+	// First and Last are when it was so, in nanoseconds, by the node's clock.
+	First, Last int64
 }
 
 // HeldNUMA is what one pod holds, as its node says.
@@ -50,7 +65,7 @@ const (
 
 // SameReport reports whether two reports say the same.
 func SameReport(a, b *NodeReport) bool {
-	return a.NUMANodes == b.NUMANodes && a.Why == b.Why && a.Headroom == b.Headroom && a.Usage == b.Usage && slices.Equal(a.Held, b.Held) && slices.Equal(a.Evictions, b.Evictions) &&
+	return a.NUMANodes == b.NUMANodes && a.Why == b.Why && a.Headroom == b.Headroom && a.Usage == b.Usage && slices.Equal(a.Held, b.Held) && slices.Equal(a.Evictions, b.Evictions) && slices.Equal(a.Refused, b.Refused) && slices.Equal(a.Events, b.Events) &&
 		a.Devices == b.Devices && a.DeviceNote == b.DeviceNote && slices.Equal(a.HeldDevices, b.HeldDevices)
 }
 
@@ -105,6 +120,8 @@ type EvictionRequest struct {
 	Reason, Message string
 	// Urgent: the cluster's budget does not hold it back.
 	Urgent bool
+	// Broken: the node cannot give the pod what it was promised. Such a pod may be of any level.
+	Broken bool
 }
 
 // ReclaimedKinds is how many resources only reports give: CPU, then memory.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
@@ -17,6 +18,7 @@ import (
 // joined by a plus.
 //
 //	report n1 headroom=(8,16) wishes=(p1,p2!)
+//	report n1 broken=(p3) refused=(p1)
 //	report n1 shut=evicted
 //	report n1 agent threads=2 cpus=(16,16) mem=(64,64) sockets=(0,1) closed=1 held=(p1@0:8/4096Mi,p2@0:2+1:2)
 func Report(t testing.TB, d *datadriven.TestData) facts.NodeReported {
@@ -42,6 +44,16 @@ func Report(t testing.TB, d *datadriven.TestData) facts.NodeReported {
 			for _, uid := range arg.Vals {
 				uid, urgent := strings.CutSuffix(uid, "!")
 				r.Evictions = append(r.Evictions, facts.EvictionRequest{UID: facts.UID(uid), Namespace: "default", Name: uid, Reason: "Pressure", Urgent: urgent})
+			}
+		case "broken":
+			for _, uid := range arg.Vals {
+				r.Evictions = append(r.Evictions, facts.EvictionRequest{
+					UID: facts.UID(uid), Namespace: "default", Name: uid, Reason: spec.ReasonPromiseBroken, Urgent: true, Broken: true,
+				})
+			}
+		case "refused":
+			for _, uid := range arg.Vals {
+				r.Refused = append(r.Refused, facts.UID(uid))
 			}
 		case "threads":
 			arg.Scan(t, 0, &shape.Threads)

@@ -2,8 +2,7 @@
 // the kubelet.
 //
 //	Reporter      writes the node's CustomNodeResource, one request a report
-//	Events        writes Events about pods and the node, within a budget
-//	Evictor       evicts a pod, or asks by a dry run whether a disruption budget refuses it
+//	Refusals      reads which of the evictions that the node requests a disruption budget refuses
 //	GPUOffers     asks who offers the node's GPUs: a device plugin, a DRA driver
 //	ProfileWatch  follows the ServiceProfiles of all namespaces
 //	PodResources  asks the kubelet which CPUs and devices it gave to pods

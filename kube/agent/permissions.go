@@ -13,12 +13,10 @@ var KubeletPermissions = []apiserver.Permission{
 }
 
 // Permissions is everything that the agent of a node needs to be allowed on the API server, and no more. RBAC cannot say which
-// CustomNodeResource, and whose pods: deploy/policies/cnr-own-node.yaml says the first.
+// CustomNodeResource: deploy/policies/cnr-own-node.yaml does.
 var Permissions = []apiserver.Permission{
 	{Resource: "nodes", Verbs: []string{"get"}},                                     // whose UID owns the CustomNodeResource; whether a device plugin offers its GPUs
-	{Resource: "pods/eviction", Verbs: []string{"create"}},                          // of a pod whose promise was broken; dry runs of those whose eviction the node requests
 	{Group: "resource.k8s.io", Resource: "resourceslices", Verbs: []string{"list"}}, // whether a DRA driver offers its GPUs
-	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.CustomNodeResources, Verbs: []string{"create", "get"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.CustomNodeResources + "/status", Verbs: []string{"update"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.ServiceProfiles, Verbs: []string{"list", "watch"}},

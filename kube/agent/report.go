@@ -93,20 +93,32 @@ func (r *Reporter) write(ctx context.Context, report *spec.NodeReport) (again bo
 
 // find reads the object, and makes it where there is none.
 func (r *Reporter) find(ctx context.Context) (*v1alpha1.CustomNodeResource, error) {
-	a := r.api.Do(ctx, &apiserver.Call{Method: http.MethodGet, Path: r.path(), Accept: apiserver.ContentJSON}, r.timeout)
-	if a.Code == http.StatusNotFound {
+	object, err := readReport(ctx, r.api, r.node, r.timeout)
+	if errors.Is(err, errNoReport) {
 		return r.create(ctx)
 	}
-	return r.decode(&a, "read")
+	return object, err
 }
 
-func (r *Reporter) decode(a *apiserver.Answer, did string) (*v1alpha1.CustomNodeResource, error) {
-	if err := a.Failure(did + " the CustomNodeResource " + r.node); err != nil {
+// errNoReport is returned where a node has no CustomNodeResource, or the API server knows none.
+var errNoReport = errors.New("there is no such CustomNodeResource")
+
+// readReport reads the CustomNodeResource of a node.
+func readReport(ctx context.Context, api *apiserver.Requester, node string, timeout time.Duration) (*v1alpha1.CustomNodeResource, error) {
+	a := api.Do(ctx, &apiserver.Call{Method: http.MethodGet, Path: nodeReportsPath + "/" + node, Accept: apiserver.ContentJSON}, timeout)
+	if a.Code == http.StatusNotFound {
+		return nil, fmt.Errorf("node %s: %w", node, errNoReport)
+	}
+	return decodeReport(&a, "read", node)
+}
+
+func decodeReport(a *apiserver.Answer, did, node string) (*v1alpha1.CustomNodeResource, error) {
+	if err := a.Failure(did + " the CustomNodeResource " + node); err != nil {
 		return nil, err
 	}
 	object := &v1alpha1.CustomNodeResource{}
 	if err := json.Unmarshal(a.Body, object); err != nil {
-		return nil, fmt.Errorf("%s the CustomNodeResource %s: %w", did, r.node, err)
+		return nil, fmt.Errorf("%s the CustomNodeResource %s: %w", did, node, err)
 	}
 	return object, nil
 }
@@ -138,7 +150,7 @@ func (r *Reporter) create(ctx context.Context) (*v1alpha1.CustomNodeResource, er
 	if a.Code == http.StatusNotFound {
 		return nil, apiserver.ErrNoDefinition
 	}
-	return r.decode(&a, "create")
+	return decodeReport(&a, "create", r.node)
 }
 
 const nodeReportsPath = "/apis/" + v1alpha1.Group + "/" + v1alpha1.Version + "/" + v1alpha1.CustomNodeResources

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
@@ -86,6 +84,20 @@ func (r *agentRig) stored(t *testing.T) *v1alpha1.CustomNodeResource {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// told writes what hilbertd tells the agent.
+func (r *agentRig) told(t *testing.T, patch string) {
+	t.Helper()
+	api, err := agentRequester(r.server.Connection(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.CloseIdle)
+	a := api.Do(t.Context(), &apiserver.Call{Method: http.MethodPatch, Path: nodeReportsPath + "/n", ContentType: apiserver.ContentMerge, Body: []byte(patch)}, time.Minute)
+	if err := a.Failure("patch"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func saying(ready bool, message string) *spec.NodeReport {
@@ -191,85 +203,25 @@ func TestNodeReportNowhere(t *testing.T) {
 	r.report(t, saying(true, ""), "GET GET POST PUT")
 }
 
-func TestEvict(t *testing.T) {
-	s := standin.New(t)
-	e, err := NewEvictor(s.Connection(), time.Minute)
+// What hilbertd wrote down is read; without a CustomNodeResource nothing is known.
+func TestRefusals(t *testing.T) {
+	r := newAgentRig(t)
+	refusals, err := NewRefusals(r.server.Connection(), "n", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(e.Close)
-	s.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "new"}})
-	if err := e.Evict(t.Context(), "default", "p", "old"); err != nil || s.Pod("default", "p") == nil {
-		t.Errorf("another pod of the name: %v", err)
+	t.Cleanup(refusals.Close)
+	if uids, err := refusals.Read(t.Context()); !errors.Is(err, errNoReport) {
+		t.Errorf("before there is one: %v, %v", uids, err)
 	}
-	s.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
-		w.WriteHeader(http.StatusTooManyRequests)
-		return true
-	})
-	if err := e.Evict(t.Context(), "default", "p", "new"); !errors.Is(err, ErrEvictionWaits) {
-		t.Errorf("a budget: %v", err)
+	r.there()
+	r.report(t, saying(true, ""), "GET GET POST PUT")
+	if uids, err := refusals.Read(t.Context()); err != nil || len(uids) != 0 {
+		t.Errorf("nothing is refused: %v, %v", uids, err)
 	}
-	s.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
-		w.WriteHeader(http.StatusForbidden)
-		return true
-	})
-	if err := e.Evict(t.Context(), "default", "p", "new"); err == nil || errors.Is(err, ErrEvictionWaits) {
-		t.Errorf("forbidden: %v", err)
-	}
-	s.Intercept(nil)
-	for range 2 { // the second time it is gone
-		if err := e.Evict(t.Context(), "default", "p", "new"); err != nil || s.Pod("default", "p") != nil {
-			t.Errorf("evict: %v", err)
-		}
-	}
-}
-
-// What a budget would say is asked without anybody's going, and the API server's being busy is no refusal.
-func TestRefused(t *testing.T) {
-	s := standin.New(t)
-	e, err := NewEvictor(s.Connection(), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	s.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}})
-	var query, body string
-	answers := func(code int, causes ...metav1.StatusCause) {
-		s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
-			text, _ := io.ReadAll(r.Body)
-			query, body = r.URL.RawQuery, string(text)
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(code)
-			_ = json.NewEncoder(w).Encode(&metav1.Status{
-				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code), Details: &metav1.StatusDetails{Causes: causes},
-			})
-			return true
-		})
-	}
-	budget := metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: "it needs 2 healthy pods and has 2"}
-	for name, c := range map[string]struct {
-		set     func()
-		refused bool
-		failed  bool
-	}{
-		"it may go":              {func() { s.Intercept(nil) }, false, false},
-		"a budget refuses":       {func() { answers(http.StatusTooManyRequests, budget) }, true, false},
-		"a budget is broken":     {func() { answers(http.StatusForbidden, budget) }, true, false},
-		"the server is busy":     {func() { answers(http.StatusTooManyRequests) }, false, true},
-		"it may not ask":         {func() { answers(http.StatusForbidden) }, false, true},
-		"the pod is not there":   {func() { answers(http.StatusNotFound) }, false, false},
-		"the server cannot tell": {func() { answers(http.StatusInternalServerError) }, false, true},
-	} {
-		c.set()
-		if refused, err := e.Refused(t.Context(), "default", "p", "u"); refused != c.refused || (err != nil) != c.failed {
-			t.Errorf("%s: %v, %v", name, refused, err)
-		}
-	}
-	if s.Pod("default", "p") == nil {
-		t.Error("the pod was evicted")
-	}
-	if !strings.Contains(query, "dryRun=All") || !strings.Contains(body, `"dryRun":["All"]`) {
-		t.Errorf("asked %s with %s", query, body)
+	r.told(t, `{"spec":{"refusedEvictions":[{"namespace":"default","name":"p","uid":"u"},{"namespace":"default","name":"q","uid":"v"}]}}`)
+	if uids, err := refusals.Read(t.Context()); err != nil || !slices.Equal(uids, []string{"u", "v"}) {
+		t.Errorf("two are refused: %v, %v", uids, err)
 	}
 }
 
@@ -278,27 +230,6 @@ func TestAgentAsksForNoMoreThanItMay(t *testing.T) {
 	r := newAgentRig(t)
 	r.there()
 	r.report(t, saying(true, ""), "GET GET POST PUT")
-	e, err := NewEvictor(r.server.Connection(), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	if err := e.Evict(t.Context(), "default", "p", "u"); err != nil {
-		t.Fatal(err)
-	}
-	events, err := NewEvents(t.Context(), r.server.Connection(), "n", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(events.Close)
-	now := time.Now()
-	for _, w := range []*eventWrite{
-		{about: corev1.ObjectReference{Name: "p"}, name: "p.1", reason: "R", first: now, last: now, count: 1}, {name: "p.1", count: 2, last: now},
-	} {
-		if got := events.write(t.Context(), w); got != eventTold {
-			t.Fatalf("outcome %d", got)
-		}
-	}
 	offers, err := NewGPUOffers(r.server.Connection(), "n", time.Minute)
 	if err != nil {
 		t.Fatal(err)

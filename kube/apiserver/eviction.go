@@ -11,16 +11,12 @@ import (
 )
 
 // EvictionBody encodes an eviction of the pod with that UID and no other.
-func EvictionBody(namespace, name, uid string, dryRun bool) ([]byte, error) {
+func EvictionBody(namespace, name, uid string) ([]byte, error) {
 	id := types.UID(uid)
-	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}}
-	if dryRun { // in the query too: whoever reads only one of them evicts nobody
-		options.DryRun = []string{metav1.DryRunAll}
-	}
 	body, err := json.Marshal(&policyv1.Eviction{
 		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
 		ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: name},
-		DeleteOptions: options,
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode the eviction of %s/%s: %w", namespace, name, err)

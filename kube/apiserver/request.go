@@ -84,7 +84,6 @@ type Call struct {
 	Accept       string // empty: AcceptMetadata
 	Body         []byte
 	Reads        bool   // what a write answers matters
-	DryRun       bool   // nothing is written
 	Query        string // more parameters, escaped: "a=b&c=d"
 }
 
@@ -112,9 +111,6 @@ func (r *Requester) Do(ctx context.Context, c *Call, timeout time.Duration) Answ
 	target.RawQuery = "timeout=" + timeout.String()
 	if c.ContentType == ContentApply {
 		target.RawQuery += "&force=true&fieldManager=" + fieldManager
-	}
-	if c.DryRun {
-		target.RawQuery += "&dryRun=" + metav1.DryRunAll
 	}
 	if c.Query != "" {
 		target.RawQuery += "&" + c.Query

@@ -63,12 +63,38 @@ func checkColocation(c *spec.Colocation) error {
 	named := make(map[string]bool, len(c.Evictions))
 	for i := range c.Evictions {
 		w := &c.Evictions[i]
-		if w.UID == "" || w.Name == "" || w.Namespace == "" || named[w.UID] {
-			return fmt.Errorf("the eviction of %s/%s (%q): a name or the UID is missing, or it stands twice", w.Namespace, w.Name, w.UID)
+		if err := checkNamed(spec.PodRef{Namespace: w.Namespace, Name: w.Name, UID: w.UID}, named); err != nil {
+			return fmt.Errorf("evictions: %w", err)
 		}
-		named[w.UID] = true
 	}
 	return nil
+}
+
+// checkNamed returns what is wrong with a pod's name in a list, and adds it to those that were named.
+func checkNamed(p spec.PodRef, named map[string]bool) error {
+	if p.UID == "" || p.Name == "" || p.Namespace == "" || named[p.UID] {
+		return fmt.Errorf("%s/%s (%q): a name or the UID is missing, or it stands twice", p.Namespace, p.Name, p.UID)
+	}
+	named[p.UID] = true
+	return nil
+}
+
+// BrokenPromises turns the pods that cannot have what they were promised into requests to evict them. What contradicts itself asks for nothing.
+func BrokenPromises(list []spec.BrokenPromise) (requests []facts.EvictionRequest, err error) {
+	if len(list) > spec.MaxBrokenPromises {
+		return nil, fmt.Errorf("brokenPromises: %d pods; at most %d can be named", len(list), spec.MaxBrokenPromises)
+	}
+	named := make(map[string]bool, len(list))
+	for i := range list {
+		w := &list[i]
+		if err := checkNamed(w.PodRef, named); err != nil {
+			return nil, fmt.Errorf("brokenPromises: %w", err)
+		}
+		requests = append(requests, facts.EvictionRequest{
+			UID: facts.UID(w.UID), Namespace: w.Namespace, Name: w.Name, Reason: spec.ReasonPromiseBroken, Message: shortened(w.Message), Urgent: true, Broken: true,
+		})
+	}
+	return requests, nil
 }
 
 func checkLent(what string, a spec.ReclaimedAmounts) error {

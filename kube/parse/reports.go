@@ -2,6 +2,7 @@ package parse
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
@@ -17,17 +18,35 @@ func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *facts.NodeRepor
 	shape, held, err := NodeNUMANodes(&n.Status.NodeStatus)
 	if err != nil {
 		p.warner.Warn("customnoderesource "+n.Name, "the report is malformed, so that nothing is promised by NUMA node", "err", err)
-		return &facts.NodeReport{Why: facts.ReportMalformed, Headroom: facts.Headroom{State: facts.HeadroomMalformed, Note: "the report as a whole"}}
+		return &facts.NodeReport{Why: facts.ReportMalformed, Headroom: facts.Headroom{State: facts.HeadroomMalformed, Note: "the report as a whole"}, Refused: refusedEvictions(n)}
 	}
-	r := &facts.NodeReport{NUMANodes: shape, Held: held}
+	r := &facts.NodeReport{NUMANodes: shape, Held: held, Refused: refusedEvictions(n)}
 	if r.Headroom, r.Evictions, err = NodeHeadroom(n.Status.Colocation); err != nil {
 		p.warner.Warn("customnoderesource "+n.Name, "what the node lends is malformed, so that it lends nothing", "err", err)
+	}
+	broken, err := BrokenPromises(n.Status.BrokenPromises)
+	if err != nil {
+		p.warner.Warn("customnoderesource "+n.Name, "the promises that it says are broken are malformed, so that no pod is evicted for them", "err", err)
+	}
+	for i := range broken {
+		if !slices.ContainsFunc(r.Evictions, func(e facts.EvictionRequest) bool { return e.UID == broken[i].UID }) {
+			r.Evictions = append(r.Evictions, broken[i])
+		}
 	}
 	if r.Usage, err = NodeUsage(&n.Status); err != nil {
 		p.warner.Warn("customnoderesource "+n.Name, "what the node uses is malformed, so that it counts as not known", "err", err)
 	}
+	r.Events = nodeEvents(n.Status.Events)
 	p.reportDevices(n, r)
 	return r
+}
+
+// refusedEvictions are the pods whose eviction is refused, as hilbertd told the node last.
+func refusedEvictions(n *nodev1alpha1.CustomNodeResource) (out []facts.UID) {
+	for _, p := range n.Spec.RefusedEvictions {
+		out = append(out, facts.UID(p.UID))
+	}
+	return out
 }
 
 // NodeUsage turns what a node's agent says of its use into the ledger's terms. Nothing said, or said without a time, is not known.

@@ -76,7 +76,7 @@ func (h *handler) putStatus(w http.ResponseWriter, r *http.Request, q request) {
 	if object == nil {
 		return
 	}
-	next, err := h.server.updateStatus(q, func(old *unstructured.Unstructured) (any, error) {
+	next, err := h.server.update(q, "status", func(old *unstructured.Unstructured) (any, error) {
 		switch {
 		case object.GetResourceVersion() == "":
 			return nil, apierrors.NewBadRequest("metadata.resourceVersion: must be specified for an update")

@@ -97,6 +97,8 @@ func (h *handler) serveOffered(w http.ResponseWriter, r *http.Request, q request
 		http.Error(w, "404 page not found", http.StatusNotFound)
 	case q.sub == "status" && r.Method == http.MethodPatch:
 		h.patchStatus(w, r, q)
+	case q.sub == "" && r.Method == http.MethodPatch:
+		h.patchSpec(w, r, q)
 	case q.sub == "status" && r.Method == http.MethodPut:
 		h.putStatus(w, r, q)
 	case q.name == "" && r.Method == http.MethodPost:
@@ -121,7 +123,7 @@ func (h *handler) patchStatus(w http.ResponseWriter, r *http.Request, q request)
 	if err != nil {
 		return
 	}
-	object, err := h.server.updateStatus(q, func(old *unstructured.Unstructured) (any, error) {
+	object, err := h.server.update(q, "status", func(old *unstructured.Unstructured) (any, error) {
 		resource := schema.ParseGroupResource(q.resource)
 		patch := &unstructured.Unstructured{}
 		if err := json.Unmarshal(body, &patch.Object); err != nil {
@@ -135,6 +137,32 @@ func (h *handler) patchStatus(w http.ResponseWriter, r *http.Request, q request)
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 		return status, nil
+	})
+	if err != nil {
+		h.fail(w, err)
+		return
+	}
+	h.answer(w, http.StatusOK, object.Object)
+}
+
+// patchSpec merges a patch into the spec, no deeper than hilbertd goes.
+func (h *handler) patchSpec(w http.ResponseWriter, r *http.Request, q request) {
+	patch := h.read(w, r)
+	if patch == nil {
+		return
+	}
+	object, err := h.server.update(q, "spec", func(old *unstructured.Unstructured) (any, error) {
+		spec, _, _ := unstructured.NestedMap(old.Object, "spec")
+		asked, ok, _ := unstructured.NestedMap(patch.Object, "spec")
+		if !ok || r.Header.Get("Content-Type") != string(types.MergePatchType) {
+			return nil, apierrors.NewBadRequest("want a merge patch of the spec")
+		}
+		if spec == nil {
+			spec = make(map[string]any)
+		}
+		maps.Copy(spec, asked)
+		maps.DeleteFunc(spec, func(_ string, value any) bool { return value == nil })
+		return spec, nil
 	})
 	if err != nil {
 		h.fail(w, err)

@@ -129,20 +129,20 @@ func (s *Server) create(resource, namespace string, object *unstructured.Unstruc
 	return nil
 }
 
-// updateStatus gives an object the status that next makes of it.
-func (s *Server) updateStatus(q request, next func(old *unstructured.Unstructured) (status any, err error)) (*unstructured.Unstructured, error) {
+// update gives an object the spec or status that next makes of it.
+func (s *Server) update(q request, part string, next func(old *unstructured.Unstructured) (part any, err error)) (*unstructured.Unstructured, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, ok := s.others[q.resource][q.namespace+"/"+q.name].(*unstructured.Unstructured)
 	if !ok {
 		return nil, apierrors.NewNotFound(schema.ParseGroupResource(q.resource), q.name)
 	}
-	status, err := next(old)
+	changed, err := next(old)
 	if err != nil {
 		return nil, err
 	}
 	object := old.DeepCopy()
-	object.Object["status"] = status
+	object.Object[part] = changed
 	s.keep(q.resource, q.namespace+"/"+q.name, object)
 	s.history.note(q.resource, "MODIFIED", object, old)
 	return object.DeepCopy(), nil

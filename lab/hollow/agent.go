@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/kube/agent"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -53,11 +52,10 @@ type AgentOptions struct {
 //
 // Beside a Fleet that is not Frozen there must be none on the same nodes: both would delete the pods.
 type Agents struct {
-	client  kubernetes.Interface
-	nodes   map[string]*Agent
-	pods    cache.SharedIndexInformer
-	queue   workqueue.TypedRateLimitingInterface[podKey]
-	evictor *agent.Evictor
+	client kubernetes.Interface
+	nodes  map[string]*Agent
+	pods   cache.SharedIndexInformer
+	queue  workqueue.TypedRateLimitingInterface[podKey]
 
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
@@ -82,9 +80,6 @@ func RunAgents(ctx context.Context, config *rest.Config, nodes []string, o Agent
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &Agents{client: client, nodes: make(map[string]*Agent, len(nodes))}
-	if f.evictor, err = agent.NewEvictor(config, agentTimeout); err != nil {
-		return nil, err
-	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f.cancel = cancel
 	for i, name := range nodes {
@@ -92,7 +87,7 @@ func RunAgents(ctx context.Context, config *rest.Config, nodes []string, o Agent
 		if o.Faults != nil {
 			fault = o.Faults(i)
 		}
-		a, err := newAgent(running, config, name, o, fault, f.evict)
+		a, err := newAgent(running, config, name, o, fault)
 		if err != nil {
 			f.Stop()
 			return nil, fmt.Errorf("hollow agent of %s: %w", name, err)
@@ -117,7 +112,6 @@ func (f *Agents) Stop() {
 		a.stop()
 		a.reporter.Close()
 	}
-	f.evictor.Close()
 }
 
 // Agent returns the agent of a node, nil where there is none.
@@ -125,13 +119,6 @@ func (f *Agents) Agent(node string) *Agent { return f.nodes[node] }
 
 // Bound is how many pods have a node, as far as the watch has told.
 func (f *Agents) Bound() int { return len(f.pods.GetStore().ListKeys()) }
-
-func (f *Agents) evict(ctx context.Context, p spec.PodRef, reason, _ string) error {
-	if err := f.evictor.Evict(ctx, p.Namespace, p.Name, p.UID); err != nil {
-		return fmt.Errorf("%s: %w", reason, err)
-	}
-	return nil
-}
 
 // watchPods starts the one watch and the workers, and returns when the first listing is in the queue.
 func (f *Agents) watchPods(ctx, running context.Context, workers int) error {

@@ -59,9 +59,7 @@ type Refusal struct {
 	Beside []string // the names of the pods that ran then
 }
 
-func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOptions, fault Fault,
-	evict func(ctx context.Context, p spec.PodRef, reason, message string) error,
-) (*Agent, error) {
+func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOptions, fault Fault) (*Agent, error) {
 	reporter, err := agent.NewReporter(config, name, agentTimeout)
 	if err != nil {
 		return nil, err
@@ -70,7 +68,7 @@ func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOpti
 		name: name, options: o, reporter: reporter, kernel: newMapKernel(), base: ctx, born: time.Now().Add(-o.LawState.uptime),
 		running: make(map[types.UID]runningPod), refused: make(map[types.UID]Refusal),
 	}
-	a.ports = node.Ports{Report: a.report, Evict: evict, Checkpoint: &mapStore{}, LawState: &mapStore{data: o.LawState.data}}
+	a.ports = node.Ports{Report: a.report, Checkpoint: &mapStore{}, LawState: &mapStore{data: o.LawState.data}}
 	if o.Online > 0 {
 		a.kernel.work = newWork(o.Machine, o.Online)
 	}

@@ -20,11 +20,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 
@@ -57,8 +59,9 @@ spec:
 
 // reported is a report's status, with this in colocation.evictions.
 func reported(evictions string, at time.Time) string {
-	return fmt.Sprintf(`{"status":{"mode":"agent","threadsPerCore":1,"observedAt":%q,"summary":{"numaNodes":0,"freeCPUs":0,"dedicatedPods":0,"freeMemory":"0"},
-"colocation":{"headroom":{"milliCPU":4000,"memoryMiB":4096},"lent":{"milliCPU":0,"memoryMiB":0},"suppression":"None","evictions":[%s]}}}`,
+	return fmt.Sprintf(`{"status":{"mode":"agent","threadsPerCore":1,"observedAt":%[1]q,"summary":{"numaNodes":0,"freeCPUs":0,"dedicatedPods":0,"freeMemory":"0"},
+"events":[{"reason":"ClockJumped","message":"by 1h","count":2,"first":"2026-01-01T00:00:00.000000Z","last":"2026-01-01T00:01:00.000000Z"}],
+"colocation":{"headroom":{"milliCPU":4000,"memoryMiB":4096},"lent":{"milliCPU":0,"memoryMiB":0},"suppression":"None","evictions":[%[2]s]}}}`,
 		at.UTC().Format(time.RFC3339), evictions)
 }
 
@@ -212,15 +215,18 @@ func (b *bed) grantedVerbs(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// conflictOnce answers the first Binding as the API server answers one about a pod that somebody else has bound, so that hilbertd has to read the pod.
+// conflictOnce answers the first Binding as the API server answers one about a pod that somebody else has bound, so that hilbertd has to read the pod; and the
+// first Event as it answers one that is there already, so that hilbertd counts it on.
 type conflictOnce struct {
-	inner    http.RoundTripper
-	answered atomic.Bool
+	inner                   http.RoundTripper
+	answered, answeredEvent atomic.Bool
 }
 
 // RoundTrip implements http.RoundTripper.
 func (d *conflictOnce) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !strings.HasSuffix(r.URL.Path, "/binding") || d.answered.Swap(true) {
+	binding := strings.HasSuffix(r.URL.Path, "/binding") && !d.answered.Swap(true)
+	event := strings.HasSuffix(r.URL.Path, "/namespaces/default/events") && !d.answeredEvent.Swap(true)
+	if !binding && !event {
 		return d.inner.RoundTrip(r)
 	}
 	conflict := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"the pod is already assigned to a node"}`
@@ -325,8 +331,25 @@ func (b *bed) giveWork(t *testing.T, address string) {
 	must(err)
 	got, err := b.admin.CoreV1().Pods(theirs).Get(ctx, "lent", metav1.GetOptions{})
 	must(err)
+	// A budget that no controller has looked at refuses the eviction of a pod that runs. Then it is gone, and the pod is evicted.
+	got.Status.Phase = corev1.PodRunning
+	got, err = b.admin.CoreV1().Pods(theirs).UpdateStatus(ctx, got, metav1.UpdateOptions{})
+	must(err)
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "keep"}, Spec: policyv1.PodDisruptionBudgetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: got.Labels}, MinAvailable: new(intstr.FromInt32(1)),
+	}}
+	_, err = b.admin.PolicyV1().PodDisruptionBudgets(theirs).Create(ctx, budget, create)
+	must(err)
 	wish := fmt.Sprintf(`{"namespace":"theirs","name":"lent","uid":%q,"reason":"MemoryPressure","urgent":true}`, got.UID)
 	must(send(ctx, b.admin, "PATCH", nodesPath+"/"+got.Spec.NodeName+"/status", reported(wish, time.Now())))
+	must(until(ctx, func() error {
+		text, err := b.admin.Discovery().RESTClient().Get().AbsPath(nodesPath, got.Spec.NodeName).SetHeader("Accept", "application/json").DoRaw(ctx)
+		if err == nil && !strings.Contains(string(text), `"refusedEvictions":[{"name":"lent","namespace":"theirs"`) {
+			return fmt.Errorf("the node is not told that a budget refuses: %s", text)
+		}
+		return err
+	}))
+	must(b.admin.PolicyV1().PodDisruptionBudgets(theirs).Delete(ctx, budget.Name, metav1.DeleteOptions{}))
 	must(b.ask(ctx, address))
 }
 

@@ -3,6 +3,7 @@ package security
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -36,6 +37,12 @@ func gets(user kubernetes.Interface, path string) func(context.Context) error {
 	}
 }
 
+const (
+	eventsPath = "/apis/events.k8s.io/v1/namespaces/theirs/events"
+	event      = `{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"false","namespace":"theirs"},"eventTime":"2026-01-01T00:00:00.000000Z","action":"Evict",` +
+		`"reason":"Evicted","note":"no","type":"Warning","reportingController":"kubelet","reportingInstance":"n2","regarding":{"kind":"Pod","namespace":"theirs","name":"on-n2"}}`
+)
+
 // TestCapturedAgent: with the token of the agent of n1, who has captured that node harms itself alone.
 func TestCapturedAgent(t *testing.T) {
 	b := &cluster
@@ -61,6 +68,11 @@ func TestCapturedAgent(t *testing.T) {
 		try                   func(context.Context) error
 		verb, group, resource string
 	}{
+		{"evicts a pod on n2", evicts(b.agent, "on-n2", nil), "create", "", "pods/eviction"},
+		{"asks whether a pod on n2 may be evicted", evicts(b.agent, "on-n2", dryRun), "create", "", "pods/eviction"},
+		{"evicts a pod on n1", evicts(b.agent, "on-n1", dryRun), "create", "", "pods/eviction"},
+		{"writes an Event about somebody's pod", sends(b.agent, "POST", eventsPath, event), "create", "events.k8s.io", "events"},
+		{"counts an Event on", sends(b.agent, "PATCH", eventsPath+"/true", `{"metadata":{"labels":{"a":"b"}}}`), "patch", "events.k8s.io", "events"},
 		{"deletes a pod on n2", sends(b.agent, "DELETE", "/api/v1/namespaces/theirs/pods/on-n2", ""), "delete", "", "pods"},
 		{"labels a pod on n1", sends(b.agent, "PATCH", "/api/v1/namespaces/theirs/pods/on-n1", `{"metadata":{"labels":{"a":"b"}}}`), "patch", "", "pods"},
 		{"writes the status of a pod", sends(b.agent, "PATCH", "/api/v1/namespaces/theirs/pods/on-n1/status", `{"status":{"message":"x"}}`), "patch", "", "pods/status"},
@@ -82,6 +94,9 @@ func TestCapturedAgent(t *testing.T) {
 			`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"another"}}`), "create", "coordination.k8s.io", "leases"},
 	} {
 		attempts = append(attempts, attempt{r.name, r.try, cannot(r.verb, r.resource, r.group), b.granted(agent, r.group, r.resource, r.verb)})
+	}
+	if err := send(t.Context(), b.admin, "POST", eventsPath, strings.Replace(event, `"false"`, `"true"`, 1)); err != nil {
+		t.Fatal(err)
 	}
 	refuseEach(t, attempts)
 	// What it is for works, so that the refusals are not those of a broken token.

@@ -26,6 +26,9 @@ const (
 	mebibytesInGi = 1024
 )
 
+// Message is a text, within the bound that the definition has for messages.
+func Message(text string) string { return cut(text, maxMessage) }
+
 // Build lays out what is to be said of a node: its machine, what the allocator has given away, what can be lent (nil: nothing is said of
 // it), and the conditions that the agent knows of. NUMANodesClosed and UnlabelledBestEffort follow from the allocator's report unless they are among them. Nothing given is kept.
 func Build(m *topology.Machine, r *allocate.Report, lent *spec.Colocation, conditions []spec.NodeCondition) *spec.NodeReport {

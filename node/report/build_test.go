@@ -135,6 +135,8 @@ func TestCompare(t *testing.T) {
 			NUMANodes: []spec.NUMAHeadroom{{Name: "0", ReclaimedAmounts: spec.ReclaimedAmounts{MilliCPU: 3000, MemoryMiB: 4096}, CPUReason: "Use"}},
 			Evictions: []spec.EvictionRequest{{Namespace: "x", Name: "a", UID: "1"}},
 		}
+		r.Status.BrokenPromises = []spec.BrokenPromise{{PodRef: spec.PodRef{UID: "3"}}}
+		r.Status.Events = []spec.NodeEvent{{Reason: "KnobRefused", Count: 1}}
 		return r
 	}
 	promised := spec.ReclaimedAmounts{MilliCPU: 2000, MemoryMiB: 1024}
@@ -168,6 +170,14 @@ func TestCompare(t *testing.T) {
 		"suppression":        {loan(func(c *spec.Colocation) { c.Suppression = spec.SuppressionFloor }), Major},
 		"another reason":     {loan(func(c *spec.Colocation) { c.NUMANodes[0].CPUReason, c.NUMANodes[0].Message = "Forecast", "x" }), Minor},
 		"what is lent":       {loan(func(c *spec.Colocation) { c.Lent.MilliCPU = 7 }), Minor},
+		"a broken promise": {func(r *spec.NodeReport) {
+			r.Status.BrokenPromises = append(r.Status.BrokenPromises, spec.BrokenPromise{PodRef: spec.PodRef{UID: "4"}})
+		}, Urgent},
+		"its pod has gone":   {func(r *spec.NodeReport) { r.Status.BrokenPromises = nil }, Major},
+		"a new event":        {func(r *spec.NodeReport) { r.Status.Events[0].Reason = "ClockJumped" }, Major},
+		"an event of a pod":  {func(r *spec.NodeReport) { r.Status.Events[0].Pod = &spec.PodRef{UID: "1"} }, Major},
+		"an event again":     {func(r *spec.NodeReport) { r.Status.Events[0].Count++ }, Minor},
+		"an event has ended": {func(r *spec.NodeReport) { r.Status.Events = nil }, Minor},
 		"an allocation":      {func(r *spec.NodeReport) { r.Status.Topology[1].Children[0].Allocations[0].CPUSet = "2-3" }, Major},
 	} {
 		changed := base()

@@ -18,7 +18,7 @@ const (
 	// it is headroom that has changed a little, which a node that lends says again within seconds: memory that the kernel caches in and drops would keep
 	// every node writing.
 	Minor
-	// Major: what the scheduler acts on, or a condition that holds or no longer does.
+	// Major: what the scheduler acts on, a condition that holds or no longer does, or an event that was not told yet.
 	Major
 	// Urgent: less can be lent than reclaimed pods were promised, or a pod has to leave. Until the scheduler knows, it sends more pods.
 	Urgent
@@ -30,9 +30,9 @@ const bigFall = 0.25
 // Compare says how much has changed. With nothing written yet, old is nil. promised is what the reclaimed pods of the node may hold.
 func Compare(old, now *spec.NodeReport, promised spec.ReclaimedAmounts) Change {
 	switch {
-	case old != nil && Less(old.Status.Colocation, now.Status.Colocation, promised):
+	case old != nil && (Less(old.Status.Colocation, now.Status.Colocation, promised) || broken(old.Status.BrokenPromises, now.Status.BrokenPromises)):
 		return Urgent
-	case old == nil || !sameNUMANodes(old.Status, now.Status) || !slices.EqualFunc(old.Conditions, now.Conditions, sameState):
+	case old == nil || happened(old.Status.Events, now.Status.Events) || !sameNUMANodes(old.Status, now.Status) || !slices.EqualFunc(old.Conditions, now.Conditions, sameState):
 		return Major
 	case !reflect.DeepEqual(old, now):
 		return Minor
@@ -40,10 +40,27 @@ func Compare(old, now *spec.NodeReport, promised spec.ReclaimedAmounts) Change {
 	return Same
 }
 
-// sameNUMANodes compares all but the pools, and of colocation only what must be told before the refresh.
+// broken reports whether a promise is broken that was not before.
+func broken(old, now []spec.BrokenPromise) bool {
+	return slices.ContainsFunc(now, func(b spec.BrokenPromise) bool {
+		return !slices.ContainsFunc(old, func(o spec.BrokenPromise) bool { return o.UID == b.UID })
+	})
+}
+
+// happened reports whether there is an event that was not told yet. That one was repeated can wait.
+func happened(old, now []spec.NodeEvent) bool {
+	same := func(a, b *spec.NodeEvent) bool {
+		return a.Reason == b.Reason && a.First.Equal(b.First) && (a.Pod == nil) == (b.Pod == nil) && (a.Pod == nil || *a.Pod == *b.Pod)
+	}
+	return slices.ContainsFunc(now, func(e spec.NodeEvent) bool {
+		return !slices.ContainsFunc(old, func(o spec.NodeEvent) bool { return same(&o, &e) })
+	})
+}
+
+// sameNUMANodes compares all but the pools and the events, and of colocation only what must be told before the refresh.
 func sameNUMANodes(a, b spec.NodeStatus) bool {
 	near := a.Colocation != nil && b.Colocation != nil && nearby(a.Colocation.Headroom, b.Colocation.Headroom)
-	a.Pools, b.Pools = nil, nil
+	a.Pools, b.Pools, a.Events, b.Events = nil, nil, nil, nil
 	a.Colocation, b.Colocation = acted(a.Colocation, near), acted(b.Colocation, near)
 	return reflect.DeepEqual(a, b)
 }

@@ -28,6 +28,11 @@ const (
 	EvictPod
 	// WriteEvent tells an event of the pod: Condition has its reason and its note.
 	WriteEvent
+	// WriteRefusals tells the agent of a node which of the evictions that it requests a disruption budget refuses: Refused, all of them. It has no Pod.
+	WriteRefusals
+	// WriteNodeEvent tells an event that the agent of Node reports, of the pod or, without one, of the node. Condition has its reason and its note, Series how often
+	// it was. With Known it was written before, and is counted on.
+	WriteNodeEvent
 )
 
 // Owner is the component that handed out a write and takes its result.
@@ -42,6 +47,8 @@ const (
 	OwnerCondition
 	// OwnerRelief: the evictions that nodes request, and their events (schedule/relief).
 	OwnerRelief
+	// OwnerEvents: the events that nodes report (schedule/events).
+	OwnerEvents
 )
 
 // WriteID identifies a write. A result carries the ID of its write; the owner in the ID takes the result.
@@ -68,9 +75,25 @@ type Write struct {
 	// Withdraw of WriteCondition: the pod's nomination came to nothing. The Condition may be empty then: it stays as it is.
 	Withdraw bool
 
+	Refused []PodName // WriteRefusals
+	Series  Series    // WriteNodeEvent
+	Known   bool      // WriteNodeEvent
+
 	// Of WriteUnitCondition, which has no Pod: the PodGroup, and what it should say.
 	Unit          facts.UnitName
 	UnitCondition facts.UnitCondition
+}
+
+// Series is how often an event was, from First to Last, in nanoseconds.
+type Series struct {
+	Count       int32
+	First, Last int64
+}
+
+// PodName names one pod.
+type PodName struct {
+	Namespace, Name string
+	UID             facts.UID
 }
 
 // Outcome is what became of a Write.

@@ -19,9 +19,11 @@
 // node, and take the tokens of later minutes. What costs others least of their work goes first. A new leader does not know of a gang that was about to
 // follow; what is left of it then runs on, and missing members join it.
 //
-// Invariants: only pods of the reclaimed level are evicted, only from the node that requests it or after a member of their gang, and only under the UID
-// that it names; a pod has at
-// most one eviction in flight; in any minute at most the budget and the burst are started, and none in the first moments of a process. What a
+// A pod that its node cannot give what the Binding promised is evicted too, whatever its level, as an urgent request: it waits there in vain. It leaves its gang
+// alone. Nodes are told which of their requests a disruption budget refuses (refusals).
+//
+// Invariants: only pods of the reclaimed level are evicted, or such as were promised something of the node and cannot have it; only from the node that requests
+// it or after a member of their gang, and only under the UID that it names; a pod has at most one eviction in flight; in any minute at most the budget and the burst are started, and none in the first moments of a process. What a
 // disruption budget refuses is tried again later.
 //
 // It is not preemption (that is schedule and bind), makes no API call and reads no clock.

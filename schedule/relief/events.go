@@ -67,9 +67,16 @@ func (r *Relief) writeDelayedEvents(now time.Time) {
 		r.writeEvent(req, spec.ReasonEvictionDelayed, "node "+req.node+" wants the pod evicted ("+req.Reason+"); the cluster's eviction budget holds it back", now)
 	}
 	for len(r.pendingEvents) > 0 && len(r.flights) < MaxInFlight {
-		r.write(r.pendingEvents[0], nil)
+		r.send(r.pendingEvents[0], flight{})
 		r.pendingEvents = r.pendingEvents[1:]
 	}
+}
+
+func evictedReason(req *request) string {
+	if req.Broken {
+		return spec.ReasonEvictedForBrokenPromise
+	}
+	return spec.ReasonEvictedForPressure
 }
 
 func evictedMessage(req *request) string {

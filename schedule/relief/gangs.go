@@ -16,6 +16,8 @@ import (
 //
 // Example: node a wants member g-0 of a gang of three gone, and the single pod s. s goes first. If a still wants g-0, it is evicted; once the API server has
 // let it go, g-1 and g-2 follow, on nodes b and c. If a disruption budget holds g-0 back, nothing follows.
+//
+// A member that cannot have what it was promised leaves alone: it does not run yet, and a new one joins the gang elsewhere.
 
 // toll is what an eviction costs besides the pod itself.
 type toll struct {
@@ -30,7 +32,7 @@ func (r *Relief) tollOf(req *request, now time.Time) (t toll) {
 	if r.followers[req.UID] != nil {
 		return toll{held: true}
 	}
-	if pod == nil || pod.Unit == nil || !pod.Unit.Atomic() {
+	if pod == nil || pod.Unit == nil || !pod.Unit.Atomic() || req.Broken {
 		return toll{}
 	}
 	leaving, online := 0, false

@@ -43,7 +43,8 @@ type Relief struct {
 	requests      map[requestKey]*request
 	followers     map[facts.UID]*request // members of gangs that have to follow another
 	nodes         map[string]*node
-	flights       map[uint64]*request // by the number of the write; nil: an event
+	refusals      refusals
+	flights       map[uint64]flight // by the number of the write
 	next          uint64
 	turn          uint64
 	eventBudget   eventBudget
@@ -51,6 +52,12 @@ type Relief struct {
 
 	counts Counts
 	ready  []bind.Write
+}
+
+// flight is what a write under way is about: a request, or a node that is told of refusals; neither: an event.
+type flight struct {
+	request *request
+	told    string
 }
 
 // requestKey identifies a request. The node is part of it because any node may name any pod.
@@ -68,6 +75,7 @@ type request struct {
 	reported  bool
 	inFlight  bool
 	invalid   bool // it must not be granted: the pod is another, of another level, or on another node
+	refused   bool // a disruption budget withheld it, the last time it was tried
 	usedToken bool // it took a token, which comes back if the pod is not evicted
 	notBefore time.Time
 	failures  int
@@ -88,7 +96,7 @@ type Counts struct {
 	Evicted, Urgent int // Urgent of the Evicted
 	Withheld        int // by a disruption budget, each time
 	Failed          int // other refusals, and outcomes that are unknown
-	Invalid         int // requests about pods that must not be evicted: of another level, or on another node
+	Invalid         int // requests about pods that must not be evicted: of another level, without a promise, or on another node
 }
 
 // Status counts the open requests.
@@ -100,7 +108,7 @@ type Status struct {
 // New returns a Relief over the ledger.
 func New(store *cluster.Store, cfg spec.Evictions) *Relief {
 	return &Relief{
-		store: store, cfg: cfg, requests: make(map[requestKey]*request), followers: make(map[facts.UID]*request), nodes: make(map[string]*node), flights: make(map[uint64]*request),
+		store: store, cfg: cfg, requests: make(map[requestKey]*request), followers: make(map[facts.UID]*request), nodes: make(map[string]*node), flights: make(map[uint64]flight), refusals: refusals{make(map[string]*toldNode)},
 	}
 }
 
@@ -130,7 +138,7 @@ func (r *Relief) Ready(now time.Time) []bind.Write {
 		r.started, r.filled = now, now
 	}
 	serial := r.store.EvictionRequests().Serial()
-	if serial == 0 && len(r.requests)+len(r.followers) == 0 || serial == r.serial && now.Before(r.due) {
+	if serial == 0 && len(r.requests)+len(r.followers)+len(r.refusals.nodes) == 0 || serial == r.serial && now.Before(r.due) {
 		return nil
 	}
 	r.serial = serial
@@ -139,6 +147,7 @@ func (r *Relief) Ready(now time.Time) []bind.Write {
 	r.startFollowers(now)
 	r.startUrgent(now)
 	r.startBudgeted(now)
+	r.tellRefusals(now)
 	r.writeDelayedEvents(now)
 	r.due = r.nextDue(now)
 	return r.ready
@@ -149,7 +158,7 @@ func (r *Relief) NextWake(now time.Time) (time.Time, bool) {
 	if r.store.EvictionRequests().Serial() != r.serial {
 		return now, true
 	}
-	return r.due, len(r.requests)+len(r.followers) > 0 || r.store.EvictionRequests().Len() > 0
+	return r.due, len(r.requests)+len(r.followers)+len(r.refusals.nodes) > 0 || r.store.EvictionRequests().Len() > 0
 }
 
 // perMinute is how many may be evicted in a minute.
@@ -204,10 +213,19 @@ func (r *Relief) check(node string, req *facts.EvictionRequest) (check, leaving 
 	switch {
 	case pod == nil || pod.Phase == cluster.Finished:
 		return true, true
-	case pod.Namespace != req.Namespace || pod.Name != req.Name || !pod.Class.Reclaimed || pod.Node() != node:
+	case pod.Namespace != req.Namespace || pod.Name != req.Name || pod.Node() != node || !mayRequest(pod, req):
 		return false, false
 	}
 	return true, pod.Phase != cluster.Bound || pod.Deleting || pod.Claimed()
+}
+
+// mayRequest reports whether a node may have one of its pods evicted for such a reason: a reclaimed one, or one that was promised something of the node.
+func mayRequest(pod *cluster.Pod, req *facts.EvictionRequest) bool {
+	if !req.Broken {
+		return pod.Class.Reclaimed
+	}
+	_, promised := pod.Promise()
+	return promised
 }
 
 // markInvalid counts a request that must not be granted, once for as long as the node reports it.
@@ -326,20 +344,29 @@ func (r *Relief) write(write bind.Write, req *request) {
 	if pod := r.store.Pod(write.Pod); pod != nil && write.Kind == bind.EvictPod {
 		r.store.Units().Evicting(pod)
 	}
+	r.send(write, flight{request: req})
+}
+
+// send hands out a write.
+func (r *Relief) send(write bind.Write, about flight) {
 	r.next++
 	write.ID = bind.WriteID{Owner: bind.OwnerRelief, Number: r.next}
-	r.flights[r.next] = req
+	r.flights[r.next] = about
 	r.ready = append(r.ready, write)
 }
 
 // Finish applies the result of a write whose owner is OwnerRelief.
 func (r *Relief) Finish(result bind.Result, now time.Time) {
-	req, known := r.flights[result.ID.Number]
+	about, known := r.flights[result.ID.Number]
 	if !known {
 		return
 	}
 	delete(r.flights, result.ID.Number)
 	r.due = now
+	if about.told != "" {
+		r.told(about.told, now)
+	}
+	req := about.request
 	if req == nil {
 		return
 	}
@@ -348,6 +375,7 @@ func (r *Relief) Finish(result bind.Result, now time.Time) {
 		r.store.Units().NotEvicted(pod, result.Outcome == bind.Unknown)
 	}
 	back := false
+	req.refused = result.Outcome == bind.Withheld || req.refused && !certain(result.Outcome)
 	switch result.Outcome {
 	case bind.Written:
 		r.counts.Evicted++
@@ -358,7 +386,7 @@ func (r *Relief) Finish(result bind.Result, now time.Time) {
 		if req.falls != nil {
 			r.fall(req, now)
 		}
-		r.writeEvent(req, spec.ReasonEvictedForPressure, evictedMessage(req), now)
+		r.writeEvent(req, evictedReason(req), evictedMessage(req), now)
 	case bind.Gone:
 		req.notBefore, back = now.Add(graceAfterEviction), true
 	case bind.Withheld:
@@ -378,6 +406,9 @@ func (r *Relief) Finish(result bind.Result, now time.Time) {
 	req.usedToken = false
 }
 
+// certain reports whether an outcome says what a disruption budget lets happen.
+func certain(o bind.Outcome) bool { return o == bind.Written || o == bind.Gone || o == bind.Withheld }
+
 func (r *Relief) pause(req *request, now time.Time) {
 	req.notBefore = now.Add(min(pauseBase<<min(req.failures, 8), pauseMax))
 	req.failures++
@@ -390,6 +421,9 @@ func (r *Relief) nextDue(now time.Time) time.Time {
 	add := func(at time.Time) { next.Add(at, at.After(now)) }
 	for _, req := range r.followers {
 		add(req.notBefore)
+	}
+	for _, n := range r.refusals.nodes {
+		add(n.again)
 	}
 	for _, req := range r.requests {
 		switch {

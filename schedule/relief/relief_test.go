@@ -18,6 +18,7 @@ import (
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/topology"
 )
 
 var began = time.Unix(1_800_000_000, 0).UTC()
@@ -90,9 +91,12 @@ func (h *harness) report() string {
 	}
 	var b strings.Builder
 	for _, w := range h.relief.Ready(h.now) {
-		if w.Kind == bind.EvictPod {
+		switch w.Kind {
+		case bind.EvictPod:
 			fmt.Fprintf(&b, "%d: evict %s from %s\n", w.ID.Number, w.Name, w.Node)
-		} else {
+		case bind.WriteRefusals:
+			fmt.Fprintf(&b, "%d: tell %s what is refused: %v\n", w.ID.Number, w.Node, w.Refused)
+		default:
 			fmt.Fprintf(&b, "%d: event of %s: %s: %s\n", w.ID.Number, w.Name, w.Condition.Reason, w.Condition.Message)
 		}
 	}
@@ -117,8 +121,11 @@ func TestBudgetHolds(t *testing.T) {
 const (
 	worldNodes = 4
 	worldPods  = 40
-	online     = 8 // of the pods are not reclaimed
+	online     = 8 // of the pods are not reclaimed; every other one of them was promised CPUs of its node
 )
+
+// wasPromised reports whether a pod that is not reclaimed has a promise.
+func wasPromised(p int) bool { return p < online && p%2 == 0 }
 
 type world struct {
 	harness
@@ -151,8 +158,12 @@ func (w *world) restart() {
 }
 
 func (w *world) pod(p int) facts.Pod {
+	var grant topology.Grant
+	if wasPromised(p) {
+		grant.NUMANodes.CPUs[0] = 1
+	}
 	return facts.Pod{
-		UID: facts.UID(fmt.Sprint("p", p)), Namespace: "default", Name: fmt.Sprint("p", p), Node: fmt.Sprint("n", p%worldNodes),
+		Grant: grant, UID: facts.UID(fmt.Sprint("p", p)), Namespace: "default", Name: fmt.Sprint("p", p), Node: fmt.Sprint("n", p%worldNodes),
 		Requirements: &facts.Requirements{Reclaimed: p >= online},
 	}
 }
@@ -190,12 +201,13 @@ func (w *world) request(t *rapid.T) {
 	r := &facts.NodeReport{}
 	for p := range worldPods {
 		if rapid.IntRange(0, 3).Draw(t, "requested") == 0 {
-			urgent := p%5 == 0
-			r.Evictions = append(r.Evictions, facts.EvictionRequest{UID: facts.UID(fmt.Sprint("p", p)), Namespace: "default", Name: fmt.Sprint("p", p), Urgent: urgent})
+			r.Evictions = append(r.Evictions, facts.EvictionRequest{
+				UID: facts.UID(fmt.Sprint("p", p)), Namespace: "default", Name: fmt.Sprint("p", p), Urgent: p%5 == 0 || p < 5, Broken: p < 5,
+			})
 		}
 	}
 	for p := range worldPods {
-		w.requested[facts.UID(fmt.Sprint("p", p))] = p%5 == 0
+		w.requested[facts.UID(fmt.Sprint("p", p))] = p%5 == 0 || p < 5
 	}
 	w.store.Apply(facts.NodeReported{Node: fmt.Sprint("n", n), Report: r})
 }
@@ -237,7 +249,7 @@ func (w *world) check(t *rapid.T) {
 		case write.Kind != bind.EvictPod:
 		case busy[write.Pod]:
 			t.Fatalf("two evictions of %s are under way", write.Pod)
-		case pod != nil && (!pod.Class.Reclaimed || pod.Node() != write.Node):
+		case pod != nil && (!pod.Class.Reclaimed && !mayLeave(write.Name) || pod.Node() != write.Node):
 			t.Fatalf("pod %s (reclaimed %v on %s) is evicted on the request of %s", write.Pod, pod.Class.Reclaimed, pod.Node(), write.Node)
 		default:
 			busy[write.Pod] = true
@@ -246,4 +258,11 @@ func (w *world) check(t *rapid.T) {
 	if len(w.open) > MaxInFlight {
 		t.Fatalf("%d writes are under way", len(w.open))
 	}
+}
+
+// mayLeave reports whether a pod that is not reclaimed may be evicted: it was promised something, and its node says that the promise is broken.
+func mayLeave(name string) bool {
+	var p int
+	_, err := fmt.Sscanf(name, "p%d", &p)
+	return err == nil && wasPromised(p) && p < 5
 }

@@ -36,12 +36,21 @@ type RequestedEviction struct {
 // begin judges an eviction that the scheduler begins.
 func (b *evictionBudget) begin(w *bind.Write, mi *mirror) {
 	m, told := mi.pods[w.Pod], mi.reports[w.Node]
-	if m == nil || m.node != w.Node || told == nil || !m.requirements.Reclaimed || m.deleting {
+	at := -1
+	if told != nil {
+		at = slices.IndexFunc(told.report.Evictions, func(x facts.EvictionRequest) bool { return x.UID == w.Pod })
+	}
+	broken := at >= 0 && told.report.Evictions[at].Broken
+	if m == nil || m.node != w.Node || told == nil || m.deleting || !broken && !m.requirements.Reclaimed || broken && m.grant.IsZero() {
 		b.run.Violate("pod %s must not be evicted at the request of node %s", w.Pod, w.Node)
 		return
 	}
-	at := slices.IndexFunc(told.report.Evictions, func(x facts.EvictionRequest) bool { return x.UID == w.Pod })
-	now := RequestedEviction{At: b.run.Now(), Node: w.Node, Follows: b.gangs.begin(m, mi, at >= 0, b.run.Now())}
+	now := RequestedEviction{At: b.run.Now(), Node: w.Node}
+	if broken { // it did not run yet: its gang stays
+		b.gangs.leaves(m)
+	} else {
+		now.Follows = b.gangs.begin(m, mi, at >= 0, b.run.Now())
+	}
 	switch {
 	case now.Follows:
 	case at < 0:

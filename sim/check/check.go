@@ -230,7 +230,7 @@ func (c *Checker) Sent(w *bind.Write) {
 
 // apart says whether a write may be under way together with others about its pod.
 func apart(kind bind.WriteKind) bool {
-	return kind == bind.WriteCondition || kind == bind.WriteEvent || kind == bind.EvictPod
+	return kind == bind.WriteCondition || kind == bind.WriteEvent || kind == bind.WriteNodeEvent || kind == bind.EvictPod
 }
 
 // Answered mirrors what the answer to a write makes the scheduler keep or give up.

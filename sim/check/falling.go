@@ -67,6 +67,13 @@ func (g *fallingGangs) begin(m *mirrored, mi *mirror, asked bool, now int64) (fo
 	return false
 }
 
+// leaves takes note of an eviction that takes nobody along.
+func (g *fallingGangs) leaves(m *mirrored) {
+	if g.begun != nil && !m.unit.IsZero() {
+		g.begun[m.uid] = m.unit
+	}
+}
+
 // answered takes note of what became of the eviction of a pod. One that came to nothing takes no other pod along.
 func (g *fallingGangs) answered(uid facts.UID, outcome bind.Outcome) {
 	if outcome == bind.Written || outcome == bind.Unknown {

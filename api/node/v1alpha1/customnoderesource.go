@@ -16,7 +16,15 @@ type CustomNodeResource struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
+	// Spec is what hilbertd tells the agent; Status is what the agent reports.
+	Spec   CustomNodeResourceSpec   `json:"spec,omitzero"`
 	Status CustomNodeResourceStatus `json:"status,omitzero"`
+}
+
+// CustomNodeResourceSpec is what hilbertd tells the agent.
+type CustomNodeResourceSpec struct {
+	// RefusedEvictions are the pods of status.colocation.evictions that a disruption budget does not let go, the last time that hilbertd asked.
+	RefusedEvictions []spec.PodRef `json:"refusedEvictions,omitempty"`
 }
 
 // CustomNodeResourceStatus is the machine, which pods hold what of it, and when the agent observed it.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -35,7 +36,7 @@ func TestDefinitionNamesTheTypes(t *testing.T) {
 // The definition has the fields of the Go types and no others, and bounds every list, map, number and text.
 func TestDefinitionHasTheFields(t *testing.T) {
 	definition(t).Compare(t, reflect.TypeFor[CustomNodeResource](), crdtest.Rules{
-		Texts: []reflect.Type{reflect.TypeFor[metav1.Time]()},
+		Texts: []reflect.Type{reflect.TypeFor[metav1.Time](), reflect.TypeFor[time.Time]()},
 		Ends:  map[string]string{".status.topology[].children[].children[]": "children"},
 		Free:  []string{".status.conditions[].observedGeneration"},
 	})

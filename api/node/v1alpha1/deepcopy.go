@@ -13,6 +13,7 @@ import (
 func (c *CustomNodeResource) DeepCopyInto(out *CustomNodeResource) {
 	*out = *c
 	c.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Spec.RefusedEvictions = slices.Clone(c.Spec.RefusedEvictions)
 	c.Status.DeepCopyInto(&out.Status)
 }
 
@@ -37,6 +38,13 @@ func (s *CustomNodeResourceStatus) DeepCopyInto(out *CustomNodeResourceStatus) {
 	out.Colocation = copyColocation(s.Colocation)
 	if s.Usage != nil {
 		out.Usage = new(*s.Usage)
+	}
+	out.BrokenPromises = slices.Clone(s.BrokenPromises)
+	out.Events = slices.Clone(s.Events)
+	for i := range out.Events {
+		if p := &out.Events[i].Pod; *p != nil {
+			*p = new(**p)
+		}
 	}
 	out.Devices = copyDevices(s.Devices)
 	out.Conditions = slices.Clone(s.Conditions)

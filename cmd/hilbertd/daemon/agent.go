@@ -95,7 +95,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	if options.Governors, metrics, err = governors(&config.Node.Lending, options.Mode, roots, kernel, log); err != nil {
 		return err
 	}
-	api, err := connectAgent(ctx, config, o, options.Node, log)
+	api, err := connectAgent(config, o, options.Node, log)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,8 @@ var (
 	agentMissed         = agentDesc("missed_containers_total", "Containers that started without the agent and needed it, by outcome: adjusted, ended, or left alone.", "outcome")
 	agentCheckpoints    = agentDesc("checkpoint_writes_total", "Writes and reads of the checkpoint, by outcome.", "outcome")
 	agentReports        = agentDesc("report_writes_total", "Writes of the node's CustomNodeResource, by outcome.", "outcome")
-	agentEvictions      = agentDesc("evictions_total", "Evictions of pods whose promise could not be kept, by outcome.", "outcome")
+	agentEventsDropped  = agentDesc("events_dropped_total", "Events that the report had no room for; counters by reason count them too.")
+	agentBroken         = agentDesc("broken_promises", "Pods in the report that cannot have what they were promised.")
 	agentVanished       = agentDesc("pods_vanished_total", "Pods whose cgroup vanished without an event from the runtime.")
 	agentTicks          = agentDesc("ticks_total", "Full comparisons of the node with its desired state.")
 	agentObserved       = agentDesc("observations_total", "Readings of the kernel's counters.")
@@ -50,7 +51,7 @@ var (
 	agentResponsive     = agentDesc("loop_responsive", "1 if the loop answered this scrape; otherwise the other agent metrics are missing.")
 	agentCollections    = []*prometheus.Desc{
 		agentPromises, agentDevices, agentWithheld, agentDeviceQueries, agentKubeletDevices, agentRefused, agentNotes, agentWrites, agentReverted, agentKnobRefused, agentEnforce, agentKnobs, agentUpdates, agentConnected,
-		agentConnections, agentUnsettled, agentNotStarted, agentMissed, agentCheckpoints, agentReports, agentEvictions, agentTicks, agentPods, agentContainers, agentReady,
+		agentConnections, agentUnsettled, agentNotStarted, agentMissed, agentCheckpoints, agentReports, agentBroken, agentEventsDropped, agentTicks, agentPods, agentContainers, agentReady,
 		agentDepth, agentLimit, agentResponsive, agentObserved, agentObserving, agentVanished,
 	}
 )
@@ -76,6 +77,7 @@ func (m agentMeter) Collect(out chan<- prometheus.Metric) {
 	gauge(agentKnobs, float64(s.Knobs))
 	gauge(agentPods, float64(s.Pods))
 	gauge(agentContainers, float64(s.Containers))
+	gauge(agentBroken, float64(s.Broken))
 	gauge(agentDepth, float64(s.Waiting))
 	gauge(agentLimit, node.MaxMessages)
 	gauge(agentConnected, oneIf(s.Connected))
@@ -132,7 +134,7 @@ func collectAgentCounts(out chan<- prometheus.Metric, s *node.State) {
 	outcomes(agentCheckpoints, s.Checkpoints, s.CheckpointErrors)
 	outcomes(agentDeviceQueries, s.KubeletRead, s.KubeletUnread)
 	outcomes(agentReports, s.Reports, s.ReportsFailed)
-	outcomes(agentEvictions, s.Evictions, s.EvictionsFailed)
+	count(agentEventsDropped, s.EventsDropped)
 	count(agentTicks, s.Ticks)
 	count(agentVanished, s.Vanished)
 	count(agentObserved, s.Observations)

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -18,7 +17,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// agentAPI is the agent's connection to the API server. Without it, the agent does everything but report, evict and write Events.
+// agentAPI is the agent's connection to the API server. Without it, the agent does everything but report.
 type agentAPI struct {
 	ports node.Ports
 	host  string
@@ -85,7 +84,7 @@ func evidence(o agent.Offers, other []string) gpu.Evidence {
 }
 
 // connectAgent makes the agent's clients. An empty kubeconfig outside of a cluster is allowed: the agent then runs without an API server.
-func connectAgent(ctx context.Context, config *spec.Configuration, o Options, name string, log *slog.Logger) (agentAPI, error) {
+func connectAgent(config *spec.Configuration, o Options, name string, log *slog.Logger) (agentAPI, error) {
 	alone := agentAPI{
 		host: "none", close: func() {},
 		follow: func(context.Context, func([]spec.NamedProfile)) (func(), error) { return func() {}, nil },
@@ -106,11 +105,7 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 	if err != nil {
 		return alone, err
 	}
-	evictor, err := agent.NewEvictor(connection, agentTimeout)
-	if err != nil {
-		return alone, err
-	}
-	events, err := agent.NewEvents(ctx, connection, name, agentTimeout)
+	refusals, err := agent.NewRefusals(connection, name, agentTimeout)
 	if err != nil {
 		return alone, err
 	}
@@ -124,19 +119,7 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 			return evidence(o, config.Node.Devices.OtherResources), err
 		},
 		ports: node.Ports{
-			Report: reporter.Report,
-			Evict: func(ctx context.Context, p spec.PodRef, reason, message string) error {
-				if err := evictor.Evict(ctx, p.Namespace, p.Name, p.UID); err != nil {
-					return fmt.Errorf("%s: %w", reason, err)
-				}
-				return nil
-			},
-			EvictionRefused: func(ctx context.Context, p spec.PodRef) (bool, error) {
-				return evictor.Refused(ctx, p.Namespace, p.Name, p.UID)
-			},
-			Event: func(p spec.PodRef, reason, message string) {
-				events.Record(p.Namespace, p.Name, p.UID, reason, message)
-			},
+			Report: reporter.Report, RefusedEvictions: refusals.Read,
 		},
 		host: connection.Host,
 		follow: func(ctx context.Context, changed func([]spec.NamedProfile)) (func(), error) {
@@ -147,9 +130,8 @@ func connectAgent(ctx context.Context, config *spec.Configuration, o Options, na
 			return w.Stop, nil
 		},
 		close: func() {
-			events.Close()
 			reporter.Close()
-			evictor.Close()
+			refusals.Close()
 			offers.Close()
 		},
 	}, nil

@@ -348,9 +348,9 @@ func TestAgentWithAPIServer(t *testing.T) {
 	if err := h.nri.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: pod}); err == nil || !strings.Contains(err.Error(), spec.ReasonPromiseBroken) {
 		t.Errorf("the promise of a NUMA node that is taken: %v", err)
 	}
-	eventually(t, "it is evicted", func() bool { return slices.Contains(s.Asked(), "create /pods/eviction") })
+	eventually(t, "the report names it", told(`"brokenPromises":[{"message":"`))
 	eventually(t, "the NUMA node is closed", told(`"closed":true`))
-	eventually(t, "an event says why", func() bool { return len(s.Events()) > 0 })
+	eventually(t, "the report says why", told(`"reason":"PromiseBroken"`))
 	p.stop(t)
 }
 

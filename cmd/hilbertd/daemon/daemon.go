@@ -17,6 +17,7 @@ import (
 	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/schedule/events"
 	"hilbert.dev/hilbert/schedule/relief"
 )
 
@@ -146,7 +147,7 @@ func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configur
 		},
 		writer: func() (writer, error) {
 			return kube.NewWriter(ctx, c, fence, kube.WriterOptions{
-				Workers: binding.MaxInFlight + bind.MaxConditionsInFlight + bind.MaxEvictionsInFlight + relief.MaxInFlight, Timeout: binding.WriteTimeout.D(),
+				Workers: binding.MaxInFlight + bind.MaxConditionsInFlight + bind.MaxEvictionsInFlight + relief.MaxInFlight + events.MaxInFlight, Timeout: binding.WriteTimeout.D(),
 				SchedulerName: config.SchedulerName, Sent: m.sent,
 			})
 		},

@@ -26,7 +26,7 @@ type meter struct {
 	bindings, conditions                   *prometheus.CounterVec
 	evictions                              *prometheus.CounterVec
 	victims                                prometheus.Counter
-	reliefs                                *prometheus.CounterVec
+	reliefs, events                        *prometheus.CounterVec
 	unitTime                               prometheus.Histogram
 	unitConditions, queueStatuses          *prometheus.CounterVec
 	bindingTime                            prometheus.Histogram
@@ -104,7 +104,7 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hilbert_numa_node_promises_unreadable_total", Help: "Readings of bound pods whose promise of NUMA nodes cannot be read, so that it is guessed. A pod is read at each of its updates.",
 		}),
-		filters: make(map[string]int), reliefs: newReliefs(),
+		filters: make(map[string]int), reliefs: newReliefs(), events: newEvents(),
 	}
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hilbert_scheduling_attempts_total", Help: "Decisions about pods, by result.",
@@ -119,7 +119,7 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 	m.rejected = attempt{attempts.WithLabelValues("rejected"), durations.WithLabelValues("rejected")}
 	m.preempting = attempt{attempts.WithLabelValues("preempting"), durations.WithLabelValues("preempting")}
 	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.missedWakeups, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.blockedPods,
-		m.reliefs, m.unitTime, m.unitConditions, m.queueStatuses, m.unreadable,
+		m.reliefs, m.events, m.unitTime, m.unitConditions, m.queueStatuses, m.unreadable,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.reset(cluster.NewStore())
 	return m
@@ -129,6 +129,13 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 func newReliefs() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hilbert_reclaimed_evictions_total", Help: "Evictions through the Eviction API, of reclaimed pods that nodes requested and of gangs that are given up, by outcome; withheld means that a disruption budget refused.",
+	}, []string{"outcome"})
+}
+
+// newEvents makes the counter of Events.
+func newEvents() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hilbert_events_written_total", Help: "Writes of Events, of hilbertd's own and of those that nodes' agents report, by outcome; refused is also what another leader has written.",
 	}, []string{"outcome"})
 }
 
@@ -300,7 +307,9 @@ func (m *meter) sent(kind bind.WriteKind, outcome bind.Outcome, took time.Durati
 		m.unitConditions.WithLabelValues(outcomeNames[outcome]).Inc()
 	case bind.EvictPod:
 		m.reliefs.WithLabelValues(outcomeNames[outcome]).Inc()
-	case bind.ReadPod, bind.WriteEvent:
+	case bind.WriteEvent, bind.WriteNodeEvent:
+		m.events.WithLabelValues(outcomeNames[outcome]).Inc()
+	case bind.ReadPod, bind.WriteRefusals:
 	}
 }
 
