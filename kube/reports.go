@@ -42,9 +42,13 @@ type freshness struct {
 	out  receiver
 	ages staleAges
 	now  func() time.Time
+	// inForce, if set, is told what keeps promises from being made: that some policy is not in force; empty: nothing does.
+	inForce func(missing string)
 
 	mu    sync.Mutex // held while anything is sent, so that "stale" never overtakes what is fresh
 	nodes map[string]*vouched
+	// unguarded is why nothing is promised; empty: the policies that keep promises true are in force, or are not asked for.
+	unguarded string
 }
 
 // vouched is the last report of a node, and until when it counts.
@@ -58,6 +62,25 @@ type vouched struct {
 
 func newFreshness(out receiver, ages staleAges) *freshness {
 	return &freshness{out: out, ages: ages, now: time.Now, nodes: make(map[string]*vouched)}
+}
+
+// guard takes in what is missing of the policies that keep promises true; empty: nothing. While something is, no report promises anything.
+func (f *freshness) guard(missing string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.inForce != nil {
+		f.inForce(missing)
+	}
+	if missing == f.unguarded {
+		return nil
+	}
+	f.unguarded = missing
+	for _, v := range f.nodes {
+		if err := f.out.send(v.event(missing)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *freshness) send(e facts.Event) error { return f.out.send(e) }
@@ -108,7 +131,7 @@ func (f *freshness) note(r nodeReport) facts.NodeReported {
 	}
 	known.nodeReport = r
 	f.judge(known, now)
-	return known.event()
+	return known.event(f.unguarded)
 }
 
 // judge finds out what has become stale, and reports whether anything has since the last time.
@@ -118,28 +141,38 @@ func (f *freshness) judge(v *vouched, now time.Time) (more bool) {
 	return v.stale.promises && !was.promises || v.stale.lent && !was.lent || v.stale.usage && !was.usage
 }
 
-func (v *vouched) event() facts.NodeReported {
-	numaNodes := v.stale.promises && v.report.NUMANodes.Ruler != topology.RulerNone
+// event is the report without the parts that must not be acted on: because they are stale, or because of unguarded.
+func (v *vouched) event(unguarded string) facts.NodeReported {
+	withheld := v.stale.promises || unguarded != ""
+	numaNodes := withheld && v.report.NUMANodes.Ruler != topology.RulerNone
 	lent := v.stale.lent && (len(v.report.Evictions) > 0 || v.report.Headroom.State == facts.HeadroomOpen || v.report.Headroom.State == facts.HeadroomClosed)
-	devices := v.stale.promises && v.report.Devices != nil
+	closed := unguarded != "" && v.report.Headroom.State == facts.HeadroomOpen
+	devices := withheld && v.report.Devices != nil
 	usage := v.stale.usage && v.report.Usage.Known()
-	if !numaNodes && !lent && !devices && !usage {
+	if !numaNodes && !lent && !devices && !usage && !closed {
 		return facts.NodeReported{Node: v.node, Report: v.report}
 	}
-	stale := *v.report
+	why := facts.ReportStale
+	if !v.stale.promises {
+		why = facts.ReportUnguarded
+	}
+	shown := *v.report
 	if devices {
-		stale.Devices, stale.DeviceNote = v.silenced(), facts.ReportStale
+		shown.Devices, shown.DeviceNote = v.silenced(), why
 	}
 	if numaNodes {
-		stale.NUMANodes.Ruler, stale.Why = topology.RulerNone, facts.ReportStale
+		shown.NUMANodes.Ruler, shown.Why = topology.RulerNone, why
 	}
 	if usage {
-		stale.Usage = facts.Usage{}
+		shown.Usage = facts.Usage{}
+	}
+	if closed {
+		shown.Headroom.State, shown.Headroom.Note = facts.HeadroomClosed, "the admission policies are not in force: "+unguarded
 	}
 	if lent {
-		stale.Headroom.State, stale.Evictions = facts.HeadroomStale, nil
+		shown.Headroom.State, shown.Evictions = facts.HeadroomStale, nil
 	}
-	return facts.NodeReported{Node: v.node, Report: &stale}
+	return facts.NodeReported{Node: v.node, Report: &shown}
 }
 
 // silenced is the report's devices while the report is stale: none gives anything new. For a node whose kubelet gives out the GPUs, which is known
@@ -166,7 +199,7 @@ func (f *freshness) expire() error {
 		if !f.judge(v, now) {
 			continue
 		}
-		if err := f.out.send(v.event()); err != nil {
+		if err := f.out.send(v.event(f.unguarded)); err != nil {
 			return err
 		}
 	}

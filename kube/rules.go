@@ -20,6 +20,8 @@ var Permissions = []apiserver.Permission{
 	{Group: "policy", Resource: "poddisruptionbudgets", Verbs: []string{"list", "watch"}},
 	{Resource: "pods/binding", Verbs: []string{"create"}},
 	{Resource: "pods/status", Verbs: []string{"patch"}},
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies", Verbs: []string{"list"}}, // whether promises could be forged
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings", Verbs: []string{"list"}},
 	{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"}}, // who asks about scheduling
 	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"}},
 	{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}, InLeaseNamespace: true},

@@ -59,6 +59,9 @@ type WatchOptions struct {
 	LentStaleAfter time.Duration
 	// UsageStaleAfter is the same of what the node uses; 0 means defaultUsageStaleAfter.
 	UsageStaleAfter time.Duration
+	// PoliciesMissing, if set, has promises made only while the admission policies that keep them true are in force. It is told each half minute what is missing
+	// of them; empty: nothing is. It must not block.
+	PoliciesMissing func(missing string)
 	// OnUnreadablePromise, if set, is called for each bound pod that is read and whose promise of NUMA nodes cannot be. It must not block.
 	OnUnreadablePromise func()
 }
@@ -95,6 +98,13 @@ func StartWatch(ctx context.Context, c *apiserver.Connection, o WatchOptions, lo
 	optionals.fresh.ages = staleAges{
 		promises: cmp.Or(o.StaleAfter, defaultStaleAfter), lent: cmp.Or(o.LentStaleAfter, defaultLentStaleAfter),
 		usage: cmp.Or(o.UsageStaleAfter, defaultUsageStaleAfter),
+	}
+	if o.PoliciesMissing != nil {
+		if optionals.guard, err = newPolicyGuard(own, shared, optionals.fresh); err != nil {
+			stop()
+			return nil, fmt.Errorf("make a client for admission policies: %w", err)
+		}
+		optionals.fresh.unguarded, optionals.fresh.inForce = "it is not known yet whether they are", o.PoliciesMissing
 	}
 	note := func(resource string) *apiserver.Health {
 		return &apiserver.Health{Log: log, What: "the API server (" + resource + ")"}

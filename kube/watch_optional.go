@@ -29,7 +29,8 @@ const surveyPeriod = 30 * time.Second
 type optionals struct {
 	surveyor  *apiserver.Surveyor
 	followers []*apiserver.Follower
-	fresh     *freshness // of the CustomNodeResources
+	fresh     *freshness   // of the CustomNodeResources
+	guard     *policyGuard // nil: promises are made without policies too
 	health    *apiserver.Health
 	period    time.Duration
 }
@@ -104,6 +105,11 @@ func (o *optionals) run(ctx context.Context) {
 		ageing.Wait()
 	}()
 	look := func(ctx context.Context) error {
+		if o.guard != nil { // before the first report
+			if err := o.guard.look(ctx); err != nil {
+				return err
+			}
+		}
 		has, err := survey(ctx, o.surveyor)
 		if err != nil {
 			return err

@@ -143,8 +143,11 @@ type Scheduling struct {
 	MaxWaitingClasses *int `json:"maxWaitingClasses,omitempty"`
 }
 
-// NodeReports bounds how old a report of an agent may be.
+// NodeReports says which reports of agents are acted on.
 type NodeReports struct {
+	// Policies says what holds while the admission policies of deploy/policies are not in force, without which tenants could forge promises. Require: nothing is
+	// promised by NUMA node or device, and nothing is lent. Ignore: promises are made all the same.
+	Policies string `json:"policies,omitempty"`
 	// StaleAfter is the age from which a CustomNodeResource is ignored: pods get no exclusive cores on its node. Agents refresh it every
 	// Node.RefreshInterval.
 	StaleAfter Duration `json:"staleAfter,omitempty"`
@@ -152,6 +155,12 @@ type NodeReports struct {
 	// that report use refresh it every Node.Usage.RefreshInterval.
 	UsageStaleAfter Duration `json:"usageStaleAfter,omitempty"`
 }
+
+// The values of NodeReports.Policies.
+const (
+	PoliciesRequire = "Require"
+	PoliciesIgnore  = "Ignore"
+)
 
 // LentReports bounds how old the headroom may be that an agent reports.
 type LentReports struct {

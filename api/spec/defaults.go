@@ -60,6 +60,7 @@ func SetDefaults(c *Configuration) {
 	if len(s.Topology.Levels) == 0 {
 		s.Topology.Levels = []string{"topology.hilbert.dev/block", "topology.hilbert.dev/rack", "kubernetes.io/hostname"}
 	}
+	s.NodeReports.Policies = cmp.Or(s.NodeReports.Policies, PoliciesRequire)
 	s.NodeReports.StaleAfter = cmp.Or(s.NodeReports.StaleAfter, Duration(15*time.Minute))
 	s.NodeReports.UsageStaleAfter = cmp.Or(s.NodeReports.UsageStaleAfter, Duration(3*time.Minute))
 	s.Reclaimed.StaleAfter = cmp.Or(s.Reclaimed.StaleAfter, Duration(time.Minute))

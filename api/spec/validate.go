@@ -192,6 +192,9 @@ func validateScheduling(s *Scheduling, bad report) {
 	if p := s.Evictions.PercentPerMinute; !(p > 0 && p <= 100) {
 		bad("scheduling.evictions.percentPerMinute", "%v is out of range; write more than 0 and at most 100", p)
 	}
+	if s.NodeReports.Policies != PoliciesRequire && s.NodeReports.Policies != PoliciesIgnore {
+		bad("scheduling.nodeReports.policies", "%q; write %s or %s", s.NodeReports.Policies, PoliciesRequire, PoliciesIgnore)
+	}
 	if s.NodeReports.UsageStaleAfter <= 0 {
 		bad("scheduling.nodeReports.usageStaleAfter", "%v is not positive", s.NodeReports.UsageStaleAfter.D())
 	}

@@ -61,6 +61,8 @@ type HeldDevices struct {
 const (
 	ReportStale     = "stale"     // it is too old to act on
 	ReportMalformed = "malformed" // it cannot be read
+	// ReportUnguarded: those that keep promises true.
+	ReportUnguarded = "not acted on while the admission policies are not in force"
 )
 
 // SameReport reports whether two reports say the same.

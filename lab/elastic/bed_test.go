@@ -129,6 +129,7 @@ func (b *bed) configuration() *spec.Configuration {
 	c := spec.Default()
 	c.Server.BindAddress = "-"
 	c.LeaderElection.LeaseDuration, c.LeaderElection.RenewDeadline = spec.Duration(lease), spec.Duration(renew)
+	c.Scheduling.NodeReports.Policies = spec.PoliciesIgnore // this control plane has none
 	c.Scheduling.Reclaimed.StaleAfter = spec.Duration(b.StaleAfter)
 	c.Scheduling.Evictions.PercentPerMinute = b.Percent
 	return c

@@ -83,6 +83,7 @@ func serveHilbertd(ctx context.Context, dir string) error {
 		return err
 	}
 	c.Scheduling.NodeReports.StaleAfter = spec.Duration(age)
+	c.Scheduling.NodeReports.Policies = spec.PoliciesIgnore // this control plane has none
 	return daemon.Run(ctx, c, daemon.Options{
 		OnListen: func(address string) { fmt.Println("address", address) },
 		OnSynced: func() { fmt.Println("ready") },

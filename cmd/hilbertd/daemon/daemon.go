@@ -123,6 +123,25 @@ func (d *thisProcess) address() string {
 	return d.listener.Addr().String()
 }
 
+// policiesMissing is what hears of missing admission policies; nil: nobody asks for them. It logs what changes.
+func policiesMissing(config *spec.Configuration, m *meter, log *slog.Logger) func(string) {
+	if config.Scheduling.NodeReports.Policies == spec.PoliciesIgnore {
+		return nil
+	}
+	last := ""
+	return func(missing string) {
+		m.guarded.Set(oneIf(missing == ""))
+		switch {
+		case missing == last:
+		case missing != "":
+			log.Warn("nothing is promised of nodes: admission policies are not in force. Apply deploy/policies, or set scheduling.nodeReports.policies to Ignore", "missing", missing)
+		default:
+			log.Info("the admission policies are in force: promises are made")
+		}
+		last = missing
+	}
+}
+
 // connect implements the loop's ports with package kube.
 func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configuration, d thisProcess) (p ports, elector *lease.Elector, err error) {
 	m, log := d.meter, d.log
@@ -143,6 +162,7 @@ func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configur
 				LentStaleAfter:      config.Scheduling.Reclaimed.StaleAfter.D(),
 				UsageStaleAfter:     config.Scheduling.NodeReports.UsageStaleAfter.D(),
 				OnUnreadablePromise: m.unreadable.Inc,
+				PoliciesMissing:     policiesMissing(config, m, log),
 			}, log)
 		},
 		writer: func() (writer, error) {

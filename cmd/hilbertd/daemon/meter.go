@@ -30,7 +30,7 @@ type meter struct {
 	unitTime                               prometheus.Histogram
 	unitConditions, queueStatuses          *prometheus.CounterVec
 	bindingTime                            prometheus.Histogram
-	leader                                 prometheus.Gauge
+	leader, guarded                        prometheus.Gauge
 	blockedPods                            *prometheus.GaugeVec
 	unreadable                             prometheus.Counter
 
@@ -104,7 +104,7 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hilbert_numa_node_promises_unreadable_total", Help: "Readings of bound pods whose promise of NUMA nodes cannot be read, so that it is guessed. A pod is read at each of its updates.",
 		}),
-		filters: make(map[string]int), reliefs: newReliefs(), events: newEvents(),
+		filters: make(map[string]int), reliefs: newReliefs(), events: newEvents(), guarded: newGuarded(),
 	}
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hilbert_scheduling_attempts_total", Help: "Decisions about pods, by result.",
@@ -118,7 +118,7 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 	m.unplaced = attempt{attempts.WithLabelValues("unschedulable"), durations.WithLabelValues("unschedulable")}
 	m.rejected = attempt{attempts.WithLabelValues("rejected"), durations.WithLabelValues("rejected")}
 	m.preempting = attempt{attempts.WithLabelValues("preempting"), durations.WithLabelValues("preempting")}
-	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.missedWakeups, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.blockedPods,
+	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.missedWakeups, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.guarded, m.blockedPods,
 		m.reliefs, m.events, m.unitTime, m.unitConditions, m.queueStatuses, m.unreadable,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.reset(cluster.NewStore())
@@ -130,6 +130,13 @@ func newReliefs() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hilbert_reclaimed_evictions_total", Help: "Evictions through the Eviction API, of reclaimed pods that nodes requested and of gangs that are given up, by outcome; withheld means that a disruption budget refused.",
 	}, []string{"outcome"})
+}
+
+// newGuarded makes the gauge of the admission policies.
+func newGuarded() prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "hilbert_promise_policies_in_force", Help: "1 while the admission policies are seen in force without which promises could be forged; 0: nothing is promised. Where they are not asked for it is 0.",
+	})
 }
 
 // newEvents makes the counter of Events.

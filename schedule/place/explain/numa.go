@@ -25,6 +25,8 @@ func sayNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle)
 		return "has no fresh report of its NUMA nodes"
 	case rules.LacksReadableReport:
 		return "has an unreadable report of its NUMA nodes"
+	case rules.LacksPolicies:
+		return "promises no NUMA nodes while the admission policies are not in force"
 	case rules.LacksAgent:
 		return "leaves its CPUs to the kubelet, which promises nothing by NUMA node"
 	case rules.LacksTold:

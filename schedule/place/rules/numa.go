@@ -40,9 +40,10 @@ const (
 	LacksReport numaLack = iota
 	LacksFreshReport
 	LacksReadableReport
-	LacksAgent // the kubelet rules the CPUs
-	LacksTold  // the machine has NUMA nodes that cannot be told apart, or none
-	LacksWhole // unused NUMA nodes, for pods that must have them alone
+	LacksPolicies // that keep promises true
+	LacksAgent    // the kubelet rules the CPUs
+	LacksTold     // the machine has NUMA nodes that cannot be told apart, or none
+	LacksWhole    // unused NUMA nodes, for pods that must have them alone
 	LacksCores
 	LacksMemory
 	LacksRest // room for what whole cores and NUMA nodes take beyond the request
@@ -57,6 +58,8 @@ func NUMALackOf(s *cluster.State, slot cluster.Slot, c *cluster.Class) numaLack 
 		return LacksReport
 	case r.Why == facts.ReportMalformed:
 		return LacksReadableReport
+	case r.Why == facts.ReportUnguarded:
+		return LacksPolicies
 	case shape.Ruler == topology.RulerNone:
 		return LacksFreshReport
 	case shape.Ruler == topology.RulerKubelet:
@@ -87,6 +90,8 @@ func whyNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(str
 		add("node(s) had no fresh NUMA node report")
 	case LacksReadableReport:
 		add("node(s) had an unreadable NUMA node report")
+	case LacksPolicies:
+		add("node(s) promised no NUMA nodes while the admission policies are not in force")
 	case LacksAgent:
 		add("node(s) left their CPUs to the kubelet")
 	case LacksTold:
