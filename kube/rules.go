@@ -23,6 +23,7 @@ var Permissions = []apiserver.Permission{
 	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies", Verbs: []string{"list"}}, // whether promises could be forged
 	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings", Verbs: []string{"list"}},
 	{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"}}, // who asks about scheduling
+	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create"}},               // why a pod waits; what became of evictions; what nodes' agents have to tell
 	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"}},
 	{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}, InLeaseNamespace: true},
 }
@@ -38,5 +39,5 @@ var OptionalPermissions = []apiserver.Permission{
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues + "/status", Verbs: []string{"patch"}},
 	{Group: nodev1alpha1.Group, Resource: nodev1alpha1.CustomNodeResources, Verbs: []string{"list", "watch", "patch"}}, // patch: which evictions a budget refuses
 	{Resource: "pods/eviction", Verbs: []string{"create"}},                                                             // of pods, at their nodes' request
-	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},                                   // what became of it; what nodes' agents have to tell
+	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"patch"}},                                             // how often what nodes' agents have to tell was so
 }

@@ -23,9 +23,9 @@ func evictionOf(uid facts.UID) bind.Write {
 	return bind.Write{Kind: bind.EvictPod, Pod: uid, Namespace: "default", Name: "p", Node: "n1"}
 }
 
-func eventOf(name string) bind.Write {
+func eventOf() bind.Write {
 	return bind.Write{
-		Kind: bind.WriteEvent, Pod: facts.UID("uid-" + name), Namespace: "default", Name: name,
+		Kind: bind.WriteEvent, Pod: "uid-p", Namespace: "default", Name: "p",
 		Condition: facts.Condition{Reason: spec.ReasonEvictionRefusedByBudget, Message: "a budget"},
 	}
 }
@@ -77,7 +77,7 @@ func TestReliefEvictions(t *testing.T) {
 // An event is written once, whoever says it again.
 func TestReliefEvent(t *testing.T) {
 	r := newRig(t, 1, 2*time.Second)
-	write := eventOf("p")
+	write := eventOf()
 	if got := r.do(t, write); got.Outcome != bind.Written {
 		t.Fatalf("got %+v", got)
 	}
@@ -177,5 +177,34 @@ func TestRefusals(t *testing.T) {
 		if got := strings.Join(uids, " "); got != want {
 			t.Errorf("told %q, want %q", got, want)
 		}
+	}
+}
+
+// Events about scheduling have the names, reasons and types that upstream's have, and those that tools look for.
+func TestPodEvents(t *testing.T) {
+	r := newRig(t, 1, 2*time.Second)
+	for reason, kind := range map[string]string{"FailedScheduling": "Warning", "Scheduled": "Normal"} {
+		write := eventOf()
+		write.Condition = facts.Condition{Reason: reason, Message: "a message"}
+		for i, want := range []bind.Outcome{bind.Written, bind.Refused} {
+			if got := r.do(t, write); got.Outcome != want {
+				t.Errorf("%s, time %d: %+v", reason, i+1, got)
+			}
+		}
+		found := false
+		for _, e := range r.server.Events() {
+			told, _, _ := unstructured.NestedString(e.Object, "reason")
+			typ, _, _ := unstructured.NestedString(e.Object, "type")
+			note, _, _ := unstructured.NestedString(e.Object, "note")
+			found = found || told == reason && typ == kind && note == "a message" && strings.HasPrefix(e.GetName(), "p.")
+		}
+		if !found {
+			t.Errorf("%s: %v", reason, r.server.Events())
+		}
+	}
+	other := eventOf()
+	other.Condition = facts.Condition{Reason: "FailedScheduling", Message: "another message"}
+	if got := r.do(t, other); got.Outcome != bind.Written || len(r.server.Events()) != 3 {
+		t.Errorf("another message: %+v, %d events", got, len(r.server.Events()))
 	}
 }

@@ -43,15 +43,16 @@ type Scheduler struct {
 	observer   Observer
 	auditor    Auditor // nil when the observer is none
 
-	held     map[facts.UID]changes.Revision // pods that must not be decided on, and the revision to have been seen before they are
-	vanished map[facts.UID]struct{}         // the API server says they are gone or bound elsewhere; the watch has not said so yet
-	retries  retries
-	blocked  blocked
-	gate     *admit.Gate
-	gangs    gangTimers
-	obliged  obliged
-	relief   *relief.Relief
-	events   *events.Recorder
+	held      map[facts.UID]changes.Revision // pods that must not be decided on, and the revision to have been seen before they are
+	vanished  map[facts.UID]struct{}         // the API server says they are gone or bound elsewhere; the watch has not said so yet
+	retries   retries
+	blocked   blocked
+	gate      *admit.Gate
+	gangs     gangTimers
+	obliged   obliged
+	relief    *relief.Relief
+	events    *events.Recorder
+	podEvents *events.Pods
 
 	attempt    attempt      // the turn that is on
 	looked     int          // nodes that the decisions of this Step have looked at, see maxLooks
@@ -95,6 +96,7 @@ func New(o Options) (*Scheduler, error) {
 	}
 	s.auditor, _ = s.observer.(Auditor)
 	s.relief, s.events = relief.New(s.store, o.Config.Evictions), events.New(s.store)
+	s.podEvents = events.NewPods(s.store, o.Config.Events.Scheduled)
 	s.binder = bind.New(s.store, rules.Commits, o.Config.Binding, o.Config.Conditions)
 	s.obliged = newObliged(s.store, s.binder)
 	for i := range max(o.Instances, 1) {
@@ -215,6 +217,7 @@ func (s *Scheduler) applyEffect(e cluster.Effect, now time.Time) {
 	case cluster.Settled:
 		s.obliged.forget(pod.UID)
 		s.queue.Remove(pod.UID)
+		s.podEvents.Forget(pod.UID)
 		if e.Gone || pod.Phase != cluster.Assumed {
 			s.retries.forget(pod.UID)
 		}
@@ -230,7 +233,7 @@ func (s *Scheduler) hold(pod *cluster.Pod, seen changes.Revision, now time.Time)
 	}
 	s.held[pod.UID] = seen
 	if condition, refused := admit.Refuse(pod); refused && !pod.Gated {
-		s.binder.SetCondition(pod, condition, now)
+		s.sayWhy(pod, condition, now)
 	}
 }
 
@@ -260,7 +263,7 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, seen changes.Revision, now time.Ti
 	if s.mayTry(u, now) {
 		s.queue.Wake(u.ShapeQueue())
 	} else if why := s.blocked.explanations.of(u.Shape); why != nil {
-		s.binder.SetCondition(pod, s.blocked.whyParked(u, why), now)
+		s.sayWhy(pod, ofPods(s.blocked.whyParked(u, why)), now)
 	}
 }
 
@@ -281,11 +284,11 @@ func (s *Scheduler) mayTry(u *queue.Unit, now time.Time) bool {
 func (s *Scheduler) Ready(now time.Time) []bind.Write {
 	writes := s.binder.Ready(now)
 	s.report(now)
-	evictions, told := s.relief.Ready(now), s.events.Ready(now)
-	if len(evictions)+len(told) == 0 {
+	evictions, told, about := s.relief.Ready(now), s.events.Ready(now), s.podEvents.Ready(now)
+	if len(evictions)+len(told)+len(about) == 0 {
 		return writes
 	}
-	s.writes = append(append(append(s.writes[:0], writes...), evictions...), told...)
+	s.writes = append(append(append(append(s.writes[:0], writes...), evictions...), told...), about...)
 	return s.writes
 }
 
@@ -296,6 +299,8 @@ func (s *Scheduler) Finish(result bind.Result, now time.Time) {
 		s.relief.Finish(result, now)
 	case bind.OwnerEvents:
 		s.events.Finish(result)
+	case bind.OwnerPodEvents:
+		s.podEvents.Finish(result)
 	default:
 		s.binder.Finish(result, now)
 		s.report(now)
@@ -320,6 +325,7 @@ func (s *Scheduler) transition(r bind.Transition, now time.Time) {
 	case bind.Bound:
 		s.retries.forget(r.Pod)
 		s.observer.Bound(pod, now)
+		s.podEvents.Placed(pod)
 	case bind.Released:
 		s.observer.Released(pod, r.Message, now)
 		s.withdrawNomination(pod, r.Nominated, now)
@@ -329,7 +335,7 @@ func (s *Scheduler) transition(r bind.Transition, now time.Time) {
 		}
 		s.queue.AddDelayed(pod, s.retries.next(r.Pod, now))
 		if !r.Unsent {
-			s.binder.SetCondition(pod, facts.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
+			s.sayWhy(pod, facts.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
 		}
 	case bind.VictimsGone:
 		s.observer.Cleared(pod, now)
@@ -354,6 +360,7 @@ func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
 	next.Add(s.queue.NextExpiry())
 	next.Add(s.relief.NextWake(now))
 	next.Add(s.events.NextWake(now))
+	next.Add(s.podEvents.NextWake(now))
 	next.Add(s.nextTimer())
 	return next.Time()
 }

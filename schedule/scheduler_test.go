@@ -98,7 +98,7 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		d.MaybeScanArgs(t, "most", &most)
 		return fmt.Sprintf("%d decisions\n", h.s.Step(h.now, most))
 	case "ready":
-		writes := h.s.Ready(h.now)
+		writes := h.ready()
 		for i := range writes {
 			h.ids[writes[i].ID.Number] = writes[i].ID
 		}
@@ -141,6 +141,18 @@ func (h *harness) pods(t *testing.T, d *datadriven.TestData) {
 		one.CmdArgs = append([]datadriven.CmdArg{{Key: fmt.Sprintf("%s-%d", prefix, i)}}, d.CmdArgs[2:]...)
 		h.s.Apply(facts.PodUpserted{Pod: script.Pod(t, &one)}, h.now)
 	}
+}
+
+// ready is what is to be written, but for the events of pods, which say what the conditions say: these are answered at once.
+func (h *harness) ready() (writes []bind.Write) {
+	for _, w := range slices.Clone(h.s.Ready(h.now)) {
+		if w.ID.Owner == bind.OwnerPodEvents {
+			h.s.Finish(bind.Result{ID: w.ID, Outcome: bind.Written}, h.now)
+			continue
+		}
+		writes = append(writes, w)
+	}
+	return writes
 }
 
 // bindAll answers all writes with success.

@@ -132,6 +132,8 @@ type Scheduling struct {
 	NodeReports NodeReports `json:"nodeReports,omitzero"`
 	// Reclaimed says how what the nodes lend is used.
 	Reclaimed LentReports `json:"reclaimed,omitzero"`
+	// Events says which Events are written about pods.
+	Events SchedulingEvents `json:"events,omitzero"`
 	// Evictions bounds what the nodes' agents want evicted.
 	Evictions Evictions `json:"evictions,omitzero"`
 	// MaxClassIndexes bounds the rankings that a scheduler keeps (one for each size of pod), and separately the indexes of classes with
@@ -141,6 +143,12 @@ type Scheduling struct {
 	// spread, tolerations, host ports, images, or by what terms of other pods say about their labels. Equal pods count as one, however many there are. Pods
 	// beyond it are held back with the condition TooManyDifferentPods, and are taken in when there is room, the oldest first. 0: no bound.
 	MaxWaitingClasses *int `json:"maxWaitingClasses,omitempty"`
+}
+
+// SchedulingEvents says which Events are written about pods. FailedScheduling always is, within a budget.
+type SchedulingEvents struct {
+	// Scheduled has an Event written for each pod that is placed, as kube-scheduler does: one more write for each pod.
+	Scheduled bool `json:"scheduled,omitempty"`
 }
 
 // NodeReports says which reports of agents are acted on.

@@ -82,6 +82,14 @@ const (
 	ReasonScheduled = "Scheduled"
 )
 
+// Reasons of Events about scheduling, with upstream's names and meaning.
+const (
+	// ReasonEventFailedScheduling: the pod waits; the message is that of its condition PodScheduled.
+	ReasonEventFailedScheduling = "FailedScheduling"
+	// ReasonEventScheduled: the pod was bound to a node; only with scheduling.events.scheduled.
+	ReasonEventScheduled = "Scheduled"
+)
+
 // Reasons of evictions, on the pod that is to be evicted.
 const (
 	// ReasonGangDissolved: some members of its gang had a place, but the gang could not reach minCount.

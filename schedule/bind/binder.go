@@ -309,7 +309,7 @@ func (b *Binder) Finish(result Result, now time.Time) {
 		b.finishEviction(result, now)
 	case OwnerCondition:
 		b.conditions.finish(result, now)
-	case OwnerRelief, OwnerEvents: // not ours
+	case OwnerRelief, OwnerEvents, OwnerPodEvents: // not ours
 	}
 }
 

@@ -49,6 +49,8 @@ const (
 	OwnerRelief
 	// OwnerEvents: the events that nodes report (schedule/events).
 	OwnerEvents
+	// OwnerPodEvents: the events about pods that wait or were placed (schedule/events).
+	OwnerPodEvents
 )
 
 // WriteID identifies a write. A result carries the ID of its write; the owner in the ID takes the result.

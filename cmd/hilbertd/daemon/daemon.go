@@ -167,7 +167,7 @@ func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configur
 		},
 		writer: func() (writer, error) {
 			return kube.NewWriter(ctx, c, fence, kube.WriterOptions{
-				Workers: binding.MaxInFlight + bind.MaxConditionsInFlight + bind.MaxEvictionsInFlight + relief.MaxInFlight + events.MaxInFlight, Timeout: binding.WriteTimeout.D(),
+				Workers: binding.MaxInFlight + bind.MaxConditionsInFlight + bind.MaxEvictionsInFlight + relief.MaxInFlight + events.MaxInFlight + events.MaxPodsInFlight, Timeout: binding.WriteTimeout.D(),
 				SchedulerName: config.SchedulerName, Sent: m.sent,
 			})
 		},
