@@ -123,6 +123,9 @@ type BoundCounts struct {
 	HeldBack, HeldBackIn int
 	// GPUStates are those that all instances tell apart, for scores by price.
 	GPUStates rules.GPUStateCounts
+	// Events about pods that are to be written, or were left out; NodeEvents are the nodes that may have something to tell.
+	Events     events.Backlog
+	NodeEvents int
 }
 
 // Bounds returns how often bounds took effect.
@@ -130,7 +133,7 @@ func (s *Scheduler) Bounds() BoundCounts {
 	waiting := s.store.Waiting()
 	c := BoundCounts{
 		PostponedExplanations: s.blocked.explanations.refused, EndedSteps: s.endedSteps, ReservationTries: s.gate.Reservations.Tried(),
-		HeldBack: waiting.Held(), HeldBackIn: waiting.Crowded(),
+		HeldBack: waiting.Held(), HeldBackIn: waiting.Crowded(), Events: s.podEvents.Backlog(), NodeEvents: s.events.Waiting(),
 	}
 	for _, in := range s.instances {
 		c.GPUStates.Add(in.placers.GPUStates())

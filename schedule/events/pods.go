@@ -56,8 +56,14 @@ func NewPods(store *cluster.Store, scheduled bool) *Pods {
 	return &Pods{store: store, scheduled: scheduled, waiting: make(map[facts.UID]*failure), flights: make(map[uint64]struct{})}
 }
 
-// Dropped is how many placements were not told, because more came than could be written.
-func (p *Pods) Dropped() uint64 { return p.dropped }
+// Backlog is what is to be written, and what was left out because too much was.
+type Backlog struct {
+	Failures, Placements int
+	Dropped              uint64 // placements
+}
+
+// Backlog says how much there is to tell.
+func (p *Pods) Backlog() Backlog { return Backlog{len(p.due), len(p.placed), p.dropped} }
 
 // Failed takes note of why a pod waits.
 func (p *Pods) Failed(pod *cluster.Pod, message string) {

@@ -159,8 +159,8 @@ func TestPlacements(t *testing.T) {
 				p.Finish(bind.Result{ID: w.ID, Outcome: bind.Written})
 			}
 		}
-		if want := map[bool]int{true: maxPlaced}[asked]; len(told) != want || asked && p.Dropped() != 5 {
-			t.Errorf("asked for %v: %d told, want %d; %d dropped", asked, len(told), want, p.Dropped())
+		if want := map[bool]int{true: maxPlaced}[asked]; len(told) != want || asked && p.Backlog().Dropped != 5 {
+			t.Errorf("asked for %v: %d told, want %d; %d dropped", asked, len(told), want, p.Backlog().Dropped)
 		}
 	}
 }

@@ -94,6 +94,9 @@ func New(store *cluster.Store) *Recorder {
 	return r
 }
 
+// Waiting is how many nodes may have something to tell.
+func (r *Recorder) Waiting() int { return len(r.waiting) }
+
 // Ready returns the writes to start now. The slice is valid until the next call.
 func (r *Recorder) Ready(now time.Time) []bind.Write {
 	r.ready = r.ready[:0]

@@ -18,7 +18,10 @@ var (
 	gpuStatesDesc   = prometheus.NewDesc("hilbert_scored_gpu_states", "States of nodes' GPUs that are told apart for scores by price, by kind: states (at most 4,096 for each profile) and worths (what requests destroy in them, and one for each request; at most 32,768).", []string{"kind"}, nil)
 	gpuLimitsDesc   = prometheus.NewDesc("hilbert_scored_gpu_states_limited_total", "Times that a bound on GPU states took effect, by kind: states (one got no number, so that its node is scored by itself) and worths (all were forgotten).", []string{"kind"}, nil)
 
-	boundCollections = []*prometheus.Desc{definitionsDesc, postponedDesc, stepsDesc, triesDesc, heldBackDesc, crowdedDesc, gpuStatesDesc, gpuLimitsDesc}
+	backlogDesc = prometheus.NewDesc("hilbert_events_waiting", "Events that wait for their budget, by kind: failures (of pods that wait), placements (only with scheduling.events.scheduled) and nodes (that may have something to tell).", []string{"kind"}, nil)
+	droppedDesc = prometheus.NewDesc("hilbert_events_dropped_total", "Events of placements that were left out, because 4,096 waited to be written.", nil, nil)
+
+	boundCollections = []*prometheus.Desc{definitionsDesc, postponedDesc, stepsDesc, triesDesc, heldBackDesc, crowdedDesc, gpuStatesDesc, gpuLimitsDesc, backlogDesc, droppedDesc}
 )
 
 // boundCounts is the loop's copy of them.
@@ -41,6 +44,10 @@ func (c *boundCounts) collect(out chan<- prometheus.Metric) {
 	counter(postponedDesc, c.PostponedExplanations)
 	counter(stepsDesc, c.EndedSteps)
 	counter(triesDesc, c.ReservationTries)
+	counter(droppedDesc, int(c.Events.Dropped))
+	for kind, n := range map[string]int{"failures": c.Events.Failures, "placements": c.Events.Placements, "nodes": c.NodeEvents} {
+		out <- prometheus.MustNewConstMetric(backlogDesc, prometheus.GaugeValue, float64(n), kind)
+	}
 	g := c.GPUStates
 	for kind, n := range map[string][2]int{"states": {g.States, g.Unnumbered}, "worths": {g.Worths, g.Forgotten}} {
 		out <- prometheus.MustNewConstMetric(gpuStatesDesc, prometheus.GaugeValue, float64(n[0]), kind)
