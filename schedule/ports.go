@@ -18,6 +18,8 @@ type Options struct {
 	Lag func(instance int) bool
 	// Observer, if set, receives what happens.
 	Observer Observer
+	// NoPodEvents: no Events are written about pods that wait or were placed; for who has nobody that reads them.
+	NoPodEvents bool
 }
 
 // Observer is the port through which a shell counts and times. Its methods are called synchronously and must be quick; what the

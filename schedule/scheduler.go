@@ -43,16 +43,17 @@ type Scheduler struct {
 	observer   Observer
 	auditor    Auditor // nil when the observer is none
 
-	held      map[facts.UID]changes.Revision // pods that must not be decided on, and the revision to have been seen before they are
-	vanished  map[facts.UID]struct{}         // the API server says they are gone or bound elsewhere; the watch has not said so yet
-	retries   retries
-	blocked   blocked
-	gate      *admit.Gate
-	gangs     gangTimers
-	obliged   obliged
-	relief    *relief.Relief
-	events    *events.Recorder
-	podEvents *events.Pods
+	held        map[facts.UID]changes.Revision // pods that must not be decided on, and the revision to have been seen before they are
+	vanished    map[facts.UID]struct{}         // the API server says they are gone or bound elsewhere; the watch has not said so yet
+	retries     retries
+	blocked     blocked
+	gate        *admit.Gate
+	gangs       gangTimers
+	obliged     obliged
+	relief      *relief.Relief
+	events      *events.Recorder
+	podEvents   *events.Pods
+	noPodEvents bool
 
 	attempt    attempt      // the turn that is on
 	looked     int          // nodes that the decisions of this Step have looked at, see maxLooks
@@ -96,6 +97,7 @@ func New(o Options) (*Scheduler, error) {
 	}
 	s.auditor, _ = s.observer.(Auditor)
 	s.relief, s.events = relief.New(s.store, o.Config.Evictions), events.New(s.store)
+	s.noPodEvents = o.NoPodEvents
 	s.podEvents = events.NewPods(s.store, o.Config.Events.Scheduled)
 	s.binder = bind.New(s.store, rules.Commits, o.Config.Binding, o.Config.Conditions)
 	s.obliged = newObliged(s.store, s.binder)
@@ -266,7 +268,7 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, seen changes.Revision, now time.Ti
 	if s.mayTry(u, now) {
 		s.queue.Wake(u.ShapeQueue())
 	} else if why := s.blocked.explanations.of(u.Shape); why != nil {
-		s.sayWhy(pod, ofPods(s.blocked.whyParked(u, why)), now)
+		s.sayWhy(pod, s.blocked.whyParked(u, why), now)
 	}
 }
 

@@ -40,7 +40,7 @@ type process struct {
 
 // start makes a new Scheduler, fed with a consistent list.
 func (p *process) start() error {
-	options := schedule.Options{Config: p.o.Config, Instances: p.o.Schedulers, Observer: observer{p}}
+	options := schedule.Options{Config: p.o.Config, Instances: p.o.Schedulers, Observer: observer{p}, NoPodEvents: true}
 	if p.o.Schedulers > 1 {
 		// Three times in four an instance decides on what it has.
 		options.Lag = func(int) bool { return p.lag.IntN(4) > 0 }

@@ -31,6 +31,7 @@ type Pods struct {
 	waiting   map[facts.UID]*failure
 	due       []facts.UID // failures to be told, the oldest first
 	told      []toldAt    // failures that may be told again, by when they were told
+	changed   int         // of told, those whose message is another by now
 	placed    []bind.Write
 	dropped   uint64 // placements that were not told
 	tokens    bucket
@@ -72,10 +73,19 @@ func (p *Pods) Failed(pod *cluster.Pod, message string) {
 		f = &failure{}
 		p.waiting[pod.UID] = f
 	}
+	p.count(f, -1)
 	f.want = message
+	p.count(f, 1)
 	if f.at.IsZero() && !f.due && f.want != f.said {
 		f.due = true
 		p.due = append(p.due, pod.UID)
+	}
+}
+
+// count counts a failure that was told, if its message is another by now.
+func (p *Pods) count(f *failure, sign int) {
+	if !f.at.IsZero() && f.want != f.said {
+		p.changed += sign
 	}
 }
 
@@ -92,7 +102,12 @@ func (p *Pods) Placed(pod *cluster.Pod) {
 }
 
 // Forget drops what is known of a pod that does not wait any more.
-func (p *Pods) Forget(pod facts.UID) { delete(p.waiting, pod) }
+func (p *Pods) Forget(pod facts.UID) {
+	if f := p.waiting[pod]; f != nil {
+		p.count(f, -1)
+		delete(p.waiting, pod)
+	}
+}
 
 func event(pod *cluster.Pod, reason, message string) bind.Write {
 	return bind.Write{Kind: bind.WriteEvent, Pod: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Condition: facts.Condition{Reason: reason, Message: message}}
@@ -107,6 +122,7 @@ func (p *Pods) Ready(now time.Time) []bind.Write {
 	}
 	for len(p.told) > 0 && now.Sub(p.told[0].at) >= failureInterval {
 		if f := p.waiting[p.told[0].pod]; f != nil && f.at.Equal(p.told[0].at) {
+			p.count(f, -1)
 			f.at = time.Time{}
 			if f.want != f.said {
 				f.due = true
@@ -155,7 +171,7 @@ func (p *Pods) NextWake(now time.Time) (time.Time, bool) {
 		return now, true
 	case len(p.due) > 0 && !full:
 		return now.Add(time.Second / failuresPerSecond), true
-	case len(p.told) > 0:
+	case p.changed > 0:
 		return p.told[0].at.Add(failureInterval), true
 	}
 	return time.Time{}, false

@@ -194,11 +194,15 @@ func TestFailuresAgain(t *testing.T) {
 			p.Finish(bind.Result{ID: w.ID, Outcome: bind.Written})
 		}
 	}
-	if _, wakes := p.NextWake(now.Add(time.Hour)); !wakes {
-		t.Error("the last event may be followed by another")
-	}
-	p.Ready(now.Add(2 * failureInterval))
 	if at, wakes := p.NextWake(now); wakes {
 		t.Errorf("there is nothing to tell, and it wakes at %v", at)
+	}
+	p.Failed(store.Pod(uid(0)), "cpu")
+	if at, wakes := p.NextWake(now); !wakes || !at.Equal(now.Add(failureInterval)) {
+		t.Errorf("there is another message, and it wakes at %v (%v)", at, wakes)
+	}
+	p.Forget(uid(0))
+	if at, wakes := p.NextWake(now); wakes {
+		t.Errorf("the pod waits no more, and it wakes at %v", at)
 	}
 }
