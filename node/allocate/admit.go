@@ -156,13 +156,13 @@ func (d *dedicated) keep(p *pod) bool {
 	return true
 }
 
-// gone reports whether a pod runs on CPUs of its own of which some are no longer there, or are reserved by now. One that runs on more CPUs than it asks for has
-// never had any of its own; whole cores are a little more.
+// gone reports whether a pod runs on CPUs of its own of which some are no longer there, are reserved by now, or belong to another pod: one that lost its own and
+// was settled first may have taken them. A pod that runs on more CPUs than it asks for has never had any of its own; whole cores are a little more.
 func (d *dedicated) gone(p *pod) bool {
 	alloc := d.capacity.alloc
 	threads := max(2, int(alloc.Shape().Threads)) // SMT may have been on when it got them
 	own := (int(p.Request.CPUs) + threads - 1) / threads * threads
-	return p.Running && p.Fixed.Len() <= own && !p.Fixed.Minus(alloc.Givable(p.Fixed).Union(alloc.Held())).IsEmpty()
+	return p.Running && p.Fixed.Len() <= own && !p.Fixed.Minus(alloc.Givable(p.Fixed)).IsEmpty()
 }
 
 // shrink leaves a pod that runs what there still is of its CPUs, for no other pod may have them before it is gone. If nothing is left it runs in the shared pool,

@@ -188,3 +188,31 @@ func TestCPUsComeAndGo(t *testing.T) {
 		}
 	})
 }
+
+// Of a machine without SMT one sibling comes back, so that cores have two CPUs from now on, and one core is whole. The first of the pods that lose theirs takes it,
+// and the pod that ran there loses too; it is not refused.
+func TestPodTakesCoreOfOneThatLoses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := &hotplug{
+			pods: make(map[string]Pod), told: make(map[string]topology.CPUSet), losers: make(map[string]bool), reserve: 1, online: topology.CPUs(1, 3, 5, 7, 9, 11, 13, 15),
+		}
+		h.start(t)
+		for _, uid := range []string{"p1", "p2", "p3"} {
+			p := Pod{UID: uid, MilliCPU: 1000, QoS: spec.QoS{Level: spec.QoSDedicated, Said: true}, Request: topology.NUMARequest{CPUs: 1}}
+			if v := h.m.Admit(p); v.Refused != nil {
+				t.Fatal(v.Refused)
+			}
+			h.pods[uid] = p
+		}
+		h.tell()
+		beside := h.told[rapid.SampledFrom([]string{"p1", "p2", "p3"}).Draw(t, "runs beside the CPU that comes back")]
+		back := beside.Next(0) - 1
+		h.online.Add(back)
+		h.start(t)
+		h.tell()
+		h.check(t)
+		if got := h.told["p1"]; got != topology.CPUs(back, back+1) || len(h.losers) != 2 {
+			t.Fatalf("p1 runs on %v, %d pods lose", got, len(h.losers))
+		}
+	})
+}

@@ -42,6 +42,7 @@ func Start(t testing.TB, api *standin.Server) *Process {
 	api.User(Token, "ada", Everything...)
 	config := spec.Default()
 	config.Server.BindAddress = "127.0.0.1:0"
+	config.Scheduling.NodeReports.Policies = spec.PoliciesIgnore // the stand-in admits everything
 	listening, ended := make(chan string, 1), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
