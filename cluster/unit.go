@@ -22,11 +22,17 @@ type Unit struct {
 	lapsed  bool             // reached, but then nothing was left of it, and nothing was placed since
 	noted   changes.Revision // in Units.changed
 
-	// evicting are members whose eviction was asked for and not refused for certain: true if an answer was lost. While the unit has fallen, those that have
-	// left stay here.
-	evicting map[facts.UID]bool
+	// evicting are members whose eviction was asked for and not refused for certain. While the unit has fallen, those that have left stay here.
+	evicting map[facts.UID]asked
 	// fell: an eviction took a member without whom the others are too few, or must not stay.
 	fell bool
+}
+
+// asked is how often the API server was asked to evict a member, less its refusals; several ask for their own reasons. lost: an answer was lost, so that the member
+// may leave even if all else was refused.
+type asked struct {
+	times int
+	lost  bool
 }
 
 // Pods returns the members that are known, in no particular order; the caller must not change the slice.
@@ -59,7 +65,7 @@ func (u *Unit) Staying() int {
 	}
 	n := 0
 	for _, pod := range u.pods {
-		if !u.evicted(pod.UID) {
+		if !u.Evicted(pod.UID) {
 			n += pod.certain()
 		}
 	}
@@ -198,7 +204,7 @@ func (b *Units) join(pod *Pod, name facts.UnitName) {
 	u := b.get(name)
 	pod.Unit, pod.seat = u, int32(len(u.pods))
 	u.pods = append(u.pods, pod)
-	if pod.Phase == Finished && !u.evicted(pod.UID) {
+	if pod.Phase == Finished && !u.Evicted(pod.UID) {
 		b.finish(u)
 		u.sawWhole()
 	}
@@ -251,24 +257,26 @@ func (b *Units) Evicting(pod *Pod) {
 		return
 	}
 	if u.evicting == nil {
-		u.evicting = make(map[facts.UID]bool)
+		u.evicting = make(map[facts.UID]asked)
 	}
-	if _, asked := u.evicting[pod.UID]; !asked {
-		u.evicting[pod.UID] = false
-	}
+	a := u.evicting[pod.UID]
+	a.times++
+	u.evicting[pod.UID] = a
 }
 
-// NotEvicted takes note of an answer that was none: the API server has not evicted a pod, and will not; or, if it was lost, may have done so or may yet.
+// NotEvicted takes note of an answer that was none, once for each call of Evicting at most: the API server has not evicted a pod, and will not; or, if the answer was
+// lost, may have done so or may yet.
 func (b *Units) NotEvicted(pod *Pod, lost bool) {
 	u := pod.Unit
 	if u == nil {
 		return
 	}
-	switch before, asked := u.evicting[pod.UID]; {
-	case !asked:
-	case lost:
-		u.evicting[pod.UID] = true
-	case !before:
+	a, ok := u.evicting[pod.UID]
+	if !ok {
+		return
+	}
+	a.times, a.lost = max(a.times-1, 0), a.lost || lost
+	if u.evicting[pod.UID] = a; a.times == 0 && !a.lost {
 		delete(u.evicting, pod.UID)
 	}
 }
@@ -280,8 +288,9 @@ func (u *Unit) lost(uid facts.UID) {
 	}
 }
 
-// evicted reports whether a member left because it was evicted: then it did not end by itself.
-func (u *Unit) evicted(uid facts.UID) bool {
+// Evicted reports whether the API server was asked to evict a member and has not refused: if the member is still there, it may leave at any time; if it has left,
+// it did not end by itself.
+func (u *Unit) Evicted(uid facts.UID) bool {
 	_, ok := u.evicting[uid]
 	return ok
 }
@@ -327,14 +336,14 @@ func (u *Unit) sawEnd() {
 // stand ends that the unit has fallen. Members that are still to be evicted may leave yet, and count then; those that have left do not.
 func (u *Unit) stand() {
 	u.fell = false
-	maps.DeleteFunc(u.evicting, func(uid facts.UID, _ bool) bool {
+	maps.DeleteFunc(u.evicting, func(uid facts.UID, _ asked) bool {
 		return !slices.ContainsFunc(u.pods, func(pod *Pod) bool { return pod.UID == uid })
 	})
 }
 
 // setPhase is the only way in which a pod's phase changes.
 func (b *Units) setPhase(pod *Pod, phase Phase) {
-	finishes := pod.Unit != nil && phase == Finished && pod.Phase != Finished && !pod.Unit.evicted(pod.UID)
+	finishes := pod.Unit != nil && phase == Finished && pod.Phase != Finished && !pod.Unit.Evicted(pod.UID)
 	if finishes {
 		b.finish(pod.Unit)
 	}

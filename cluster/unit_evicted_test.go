@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -16,7 +17,7 @@ type evictedWorld struct {
 	need        int
 	indivisible bool
 	running     map[facts.UID]bool
-	asked       map[facts.UID]bool // to be evicted, and not refused
+	asked       map[facts.UID][]string // to be evicted, and not refused: each time "asked", or "lost"
 	next        int
 	fell        bool // by the rule
 }
@@ -38,7 +39,7 @@ func (w *evictedWorld) join() {
 // leave lets a member go, as the watch tells it.
 func (w *evictedWorld) leave(t *rapid.T, uid facts.UID) {
 	delete(w.running, uid)
-	if w.asked[uid] && (w.indivisible || len(w.running) < w.need) {
+	if len(w.asked[uid]) > 0 && (w.indivisible || len(w.running) < w.need) {
 		w.fell = true
 	}
 	if len(w.running) == 0 {
@@ -50,6 +51,19 @@ func (w *evictedWorld) leave(t *rapid.T, uid facts.UID) {
 		w.store.Apply(facts.PodUpserted{Pod: going})
 	}
 	w.store.Apply(facts.PodRemoved{UID: uid})
+}
+
+// refused lets the API server refuse one of the evictions that wait for an answer, or its answer be lost.
+func (w *evictedWorld) refused(uid facts.UID, lost bool) {
+	list := w.asked[uid]
+	i := slices.Index(list, "asked")
+	switch {
+	case i < 0:
+	case lost:
+		list[i] = "lost"
+	default:
+		w.asked[uid] = slices.Delete(list, i, i+1)
+	}
 }
 
 // check compares what the ledger says of the gang with the rule.
@@ -69,7 +83,7 @@ func TestEvictedGangsFall(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &evictedWorld{
 			store: NewStore(), name: facts.UnitName{Namespace: "ns", Name: "g"}, need: rapid.IntRange(2, 4).Draw(t, "need"),
-			indivisible: rapid.Bool().Draw(t, "indivisible"), running: map[facts.UID]bool{}, asked: map[facts.UID]bool{},
+			indivisible: rapid.Bool().Draw(t, "indivisible"), running: map[facts.UID]bool{}, asked: map[facts.UID][]string{},
 		}
 		w.store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n1", Labels: map[string]string{}}})
 		w.store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: w.name, UID: "g", MinMember: int32(w.need), Indivisible: w.indivisible, Scheduled: true}})
@@ -86,13 +100,13 @@ func TestEvictedGangsFall(t *testing.T) {
 			switch rapid.IntRange(0, 4).Draw(t, "what") {
 			case 0:
 				units.Evicting(pod)
-				w.asked[pod.UID] = true
+				w.asked[pod.UID] = append(w.asked[pod.UID], "asked")
 			case 1: // an answer that was lost proves nothing, then or later
 				units.NotEvicted(pod, true)
+				w.refused(pod.UID, true)
 			case 2:
-				if units.NotEvicted(pod, false); units.Get(w.name).evicting[pod.UID] == false {
-					delete(w.asked, pod.UID)
-				}
+				units.NotEvicted(pod, false)
+				w.refused(pod.UID, false)
 			case 3:
 				w.leave(t, pod.UID)
 			case 4:
@@ -114,15 +128,13 @@ func TestEvictedGangsFall(t *testing.T) {
 // An answer that was lost is not made good by a later refusal: the member may leave yet.
 func TestLostAnswerOfEviction(t *testing.T) {
 	for _, lost := range []bool{false, true} {
-		w := &evictedWorld{store: NewStore(), name: facts.UnitName{Namespace: "ns", Name: "g"}, need: 2, running: map[facts.UID]bool{}, asked: map[facts.UID]bool{}}
+		w := &evictedWorld{store: NewStore(), name: facts.UnitName{Namespace: "ns", Name: "g"}, need: 2, running: map[facts.UID]bool{}, asked: map[facts.UID][]string{}}
 		w.store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: w.name, UID: "g", MinMember: 2}})
 		w.join()
 		w.join()
 		units, pod := w.store.Units(), w.store.Pod("p0")
 		units.Evicting(pod)
-		if lost {
-			units.NotEvicted(pod, true)
-		}
+		units.NotEvicted(pod, lost)
 		units.Evicting(pod)
 		units.NotEvicted(pod, false)
 		w.store.Apply(facts.PodRemoved{UID: "p0"})

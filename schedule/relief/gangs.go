@@ -45,9 +45,10 @@ func (r *Relief) tollOf(req *request, now time.Time) (t toll) {
 		switch {
 		case r.followers[member.UID] != nil || other != nil && other.falls != nil && other.inFlight:
 			return toll{held: true}
-		case other != nil && (other.inFlight || other.evicted):
+		case member == pod:
+		case pod.Unit.Evicted(member.UID): // for whatever reason: preemption evicts members, too
 			leaving++
-		case member != pod && member.Started != 0:
+		case member.Started != 0:
 			t.lost += max(now.Sub(time.Unix(0, member.Started)), 0)
 		}
 	}
