@@ -109,17 +109,20 @@ func (s *Scheduler) refreshUnits(now time.Time) {
 
 // setConditions sets the condition of a unit's PodGroup and of its members that wait.
 func (s *Scheduler) setConditions(u *queue.Unit, why facts.Condition, now time.Time) {
+	said := ofPods(why)
 	if u.Gang != nil {
 		if x := s.gate.Reservations.Of(u.Gang.UnitName); x != nil && (why.Reason == spec.ReasonUnschedulable || why.Reason == spec.ReasonTopologyPlacementFailed) {
 			why = reservedCondition(x, why)
+			said = ofPods(why)
 		}
 		if s.gangs.timedOut(u.Gang, now) {
 			why = facts.Condition{Reason: spec.ReasonTimedOut, Message: "not complete within its timeout; Hilbert keeps trying. " + why.Message}
+			said.Message = why.Reason + ": " + why.Message
 		}
 		s.binder.SetUnitCondition(u.Gang, facts.UnitCondition{Reason: why.Reason, Message: why.Message}, now)
 	}
 	for _, pod := range u.Members() {
-		s.sayWhy(pod, why, now)
+		s.sayWhy(pod, said, now)
 	}
 }
 

@@ -268,7 +268,7 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, seen changes.Revision, now time.Ti
 	if s.mayTry(u, now) {
 		s.queue.Wake(u.ShapeQueue())
 	} else if why := s.blocked.explanations.of(u.Shape); why != nil {
-		s.sayWhy(pod, s.blocked.whyParked(u, why), now)
+		s.sayWhy(pod, ofPods(s.blocked.whyParked(u, why)), now)
 	}
 }
 

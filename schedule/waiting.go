@@ -3,6 +3,7 @@ package schedule
 import (
 	"time"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 )
@@ -13,4 +14,15 @@ func (s *Scheduler) sayWhy(pod *cluster.Pod, why facts.Condition, now time.Time)
 	if !s.noPodEvents {
 		s.podEvents.Failed(pod, why.Message)
 	}
+}
+
+// ofPods is a gang's condition as its pods have it. Autoscalers add nodes for pods whose condition has the reason Unschedulable, and for no others; so all that more
+// nodes could help have that reason, and the message begins with what is known beside it. What waits for quota, other members or a change of its own keeps its reason:
+// a new node would stay empty.
+func ofPods(why facts.Condition) facts.Condition {
+	switch why.Reason {
+	case spec.ReasonTopologyPlacementFailed, spec.ReasonReserved:
+		return facts.Condition{Reason: spec.ReasonUnschedulable, Message: why.Reason + ": " + why.Message}
+	}
+	return why
 }
