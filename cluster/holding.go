@@ -85,7 +85,7 @@ func (h holding) same(o holding) bool {
 // take replaces the parts of a grant by those of another.
 func take(g, from *topology.Grant, which parts) {
 	if which&partGPUs != 0 {
-		g.GPUs, g.Milli, g.Memory, g.Isolation, g.Instance = from.GPUs, from.Milli, from.Memory, from.Isolation, from.Instance
+		g.GPUs, g.Milli, g.Memory, g.Isolation, g.Instance, g.Tenant = from.GPUs, from.Milli, from.Memory, from.Isolation, from.Instance, from.Tenant
 	}
 	if which&partNICs != 0 {
 		g.NICs, g.NIC = from.NICs, from.NIC

@@ -77,6 +77,7 @@ type deviceController struct {
 func newDeviceController(n *nodeState) *deviceController {
 	d := &deviceController{node: n, params: gpu.Defaults(), mps: mps.Defaults()}
 	d.params.Owner = gpu.Setting(n.options.Config.Devices.Owner)
+	d.params.SeveralNamespaces = n.options.Config.Devices.SeveralNamespaces
 	d.mps.SeveralUsers = n.options.Config.Devices.SeveralUsers
 	d.numbers = newDeviceNumbers(n, d.numbersWritten)
 	d.kubelet = &kubeletDevices{node: n, devices: d}

@@ -37,7 +37,7 @@ func (v *View) fitGPUs(r *Request, g *Grant) bool {
 		k := int(g.Instance - 1)
 		return k < min(len(gpu.Instances), MaxInstances) && given == gpu.instance(k) && v.covers(r, gpu, i, given)
 	}
-	return len(gpu.Instances) == 0 && given == gpu.part(r, g.Isolation) && v.holds(gpu, i, given)
+	return len(gpu.Instances) == 0 && given == gpu.part(r, g.Isolation) && v.holds(gpu, i, given, r.Tenant)
 }
 
 func (v *View) fitCards(r *Request, g *Grant) bool {

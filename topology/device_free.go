@@ -15,6 +15,7 @@ type DeviceFree struct {
 	Memory    [MaxGPUs]int32  // MiB
 	Clients   [MaxGPUs]int8   // slices that may still be made
 	Soft      [MaxGPUs]int8   // slices that are there and soft; the others are by accounting
+	Tenants   [MaxGPUs]Tenant // the sum of theirs, see Tenant
 	Holders   [MaxGPUs]uint32 // of each MIG instance, four bits for each; more than one is a mistake, which is counted
 	Bandwidth [MaxNICs]int32  // Mbit/s
 	Functions [MaxNICs]int16  // virtual functions
@@ -101,6 +102,7 @@ func (f *DeviceFree) moveGPU(gpu *GPU, i int, g *Grant, sign int32) {
 		f.Clients[i] -= int8(sign)
 		if g.Isolation == Soft {
 			f.Soft[i] += int8(sign)
+			f.Tenants[i] += Tenant(int64(sign)) * g.Tenant
 		}
 	}
 }

@@ -56,6 +56,7 @@ func (s *deviceChoices) node() *tally {
 		}
 	}
 	d.ClosedGPUs, d.ClosedNICs = []uint16{0, 0, 1, 2}[s.below(4)], []uint16{0, 0, 1, 2}[s.below(4)]
+	d.SeveralNamespaces = s.below(4) == 3
 	t.shape.Devices = d
 	return t
 }
@@ -65,7 +66,7 @@ func (s *deviceChoices) deviceRequest() (r Request, z NUMARequest) {
 		r.Whole = int8(s.below(4))
 	} else {
 		r.Milli = []int16{100, 140, 250, 333, 500, 999}[s.below(6)]
-		r.Isolation = Isolation(s.below(4))
+		r.Isolation, r.Tenant = Isolation(s.below(4)), TenantOf([]string{"a", "b", ""}[s.below(3)])
 	}
 	if !r.IsZero() && s.below(2) == 1 {
 		r.Memory = uint32(1 + s.below(5))

@@ -34,7 +34,7 @@ func (v *View) empty(gpus uint16) {
 		i := bits.TrailingZeros16(gpus)
 		v.Free[i] = FullGPU
 		if d := v.Shape.Devices; d != nil {
-			v.Devices.Memory[i], v.Devices.Clients[i], v.Devices.Soft[i], v.Devices.Holders[i] = d.GPU[i].memory(), d.GPU[i].clients(), 0, 0
+			v.Devices.Memory[i], v.Devices.Clients[i], v.Devices.Soft[i], v.Devices.Tenants[i], v.Devices.Holders[i] = d.GPU[i].memory(), d.GPU[i].clients(), 0, 0, 0
 		}
 	}
 }

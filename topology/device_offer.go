@@ -356,5 +356,5 @@ func (s *search) grant() (g Grant) {
 	if s.near {
 		g.NUMANodes, _ = s.v.offerNUMA(s.z, c.devices.numaNodes)
 	}
-	return g
+	return g.For(s.r.Tenant)
 }

@@ -20,6 +20,7 @@ func (t *tally) devices() *Devices { return t.shape.Devices }
 type gpuLeft struct {
 	milli, memory, clients, accounting, soft int
 	instances                                map[int]bool
+	tenants                                  []Tenant // of the soft slices
 }
 
 func (t *tally) gpu(i int) gpuLeft {
@@ -40,6 +41,7 @@ func (t *tally) gpu(i int) gpuLeft {
 			l.clients--
 			if h.Isolation == Soft {
 				l.soft++
+				l.tenants = append(l.tenants, h.Tenant)
 			} else {
 				l.accounting++
 			}
@@ -107,8 +109,9 @@ func (t *tally) parts(i int, r Request) (list []Grant) {
 			memory = milli * int(g.Memory) / 1000
 		}
 		mixed := isolation == Soft && l.accounting > 0 || isolation == Accounting && l.soft > 0
-		if isolation >= r.Isolation && g.Strengths.Has(isolation) && !mixed && l.clients > 0 && l.milli >= milli && l.memory >= memory {
-			list = append(list, Grant{GPUs: 1 << i, Milli: int16(milli), Memory: uint32(memory), Isolation: isolation})
+		other := isolation == Soft && !d.SeveralNamespaces && slices.ContainsFunc(l.tenants, func(t Tenant) bool { return t != r.Tenant })
+		if isolation >= r.Isolation && g.Strengths.Has(isolation) && !mixed && !other && l.clients > 0 && l.milli >= milli && l.memory >= memory {
+			list = append(list, Grant{GPUs: 1 << i, Milli: int16(milli), Memory: uint32(memory), Isolation: isolation}.For(r.Tenant))
 		}
 	}
 	return list

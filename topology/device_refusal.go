@@ -22,7 +22,7 @@ const (
 	WeakIsolation                  // no GPU gives as much
 	LittleCompute                  // on any one GPU
 	LittleGPUMemory                // on any one GPU
-	NoRoomForSlice                 // compute and memory are left, but not on one GPU, or its slices are as many as may be, or of another isolation
+	NoRoomForSlice                 // compute and memory are left, but not on one GPU, or its slices are as many as may be, of another isolation, or of another namespace
 	FewCards                       // too few network cards serve
 	NoNUMANodes                    // there are no NUMA nodes that hold the exclusive CPUs
 	Apart                          // enough GPUs serve, but not in one domain
@@ -225,7 +225,7 @@ func (f Refusal) String() string {
 	case LittleGPUMemory:
 		return fmt.Sprintf("memory %s: most left on one GPU %s%s", mebibytes(f.Asked), mebibytes(f.Left), closedText(f.Closed))
 	case NoRoomForSlice:
-		return "no GPU has compute and memory left together, and slices that it can be added to"
+		return "no GPU has compute and memory left together, and slices that it can be added to: of its isolation, and soft ones of its namespace"
 	default:
 		return f.nearText()
 	}

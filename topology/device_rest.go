@@ -10,7 +10,7 @@ type GPURest struct {
 	Whole bool
 	// Left is the free thousandths of compute; of a divided GPU those of its free instances.
 	Left int32
-	// Part is the largest part that it gives, in thousandths, without regard to memory and isolation; 0: it gives none.
+	// Part is the largest part that it gives, in thousandths, without regard to memory, isolation and tenant; 0: it gives none.
 	Part int32
 	// Parts is how many more parts it gives at most: clients, or free instances.
 	Parts int

@@ -68,8 +68,10 @@ func restMatches(v *View, i int, seen map[string]int) error {
 	}
 	part := int32(0)
 	for milli := int16(1); milli < FullGPU; milli++ {
-		if fits(Request{Milli: milli, Memory: 1}) {
-			part = int32(milli)
+		for _, namespace := range []string{"", "a", "b"} {
+			if fits(Request{Milli: milli, Memory: 1, Tenant: TenantOf(namespace)}) {
+				part = int32(milli)
+			}
 		}
 	}
 	rest, whole := v.Rest(i), fits(Request{Whole: 1})

@@ -96,7 +96,7 @@ func (v *View) slice(r *Request, i int) (slice, bool) {
 		return v.smallest(r, g, i)
 	}
 	for isolation := max(r.Isolation, Accounting); isolation < Hard; isolation++ {
-		if s := g.part(r, isolation); v.holds(g, i, s) {
+		if s := g.part(r, isolation); v.holds(g, i, s, r.Tenant) {
 			return s, true
 		}
 	}
@@ -116,9 +116,12 @@ func (g *GPU) part(r *Request, isolation Isolation) slice {
 	return s
 }
 
-// holds reports whether GPU i, which has no instances, holds one more slice.
-func (v *View) holds(g *GPU, i int, s slice) bool {
+// holds reports whether GPU i, which has no instances, holds one more slice, of a tenant.
+func (v *View) holds(g *GPU, i int, s slice, t Tenant) bool {
 	f := v.Devices
+	if s.isolation == Soft && !v.Shape.Devices.SeveralNamespaces && !f.shares(i, t) {
+		return false
+	}
 	soft := f.Soft[i] > 0
 	accounting := int(g.clients())-int(f.Clients[i])-int(f.Soft[i]) > 0
 	mixes := s.isolation == Soft && accounting || s.isolation == Accounting && soft

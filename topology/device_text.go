@@ -80,6 +80,9 @@ func (g *Grant) ParseGPUs(text string, r *Request) error {
 			return fmt.Errorf("GPUs %q: the pod asks for something else", text)
 		}
 	}
+	if r != nil {
+		out = out.For(r.Tenant)
+	}
 	out.NICs, out.NIC, out.NUMANodes = g.NICs, g.NIC, g.NUMANodes
 	*g = out
 	return nil

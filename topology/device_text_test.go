@@ -187,7 +187,7 @@ func TestRefusals(t *testing.T) {
 		{[]Grant{{GPUs: 0xff, Milli: 700, Isolation: Accounting}}, nil, Request{Milli: 301}, NUMARequest{}, "compute 301/1000: most left on one GPU 300"},
 		{[]Grant{{GPUs: 0xff, Milli: 1, Memory: 75776, Isolation: Accounting}}, nil, Request{Milli: 301, Memory: 10240}, NUMARequest{}, "memory 10 GiB: most left on one GPU 6 GiB"},
 		{nil, nil, Request{Whole: 1, Memory: 90000}, NUMARequest{}, "memory 90000 MiB: most left on one GPU 80 GiB"},
-		{[]Grant{{GPUs: 0xff, Milli: 1, Memory: 1, Isolation: Accounting}}, nil, Request{Milli: 1, Isolation: Soft}, NUMARequest{}, "no GPU has compute and memory left together, and slices that it can be added to"},
+		{[]Grant{{GPUs: 0xff, Milli: 1, Memory: 1, Isolation: Accounting}}, nil, Request{Milli: 1, Isolation: Soft}, NUMARequest{}, "no GPU has compute and memory left together, and slices that it can be added to: of its isolation, and soft ones of its namespace"},
 		{[]Grant{{NICs: 0xff, NIC: NICGrant{Bandwidth: 390000}}}, nil, Request{Whole: 1, NIC: rdma}, NUMARequest{}, "0 network cards with RDMA and 25000 Mbit/s left, 1 asked for"},
 		{nil, nil, Request{}, NUMARequest{CPUs: 200}, "no NUMA nodes have 200 exclusive CPUs and their memory left"},
 		{[]Grant{whole(1)}, nil, Request{Whole: 4, Near: Near{Level: SameNUMA, Required: true}}, NUMARequest{CPUs: 4}, ""},

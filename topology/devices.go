@@ -121,6 +121,8 @@ type Devices struct {
 	Links []uint8
 	// ClosedGPUs and ClosedNICs are the sets of those that give nothing new. They stay charged to the pods that hold them.
 	ClosedGPUs, ClosedNICs uint16
+	// SeveralNamespaces: soft slices of one GPU may be of several tenants.
+	SeveralNamespaces bool
 }
 
 // GPU is one GPU. The unit of its compute is a thousandth.

@@ -41,6 +41,8 @@ type Request struct {
 	// have as much.
 	Memory uint32
 	NIC    NICRequest
+	// Tenant is whose a part of a GPU is to be; zero with whole ones.
+	Tenant Tenant
 	// Near is how close GPUs, network cards and exclusive CPUs must or should be. What the kubelet's topology manager calls
 	//
 	//	none              is Near{}
@@ -89,6 +91,7 @@ type Grant struct {
 	Memory    uint32
 	Isolation Isolation // what is given to a part of a GPU; IsolationAny: the GPUs are whole
 	Instance  int8      // 1 + the index of the MIG instance; 0: none
+	Tenant    Tenant    // of a soft slice, see For
 	NICs      uint16    // a set
 	NIC       NICGrant
 	NUMANodes NUMAGrant

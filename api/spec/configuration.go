@@ -245,6 +245,8 @@ type NodeDevices struct {
 	Interval Duration `json:"interval,omitempty"`
 	// SeveralUsers allows soft slices of one GPU to pods that run as different users. It needs deploy/mps.yaml with MPS_MULTIUSER=1.
 	SeveralUsers bool `json:"severalUsers,omitempty"`
+	// SeveralNamespaces allows soft slices of one GPU to pods of different namespaces. MPS does not protect them from each other.
+	SeveralNamespaces bool `json:"severalNamespaces,omitempty"`
 	// OtherResources are resources below nvidia.com/ that are not GPUs. NVIDIA's Network Operator, for example, offers network cards as
 	// nvidia.com/hostdev. Any other resource below nvidia.com/ in the node's status means that something else allocates the GPUs, and Hilbert
 	// allocates none.

@@ -129,7 +129,10 @@ type Devices struct {
 	Owner  string `json:"owner"`
 	Reason string `json:"reason,omitempty"`
 	GPUs   []GPU  `json:"gpus,omitempty"`
-	NICs   []NIC  `json:"nics,omitempty"`
+	// SeveralNamespaces: soft slices of one GPU may be of pods of different namespaces. False: the first pod's namespace has them all.
+	SeveralNamespaces bool `json:"severalNamespaces,omitempty"`
+
+	NICs []NIC `json:"nics,omitempty"`
 	// Allocations are the pods that hold GPUs or cards. They confirm the promises of the Bindings.
 	Allocations []DeviceAllocation `json:"allocations,omitempty"`
 	// Kubelet is what else the agent knows of the devices that the kubelet gave to pods.

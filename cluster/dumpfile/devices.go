@@ -56,6 +56,7 @@ type gpuRequestRecord struct {
 	Isolation isolationText `json:"isolation,omitempty"`
 	NIC       nicRecord     `json:"nic,omitzero"`
 	Near      nearRecord    `json:"near,omitzero"`
+	Tenant    uint64        `json:"tenant,omitempty"`
 }
 
 type nicRecord struct {
@@ -75,7 +76,7 @@ func writeGPURequest(r *topology.Request) gpuRequestRecord {
 	return gpuRequestRecord{
 		Milli: r.Milli, Whole: r.Whole, Memory: r.Memory, Isolation: isolationText(r.Isolation),
 		NIC:  nicRecord{r.NIC.Count, r.NIC.Bandwidth, r.NIC.Function, r.NIC.RDMA},
-		Near: nearRecord{levelText(r.Near.Level), r.Near.Required, r.Near.Relax},
+		Near: nearRecord{levelText(r.Near.Level), r.Near.Required, r.Near.Relax}, Tenant: uint64(r.Tenant),
 	}
 }
 
@@ -83,7 +84,7 @@ func (r *gpuRequestRecord) request() topology.Request {
 	return topology.Request{
 		Milli: r.Milli, Whole: r.Whole, Memory: r.Memory, Isolation: topology.Isolation(r.Isolation),
 		NIC:  topology.NICRequest{Count: r.NIC.Count, Bandwidth: r.NIC.Bandwidth, Function: r.NIC.Function, RDMA: r.NIC.RDMA},
-		Near: topology.Near{Level: topology.Level(r.Near.Level), Required: r.Near.Required, Relax: r.Near.Relax},
+		Near: topology.Near{Level: topology.Level(r.Near.Level), Required: r.Near.Required, Relax: r.Near.Relax}, Tenant: topology.Tenant(r.Tenant),
 	}
 }
 
@@ -101,6 +102,8 @@ type devicesRecord struct {
 	Links      []int             `json:"links,omitempty"`
 	ClosedGPUs uint16            `json:"closedGPUs,omitempty"` // sets, by bits
 	ClosedNICs uint16            `json:"closedNICs,omitempty"`
+
+	SeveralNamespaces bool `json:"severalNamespaces,omitempty"`
 }
 
 type deviceGPURecord struct {
@@ -147,7 +150,7 @@ func writeDevices(d *topology.Devices) *devicesRecord {
 		return nil
 	}
 	return &devicesRecord{
-		Owner: gpuOwnerText(d.Owner), ClosedGPUs: d.ClosedGPUs, ClosedNICs: d.ClosedNICs,
+		Owner: gpuOwnerText(d.Owner), ClosedGPUs: d.ClosedGPUs, ClosedNICs: d.ClosedNICs, SeveralNamespaces: d.SeveralNamespaces,
 		Links: each(d.Links, func(l uint8) int { return int(l) }),
 		NICs:  each(d.NIC, func(n topology.NIC) deviceNICRecord { return deviceNICRecord(n) }),
 		GPUs: each(d.GPU, func(g topology.GPU) deviceGPURecord {
@@ -170,7 +173,7 @@ func (r *devicesRecord) devices() *topology.Devices {
 		return nil
 	}
 	return &topology.Devices{
-		Owner: topology.Owner(r.Owner), ClosedGPUs: r.ClosedGPUs, ClosedNICs: r.ClosedNICs,
+		Owner: topology.Owner(r.Owner), ClosedGPUs: r.ClosedGPUs, ClosedNICs: r.ClosedNICs, SeveralNamespaces: r.SeveralNamespaces,
 		Links: each(r.Links, func(l int) uint8 { return uint8(l) }),
 		NIC:   each(r.NICs, func(n deviceNICRecord) topology.NIC { return topology.NIC(n) }),
 		GPU: each(r.GPUs, func(g deviceGPURecord) topology.GPU {
@@ -195,6 +198,7 @@ type grantRecord struct {
 	Bandwidth uint32        `json:"bandwidth,omitempty"`
 	Function  bool          `json:"function,omitempty"`
 	NUMANodes numaText      `json:"numaNodes,omitzero"`
+	Tenant    uint64        `json:"tenant,omitempty"`
 }
 
 type heldDevicesRecord struct {
@@ -205,7 +209,7 @@ type heldDevicesRecord struct {
 func writeGrant(g *topology.Grant) *grantRecord {
 	return &grantRecord{
 		GPUs: members(g.GPUs), Milli: g.Milli, Memory: g.Memory, Isolation: isolationText(g.Isolation), Instance: g.Instance,
-		NICs: members(g.NICs), Bandwidth: g.NIC.Bandwidth, Function: g.NIC.Function, NUMANodes: numaText(g.NUMANodes),
+		NICs: members(g.NICs), Bandwidth: g.NIC.Bandwidth, Function: g.NIC.Function, NUMANodes: numaText(g.NUMANodes), Tenant: uint64(g.Tenant),
 	}
 }
 
@@ -219,7 +223,7 @@ func members(set uint16) (list []int) {
 func (g *grantRecord) grant() (out topology.Grant, err error) {
 	out = topology.Grant{
 		Milli: g.Milli, Memory: g.Memory, Isolation: topology.Isolation(g.Isolation), Instance: g.Instance,
-		NIC: topology.NICGrant{Bandwidth: g.Bandwidth, Function: g.Function}, NUMANodes: topology.NUMAGrant(g.NUMANodes),
+		NIC: topology.NICGrant{Bandwidth: g.Bandwidth, Function: g.Function}, NUMANodes: topology.NUMAGrant(g.NUMANodes), Tenant: topology.Tenant(g.Tenant),
 	}
 	for _, gpu := range g.GPUs {
 		if gpu < 0 || gpu >= topology.MaxGPUs {

@@ -104,7 +104,7 @@ func (f *filler) fill(v reflect.Value) {
 		v.SetUint(2) // every small set has it
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Int:
 		v.SetInt(int64(1 + f.next%100))
-	case reflect.Uint16, reflect.Uint32:
+	case reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(3)
 	case reflect.Array:
 		for i := range v.Len() {

@@ -87,7 +87,10 @@ func (r *Requirements) AppendSize(buffer []byte) []byte {
 
 // devices appends what is asked for of devices beside the compute of GPUs.
 func (w *Key) devices(r *topology.Request) {
-	if *r == (topology.Request{Milli: r.Milli, Whole: r.Whole}) {
+	if r.Milli > 0 {
+		w.Number(int64(r.Tenant))
+	}
+	if *r == (topology.Request{Milli: r.Milli, Whole: r.Whole, Tenant: r.Tenant}) {
 		w.Number(0)
 		return
 	}

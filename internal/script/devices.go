@@ -58,7 +58,7 @@ func deviceArg(t testing.TB, d *datadriven.TestData, r *facts.NodeReport, arg da
 			r.Devices.ClosedNICs |= 1 << scaled(t, d, value, 1)
 		case "holds":
 			uid, text, _ := strings.Cut(value, "@")
-			r.HeldDevices = append(r.HeldDevices, facts.HeldDevices{UID: facts.UID(uid), Grant: deviceGrant(t, d, text)})
+			r.HeldDevices = append(r.HeldDevices, facts.HeldDevices{UID: facts.UID(uid), Grant: deviceGrant(t, d, text).For(topology.TenantOf("default"))})
 		default:
 			return ofAll(t, d, r.Devices.GPU, arg)
 		}

@@ -88,6 +88,9 @@ func Pod(t testing.TB, d *datadriven.TestData) facts.Pod {
 	for _, name := range sortedKeys(amounts) {
 		r.Requests = append(r.Requests, resource.Quantity{Name: name, Amount: amounts[name]})
 	}
+	if r.GPU.Milli > 0 {
+		r.GPU.Tenant = topology.TenantOf(pod.Namespace)
+	}
 	askNUMANodes(t, d, r, amounts)
 	r.ScoreCPU, r.ScoreMemory = amounts[resource.NameCPU], amounts[resource.NameMemory]
 	for _, arg := range d.CmdArgs[1:] {

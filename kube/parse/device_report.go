@@ -77,7 +77,7 @@ func (p *deviceReader) doubt(format string, args ...any) {
 
 func (p *deviceReader) owner() error {
 	owner, ok := topology.ParseOwner(p.said.Owner)
-	p.devices.Owner = owner
+	p.devices.Owner, p.devices.SeveralNamespaces = owner, p.said.SeveralNamespaces
 	switch {
 	case !ok:
 		p.doubt("owner %q is not known here, so that no GPU is given", p.said.Owner)
@@ -302,6 +302,7 @@ func (p *deviceReader) allocation(a *spec.DeviceAllocation) error {
 			return err
 		}
 	}
+	*g = g.For(topology.TenantOf(a.Namespace))
 	if a.NICs != "" {
 		if err := g.ParseNICs(a.NICs, nil); err != nil {
 			return err
@@ -404,5 +405,6 @@ func (k *specKey) deviceSet(d *topology.Devices) {
 	}
 	k.str(string(d.Links))
 	k.num(int64(d.ClosedGPUs))
+	k.flag(d.SeveralNamespaces)
 	k.num(int64(d.ClosedNICs))
 }

@@ -180,22 +180,23 @@ func TestNodeReportSharesDevices(t *testing.T) {
 		t.Errorf("the same devices are %+v and %+v", first.Devices, again.Devices)
 	}
 	for name, change := range map[string]func(*spec.Devices){
-		"owner":     func(d *spec.Devices) { d.Owner = spec.OwnerKubelet },
-		"memory":    func(d *spec.Devices) { d.GPUs[0].MemoryMiB-- },
-		"model":     func(d *spec.Devices) { d.GPUs[0].Model = "A100" },
-		"grain":     func(d *spec.Devices) { d.GPUs[0].Grain = 7 },
-		"clients":   func(d *spec.Devices) { d.GPUs[0].Clients = 7 },
-		"isolation": func(d *spec.Devices) { d.GPUs[0].Isolation = []string{"soft"} },
-		"instance":  func(d *spec.Devices) { d.GPUs[1].Instances[0].Milli++ },
-		"switch":    func(d *spec.Devices) { *d.GPUs[0].Switch = 1 },
-		"numaNode":  func(d *spec.Devices) { *d.GPUs[0].NUMA = 4 },
-		"socket":    func(d *spec.Devices) { *d.GPUs[0].Socket = 1 },
-		"links":     func(d *spec.Devices) { d.GPUs[0].Links[1] = 5 },
-		"closed":    func(d *spec.Devices) { d.GPUs[0].Closed = "x" },
-		"bandwidth": func(d *spec.Devices) { d.NICs[0].BandwidthMbit++ },
-		"functions": func(d *spec.Devices) { d.NICs[0].Functions++ },
-		"RDMA":      func(d *spec.Devices) { d.NICs[1].RDMA = true },
-		"card gone": func(d *spec.Devices) { d.NICs = d.NICs[:1] },
+		"owner":      func(d *spec.Devices) { d.Owner = spec.OwnerKubelet },
+		"memory":     func(d *spec.Devices) { d.GPUs[0].MemoryMiB-- },
+		"model":      func(d *spec.Devices) { d.GPUs[0].Model = "A100" },
+		"grain":      func(d *spec.Devices) { d.GPUs[0].Grain = 7 },
+		"clients":    func(d *spec.Devices) { d.GPUs[0].Clients = 7 },
+		"isolation":  func(d *spec.Devices) { d.GPUs[0].Isolation = []string{"soft"} },
+		"instance":   func(d *spec.Devices) { d.GPUs[1].Instances[0].Milli++ },
+		"switch":     func(d *spec.Devices) { *d.GPUs[0].Switch = 1 },
+		"numaNode":   func(d *spec.Devices) { *d.GPUs[0].NUMA = 4 },
+		"socket":     func(d *spec.Devices) { *d.GPUs[0].Socket = 1 },
+		"links":      func(d *spec.Devices) { d.GPUs[0].Links[1] = 5 },
+		"closed":     func(d *spec.Devices) { d.GPUs[0].Closed = "x" },
+		"bandwidth":  func(d *spec.Devices) { d.NICs[0].BandwidthMbit++ },
+		"functions":  func(d *spec.Devices) { d.NICs[0].Functions++ },
+		"RDMA":       func(d *spec.Devices) { d.NICs[1].RDMA = true },
+		"card gone":  func(d *spec.Devices) { d.NICs = d.NICs[:1] },
+		"namespaces": func(d *spec.Devices) { d.SeveralNamespaces = true },
 	} {
 		s := twoGPUs()
 		change(s.Devices)
@@ -221,7 +222,7 @@ func TestDeviceAllocations(t *testing.T) {
 	want := []facts.HeldDevices{
 		{UID: "c", Grant: topology.Grant{NICs: 0b1}},
 		{UID: "i", Grant: topology.Grant{GPUs: 0b10, Milli: 429, Memory: 40192, Isolation: topology.Hard, Instance: 2}},
-		{UID: "p", Grant: topology.Grant{GPUs: 0b1, Milli: 256, Memory: 10240, Isolation: topology.Soft}},
+		{UID: "p", Grant: topology.Grant{GPUs: 0b1, Milli: 256, Memory: 10240, Isolation: topology.Soft, Tenant: topology.TenantOf("ns")}},
 		{UID: "w", Grant: topology.Grant{GPUs: 0b1, Milli: 1000, NICs: 0b10, NIC: topology.NICGrant{Bandwidth: 25000, Function: true}}},
 	}
 	got, err := NodeDevices(s)

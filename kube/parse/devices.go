@@ -52,6 +52,9 @@ func (k *specKey) devices(pod *corev1.Pod) {
 func deviceRequest(pod *corev1.Pod, list corev1.ResourceList, numaNodes topology.NUMARequest) (r topology.Request, impossible string) {
 	asks := &asked{pod: pod, list: list}
 	r, impossible = asks.gpus()
+	if r.Milli > 0 {
+		r.Tenant = topology.TenantOf(pod.Namespace)
+	}
 	memory, why := asks.gpuMemory(r)
 	r.Memory, impossible = memory, cmp.Or(impossible, why)
 	r.NIC, why = asks.nics()

@@ -113,6 +113,9 @@ func TestDeviceRequest(t *testing.T) {
 		{"a policy and near", asking(list(spec.ResourceNvidiaGPU, "2"), spec.AnnotationNear, "numa", spec.AnnotationNUMAPolicy, "restricted"), request{Whole: 2}, "hilbert.dev/numa-policy: hilbert.dev/near says already"},
 	} {
 		r := p.Pod(c.pod).Requirements
+		if c.want.Milli > 0 {
+			c.want.Tenant = topology.TenantOf(c.pod.Namespace)
+		}
 		if r.GPU != c.want || (c.impossible == "") != (r.Impossible == "") || !strings.HasPrefix(r.Impossible, c.impossible) {
 			t.Errorf("%s: %+v, %q; want %+v, %q", c.name, r.GPU, r.Impossible, c.want, c.impossible)
 		}
@@ -220,6 +223,9 @@ func TestDevicesOfSeveralContainers(t *testing.T) {
 		pod := asking(c.first)
 		pod.Spec.Containers = append(pod.Spec.Containers, container(c.second))
 		r := NewParser("hilbert", nil).Pod(pod).Requirements
+		if c.want.Milli > 0 {
+			c.want.Tenant = topology.TenantOf(pod.Namespace)
+		}
 		if r.GPU != c.want || (c.impossible == "") != (r.Impossible == "") || !strings.HasPrefix(r.Impossible, c.impossible) {
 			t.Errorf("%s: %+v, %q; want %+v, %q", c.name, r.GPU, r.Impossible, c.want, c.impossible)
 		}
@@ -276,6 +282,7 @@ func TestDeviceGrantOfBoundPod(t *testing.T) {
 		{"other cards", bound(cards, spec.AnnotationNICs, "0:25000"), topology.Grant{}},
 		{"not asked for", bound(list("cpu", "1"), spec.AnnotationGPUs, "0", spec.AnnotationNICs, "0"), topology.Grant{}},
 	} {
+		c.want = c.want.For(topology.TenantOf(c.pod.Namespace))
 		if got := NewParser("hilbert", nil).Pod(c.pod).Grant; got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}

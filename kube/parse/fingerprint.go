@@ -62,6 +62,7 @@ func (k *specKey) granted(g *topology.Grant) {
 		k.num(int64(g.Memory))
 		k.num(int64(g.Isolation))
 		k.num(int64(g.Instance))
+		k.num(int64(g.Tenant))
 	}
 	k.num(int64(g.NICs))
 	if g.NICs != 0 {

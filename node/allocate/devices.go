@@ -196,7 +196,7 @@ func (ds *Devices) requested(p *pod, g *topology.Grant) topology.Request {
 	case g.Milli == topology.FullGPU && g.Instance == 0:
 		r.Whole = int8(bits.OnesCount16(g.GPUs))
 	default:
-		r.Milli, r.Memory, r.Isolation = g.Milli, g.Memory, g.Isolation
+		r.Milli, r.Memory, r.Isolation, r.Tenant = g.Milli, g.Memory, g.Isolation, topology.TenantOf(p.Namespace)
 		if g.Milli == 0 { // an instance that is gone: any will be too small or too large, so none is taken
 			r.Milli, r.Isolation = topology.FullGPU-1, topology.Hard
 		}
@@ -263,6 +263,7 @@ func (p *pod) restoreDevices(s *DeviceState) error {
 		if err := g.ParseGPUs(s.GPUs, nil); err != nil {
 			return err
 		}
+		*g = g.For(topology.TenantOf(p.Namespace))
 	}
 	if s.NICs != "" {
 		if err := g.ParseNICs(s.NICs, nil); err != nil {

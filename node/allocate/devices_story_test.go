@@ -12,7 +12,8 @@ import (
 )
 
 // devices says what there is, and prints what is left: a line for each GPU and card, "gpu numaNode=0 memory=40960 [soft] [closed] [instances=2]" or "nic
-// numaNode=0 bandwidth=25000 [rdma] [closed]"; owner=…, unknown (whose they are), and close=… (GPU indices to be closed by us), open=….
+// numaNode=0 bandwidth=25000 [rdma] [closed]"; owner=…, unknown (whose they are), and close=… (GPU indices to be closed by us), open=…;
+// several-namespaces shares GPUs between them.
 func (s *story) devices(t *testing.T, d *datadriven.TestData) string {
 	out := &topology.Devices{Owner: topology.OwnerHilbert}
 	for line := range strings.Lines(d.Input) {
@@ -55,6 +56,7 @@ func (s *story) devices(t *testing.T, d *datadriven.TestData) string {
 	if owner, ok := topology.ParseOwner(word(d, "owner")); ok {
 		out.Owner = owner
 	}
+	out.SeveralNamespaces = slices.ContainsFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == "several-namespaces" })
 	if d.Input != "" {
 		s.m.Devices.Set(out, !slices.ContainsFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == "unknown" }))
 	}

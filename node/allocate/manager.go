@@ -124,7 +124,7 @@ func (m *Manager) Admit(p Pod) Verdict {
 		}
 		return m.verdict(known, notes)
 	}
-	p.MilliCPU = max(p.MilliCPU, 0)
+	p.MilliCPU, p.Devices = max(p.MilliCPU, 0), p.Devices.For(topology.TenantOf(p.Namespace))
 	n := &pod{Pod: p}
 	notes, free, counts := m.level(n), m.capacity.alloc.Free(), m.counts
 	var refused *Refusal

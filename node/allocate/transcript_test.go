@@ -182,6 +182,8 @@ func podOf(t *testing.T, d *datadriven.TestData) Pod {
 			p.QoS.Level = spec.QoSLevel(value + "_cores")
 		case "numa":
 			p.Request.Binding = map[string]topology.Binding{"bound": topology.Bound, "exclusive": topology.Exclusive}[value]
+		case "namespace":
+			p.Namespace = value
 		case "pool":
 			p.QoS.Pool = value
 		case "cpus":

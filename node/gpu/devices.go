@@ -9,7 +9,7 @@ import (
 // Devices is what the allocator counts with: the View's GPUs by index, in the places and with the network cards of machine, which may be nil. soft
 // says of a UUID whether an MPS daemon serves it now. What machine says of GPUs but their place does not count: the driver knows better.
 func (v *View) Devices(p *Params, machine *topology.Devices, owner topology.Owner, soft func(uuid string) bool) *topology.Devices {
-	out := &topology.Devices{Owner: owner, ClosedGPUs: v.Closed(), Links: v.Links}
+	out := &topology.Devices{Owner: owner, ClosedGPUs: v.Closed(), Links: v.Links, SeveralNamespaces: p.SeveralNamespaces}
 	if machine != nil {
 		out.NIC, out.ClosedNICs = machine.NIC, machine.ClosedNICs
 	}

@@ -15,6 +15,8 @@ type Params struct {
 	// Clients is the most slices of one GPU without MIG. Each process of a slice is a client of MPS, of which drivers serve 48 to a GPU (from 590
 	// on 60), so a pod of several processes takes several: this leaves room for them. At most 127.
 	Clients uint8
+	// SeveralNamespaces: soft slices of one GPU may be of pods of several namespaces.
+	SeveralNamespaces bool
 	// Settle is for how long no other party must have offered GPUs before "auto" takes them, in seconds: a device plugin may just be starting.
 	Settle int
 }

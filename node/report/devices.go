@@ -24,7 +24,7 @@ const (
 
 // Devices lists GPUs and network cards, and the pods that hold them. view says why GPUs are closed, by the same index.
 func Devices(m *topology.Machine, d *topology.Devices, view *gpu.View, held []allocate.HeldDevices) *spec.Devices {
-	out := &spec.Devices{Owner: d.Owner.String()}
+	out := &spec.Devices{Owner: d.Owner.String(), SeveralNamespaces: d.SeveralNamespaces}
 	for i := range d.GPU {
 		out.GPUs = append(out.GPUs, gpuOf(m, d, view, i))
 	}

@@ -100,6 +100,9 @@ func GivenTwice(d *topology.Devices, all []topology.Grant) string {
 		if why := gpuGivenTwice(&d.GPU[i], on); why != "" {
 			return fmt.Sprintf("GPU %d: %s", i, why)
 		}
+		if !d.SeveralNamespaces && severalTenants(on) {
+			return fmt.Sprintf("GPU %d: soft slices of several tenants", i)
+		}
 	}
 	for i := range d.NIC {
 		bandwidth, functions := int64(0), 0
@@ -146,6 +149,17 @@ func gpuGivenTwice(gpu *topology.GPU, on []topology.Grant) string {
 		return "parts that do not mix"
 	}
 	return ""
+}
+
+// severalTenants reports whether there are soft slices of more than one tenant.
+func severalTenants(on []topology.Grant) bool {
+	of := make(map[topology.Tenant]bool)
+	for _, g := range on {
+		if g.Isolation == topology.Soft {
+			of[g.Tenant] = true
+		}
+	}
+	return len(of) > 1
 }
 
 // SameDevices reports whether two grants are of the same devices. The amounts of a MIG instance need not be in a grant.

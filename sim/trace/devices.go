@@ -159,6 +159,7 @@ func askMore(r *topology.Request, how int) {
 		r.NIC = topology.NICRequest{Count: 1, Function: how%2 == 0, RDMA: how > 1}
 	case r.Milli > 0:
 		r.Isolation = []topology.Isolation{topology.IsolationAny, topology.Accounting, topology.Soft, topology.Hard}[how]
+		r.Tenant = topology.Tenant(1 + r.Milli/10%3) // two pods that ask for as much are one team's
 		if r.Isolation == topology.Hard {
 			r.Milli = min(r.Milli, 250)
 		} else {

@@ -116,7 +116,7 @@ func (x *DenseScorer) worth(id GPUStateID) *gpuWorth {
 
 // asksGPUsOnly reports whether the class asks for GPUs that are counted, without any condition.
 func asksGPUsOnly(c *cluster.Class) bool {
-	return !c.GPU.IsZero() && c.GPU == topology.Request{Milli: c.GPU.Milli, Whole: c.GPU.Whole} && c.GPU.Contradiction(nil) == ""
+	return !c.GPU.IsZero() && c.GPU == topology.Request{Milli: c.GPU.Milli, Whole: c.GPU.Whole, Tenant: c.GPU.Tenant} && c.GPU.Contradiction(nil) == ""
 }
 
 // CanScore reports whether Score knows the node's LocalScore.
