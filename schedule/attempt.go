@@ -69,6 +69,7 @@ func (a *attempt) knowsClasses() bool {
 
 // place puts the unit on nodes that are free, or that are reserved for it.
 func (a *attempt) place() bool {
+	decider := a.decider() // afterwards the unit may have no members that wait
 	a.flushed = a.s.blocked.onlyFlushed(a.unit)
 	placed := a.placeNow()
 	if !placed && a.lagging {
@@ -77,6 +78,7 @@ func (a *attempt) place() bool {
 		placed = a.placeNow()
 	}
 	a.flushed = false
+	a.s.looked += decider.Looked()
 	return placed
 }
 

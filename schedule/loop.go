@@ -39,8 +39,8 @@ var overQuotaStrategies = []strategy{
 	{"2. block it until the limit leaves room", (*attempt).blockByQuota},
 }
 
-// maxLooks bounds the nodes that the decisions of one Step look at beyond what their indexes keep up: to explain, to search victims. It is some
-// tens of milliseconds, so that nobody who asks the scheduler something waits for long, whatever has come.
+// maxLooks bounds the nodes that the decisions of one Step look at beyond what their indexes keep up: to explain, to search victims, to build the index of a
+// class that has none. It is some tens of milliseconds, so that nobody who asks the scheduler something waits for long, whatever has come.
 const maxLooks = 250_000
 
 // Step makes at most limit decisions and returns how many it made; none means that there is nothing to decide now, or that as many

@@ -58,6 +58,9 @@ func (p *Placer) SetLevels(keys []string) { p.packer.SetLevels(keys) }
 // Place returns the best node for a pod of the class. ok is false when none fits; Explain says why.
 func (p *Placer) Place(c *cluster.Class) (index.Choice, bool) { return p.index.Place(c) }
 
+// Looked is how many nodes Place, PlaceUnit and WouldFit looked at since it was last asked, beyond what their indexes follow of changes.
+func (p *Placer) Looked() int { return p.index.Looked() }
+
 // PlaceOn returns a place on a certain node, if the class fits there.
 func (p *Placer) PlaceOn(slot cluster.Slot, c *cluster.Class) (index.Choice, bool) {
 	return p.index.PlaceOn(slot, c)

@@ -136,6 +136,7 @@ func (x *Capacity) follow(ix *Index) {
 func (x *Capacity) build(ix *Index) {
 	s := &ix.snapshot.State
 	x.pods, x.total, x.built = x.pods[:0], 0, true
+	ix.looked += s.Slots()
 	for i := range s.Slots() {
 		x.pods = append(x.pods, refused)
 		x.pods[i] = x.evaluate(s, cluster.Slot(i), true)

@@ -57,6 +57,7 @@ func (x *classIndex) build(ix *Index) {
 	clear(x.byCoords)
 	x.chooseKeys(ix)
 	x.grow(s.Slots())
+	ix.looked += s.Slots() * (1 + len(x.fine))
 	for i := range s.Slots() {
 		x.countsChanged(ix, cluster.Slot(i))
 	}

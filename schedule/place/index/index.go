@@ -1,6 +1,8 @@
 package index
 
 import (
+	"maps"
+
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/schedule/place/rules"
@@ -30,6 +32,7 @@ type Index struct {
 	rankingByClass map[cluster.ClassID]*ranking // of classes seen lately
 	nodeClasses    *nodeClasses
 	uses           uint64 // counts uses, for the least recently used one
+	looked         int    // see Looked
 	scratch        []byte
 
 	maxCoarse  int
@@ -134,9 +137,34 @@ func (ix *Index) Choose(slot cluster.Slot, c *cluster.Class) Choice {
 	return choice
 }
 
+// Looked is how many nodes were looked at since it was last asked, by passes over all of them: to build an order, or for one decision. What an order
+// follows of changes is not among them.
+func (ix *Index) Looked() int {
+	looked := ix.looked
+	ix.looked = 0
+	return looked
+}
+
+// usesBetweenDrops is how often the Index is used between two times that it drops orders.
+const usesBetweenDrops = 64
+
+// dropOutdated drops the orders that would have to be built again if they were asked for, because more has changed than there are nodes. So the memory
+// of classes that are gone comes back.
+func (ix *Index) dropOutdated() {
+	now, most := ix.snapshot.Log().Len(), changes.Revision(ix.snapshot.Slots())
+	maps.DeleteFunc(ix.indexes, func(_ cluster.ClassID, x *classIndex) bool { return now-x.cursor > most })
+	kept := len(ix.rankings)
+	maps.DeleteFunc(ix.rankings, func(_ string, r *ranking) bool { return now-r.cursor > most })
+	if len(ix.rankings) < kept {
+		clear(ix.rankingByClass)
+	}
+}
+
 // best returns the best node: of those that the class names, by its own index, by the ranking of its size, or by a scan.
 func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
-	ix.uses++
+	if ix.uses++; ix.uses%usesBetweenDrops == 0 {
+		ix.dropOutdated()
+	}
 	ix.decision++
 	if slots, ok := ix.pinned(c); ok {
 		return ix.bestOf(slots, c)

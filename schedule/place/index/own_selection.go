@@ -56,6 +56,7 @@ func (v *ownSelection) follow(ix *Index) {
 	if !v.built || !log.Covers(v.cursor) || len(v.allowed) > 2*s.Slots()+64 {
 		v.built, v.of, v.allowed, v.position, v.nodes = true, v.of[:0], v.allowed[:0], v.position[:0], 0
 		clear(v.byCoords)
+		ix.looked += s.Slots()
 		for slot := range s.Slots() {
 			v.of = append(v.of, NoGroup)
 			v.assign(ix, cluster.Slot(slot))

@@ -64,6 +64,7 @@ func (r *ranking) build(ix *Index) {
 	s := &ix.snapshot.State
 	r.clear()
 	r.grow(s.Slots())
+	ix.looked += s.Slots()
 	for i := range s.Slots() {
 		r.redefine(ix, cluster.Slot(i))
 	}

@@ -25,6 +25,7 @@ func (x *scan) run(ix *Index, c *cluster.Class, scorer *rules.DenseScorer, v *se
 	ix.dense.follow(ix)
 	x.begin(c, scorer, v, of)
 	x.groups = x.groups[:0]
+	ix.looked += x.cost(ix)
 	x.input = rules.ScanInput{Outlines: ix.dense.outlines, Ties: ix.dense.ties, Of: of, Position: v.position, Bars: x.input.Bars[:0]}
 	for range v.allowed {
 		nothing := rules.Bar{Score: rules.NoBar}
@@ -40,6 +41,17 @@ func (x *scan) run(ix *Index, c *cluster.Class, scorer *rules.DenseScorer, v *se
 		x.input.Bars[at] = x.groups[at].bar
 	}
 }
+
+// cost is how many nodes a pass counts as. Columns are read so fast that most of it is what the tables are asked about.
+func (x *scan) cost(ix *Index) int {
+	if x.soft || x.domain || !x.scorer.Bounded {
+		return ix.snapshot.Slots()
+	}
+	return ix.snapshot.Slots() / nodesPerColumnPass
+}
+
+// nodesPerColumnPass is how many nodes one pass over columns passes in the time in which the tables are asked about one.
+const nodesPerColumnPass = 32
 
 // count counts the feasible nodes of each group, for scores that depend on how many there are.
 func (x *scan) count(ix *Index) {
