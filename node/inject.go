@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/gpu/inject"
+	"hilbert.dev/hilbert/node/mps"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -89,21 +90,33 @@ func (j *deviceInjector) resolve(uid string, c *Container, g *topology.Grant) (o
 		return out, spec.ReasonSliceUnserved, err
 	case err != nil:
 		return out, spec.ReasonDeviceUncertain, err
-	case g.Isolation != topology.Soft, c.User == nil: // without the user's number from the runtime, the rule cannot be checked
+	case g.Isolation != topology.Soft, c.User == nil: // without the user's number from the runtime, the rules cannot be checked
 		return out, "", nil
 	}
-	return out, spec.ReasonSliceOfOtherUser, j.devices.mps.Admit(*c.User, j.usersOf(g.GPUs, uid))
+	err = j.devices.mps.Admit(*userOf(c), j.usersOf(g.GPUs, uid))
+	if errors.Is(err, mps.ErrHostRoot) {
+		return out, spec.ReasonSliceOfHostRoot, err
+	}
+	return out, spec.ReasonSliceOfOtherUser, err
+}
+
+// userOf is the user that a container runs as; nil: the runtime does not say.
+func userOf(c *Container) *mps.User {
+	if c.User == nil {
+		return nil
+	}
+	return &mps.User{ID: *c.User, Mapped: c.UserNamespace}
 }
 
 // usersOf returns the users that hold soft slices of some GPUs, but for one pod: its containers trust each other. A pod whose containers are of several
 // users is passed over, because it is not known which of them computes.
-func (j *deviceInjector) usersOf(gpus uint16, but string) (users []uint32) {
+func (j *deviceInjector) usersOf(gpus uint16, but string) (users []mps.User) {
 	for _, h := range j.node.manager.Devices.Held() {
 		p := j.node.pods.byUID[h.UID]
 		if h.Grant.GPUs&gpus == 0 || h.Grant.Isolation != topology.Soft || h.UID == but || p == nil {
 			continue
 		}
-		var own []uint32
+		var own []mps.User
 		for _, c := range p.containers {
 			if c.user != nil && !slices.Contains(own, *c.user) {
 				own = append(own, *c.user)

@@ -42,6 +42,9 @@ func asking(c *Container) {
 // as is a container of a user.
 func as(uid uint32) func(*Container) { return func(c *Container) { c.User = &uid } }
 
+// ownUsers is a container with a user namespace.
+func ownUsers(c *Container) { c.UserNamespace = true }
+
 // edits is what a container got of devices, as text.
 func edits(a Adjustment) string {
 	e := &a.Devices
@@ -143,9 +146,11 @@ func TestWithheldDevices(t *testing.T) {
 			t.Errorf("%s: nobody is told: %q", s.Name, told)
 		}
 	}
-	withheld(withGPUs("guest", "0:252/10240Mi/soft"), spec.ReasonSliceOfOtherUser, "those of user 1000", as(0))
+	withheld(withGPUs("guest", "0:252/10240Mi/soft"), spec.ReasonSliceOfOtherUser, "those of user 1000", as(7))
 	w.end(withGPUs("guest", ""))
-	w.mustRun(slice, as(0)) // a pod's own containers are not held against each other
+	withheld(slice, spec.ReasonSliceOfHostRoot, "hostUsers: false", as(0))
+	w.mustRun(slice, as(0), ownUsers) // root, and of no consequence on the host
+	w.mustRun(slice, as(7))           // a pod's own containers are not held against each other
 	w.mustRun(slice, as(1000))
 	if got := edits(w.mustRun(withGPUs("friend", "0:252/10240Mi/soft"), as(1000))); got != soft {
 		t.Errorf("of the same user: %s", got)

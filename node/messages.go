@@ -46,6 +46,8 @@ type Container struct {
 	// CDI are the full names of the CDI devices that it has, and User the user that it runs as; empty and nil where the runtime does not say.
 	CDI  []string
 	User *uint32
+	// UserNamespace: it has users of its own, so that User is none of the host's.
+	UserNamespace bool
 	// Devices are the paths of its device files, and MilliCPU what it requests now; none and 0 where the runtime does not say.
 	Devices  []string
 	MilliCPU int64

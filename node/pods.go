@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/mps"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/topology"
 )
@@ -53,7 +54,7 @@ type container struct {
 	// score is its oom_score_adj as it was made, and memoryLimit its limit in bytes; nil and 0: not known.
 	score       *int
 	memoryLimit int64
-	user        *uint32 // the user it runs as; nil: not known
+	user        *mps.User // the user it runs as; nil: not known
 	// cpus and mems are what the runtime was last told.
 	cpus, mems topology.CPUSet
 	asked      allocate.Placement // what the update under way tells it
@@ -112,7 +113,7 @@ func (t *podTable) attach(c *Container) *container {
 	}
 	out := &container{
 		id: c.ID, cgroup: c.Cgroup, pod: p, exists: c.Exists, cpus: c.CPUs, mems: c.Mems, score: c.OOMScoreAdj, memoryLimit: c.MemoryLimit,
-		user: c.User,
+		user: userOf(c),
 	}
 	t.containers[c.ID], p.containers[c.ID] = out, out
 	return out

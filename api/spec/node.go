@@ -262,6 +262,7 @@ const (
 	ReasonDeviceUncertain    = "DeviceUncertain"          // a container is not created, because it might not get the device that its pod holds
 	ReasonDeviceUnknown      = "DeviceUnknown"            // the kubelet gave a pod a device, and the agent does not know which GPU that is
 	ReasonSliceUnserved      = "SliceUnserved"            // a container is not created, because its pod's GPU needs MPS and no MPS daemon serves it
+	ReasonSliceOfHostRoot    = "SliceOfHostRoot"          // a container with a soft slice is not created, because it runs as root of the host, who controls the MPS daemon
 	ReasonSliceOfOtherUser   = "SliceOfOtherUser"         // a container is not created, because processes of another user share its pod's GPU
 	ReasonUnlabelled         = "Unlabelled"               // BestEffort pods have no QoS level; the message names them
 	ReasonAllLabelled        = "AllLabelled"              // all BestEffort pods have a QoS level

@@ -9,6 +9,6 @@
 //
 // What it is not: isolation. The limits are per process: two processes of one slice have twice of it. They are cooperative: a process that clears its
 // environment runs at the daemon's default, which is the whole GPU, and one that leaves the pipe runs beside MPS. They are upper bounds, and reserve
-// nothing. All pods that share a GPU share one server: its end is theirs, and a fault of one of them may be. They share a /dev/shm too, and must be of one
-// user.
+// nothing. All pods that share a GPU share one server: its end is theirs, and a fault of one of them may be. They share a /dev/shm too, must be of one
+// user, and none may be root of the host, whom the daemon obeys.
 package mps

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"regexp"
-	"slices"
 	"strconv"
 
 	"hilbert.dev/hilbert/node/cdi"
@@ -77,16 +76,4 @@ func percentage(milli int16) string {
 		return strconv.Itoa(int(whole))
 	}
 	return strconv.Itoa(int(whole)) + "." + strconv.Itoa(int(tenth))
-}
-
-// ErrUser is a container of a user that the GPU's server does not serve now.
-var ErrUser = errors.New("another user's processes share the GPU")
-
-// Admit is nil if a container that runs as user may share a GPU with the holders of its slices. It would not fail otherwise: it would wait.
-func (p *Params) Admit(user uint32, holders []uint32) error {
-	other := slices.IndexFunc(holders, func(holder uint32) bool { return holder != user })
-	if p.SeveralUsers || other < 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: those of user %d, and the container is user %d's: one server serves one user", ErrUser, holders[other], user)
 }

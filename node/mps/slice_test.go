@@ -64,23 +64,6 @@ func TestNeverMore(t *testing.T) {
 	})
 }
 
-func TestAdmit(t *testing.T) {
-	p := Defaults()
-	for _, c := range []struct {
-		user    uint32
-		holders []uint32
-		several bool
-		want    bool
-	}{
-		{1000, nil, false, true}, {1000, []uint32{1000, 1000}, false, true}, {1000, []uint32{1000, 0}, false, false}, {0, []uint32{1000}, true, true},
-	} {
-		p.SeveralUsers = c.several
-		if err := p.Admit(c.user, c.holders); (err == nil) != c.want || err != nil && !errors.Is(err, ErrUser) {
-			t.Errorf("%+v: %v", c, err)
-		}
-	}
-}
-
 func TestClientLimit(t *testing.T) {
 	for version, want := range map[string]int{"": 48, "535.161.08": 48, "580.1": 48, "590.44.01": 60, "1000": 60, "x590": 48, "99999999999999999999999": 60} {
 		if got := ClientLimit(version); got != want {

@@ -118,6 +118,7 @@ func containerOf(c *api.Container) node.Container {
 	if user := c.GetUser(); user != nil { // containerd says it since 2.3
 		out.User = new(user.GetUid())
 	}
+	out.UserNamespace = slices.ContainsFunc(linux.GetNamespaces(), func(n *api.LinuxNamespace) bool { return n.GetType() == "user" })
 	return out
 }
 

@@ -185,6 +185,11 @@ func TestDevices(t *testing.T) {
 	if c := containerOf(&api.Container{}); c.User != nil {
 		t.Errorf("a runtime that says nobody means root? %+v", c)
 	}
+	for kind, want := range map[string]bool{"pid": false, "user": true} {
+		if c := containerOf(&api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "mount"}, {Type: kind, Path: "/proc/7/ns/" + kind}}}}); c.UserNamespace != want {
+			t.Errorf("with a namespace of kind %s, users of its own: %t", kind, c.UserNamespace)
+		}
+	}
 	a := adjustmentOf(node.Adjustment{Devices: cdi.Edits{
 		Devices: []string{"nvidia.com/gpu=GPU-a", "hilbert.dev/nic=0000:3b:00.1"}, Env: []string{"LIMIT=0=10M"},
 		Mounts: []cdi.Mount{{Source: "/run/shm", Place: "/dev/shm", Options: []string{"bind", "rw"}}}, Without: []string{"/var/run/nvidia-container-devices/all"},
