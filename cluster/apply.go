@@ -44,10 +44,15 @@ func (s *Store) Apply(event facts.Event) []Effect {
 		s.setBudget(keyOfBudget(e.Budget), e.Budget)
 	case facts.BudgetRemoved:
 		s.setBudget(budgetKey{e.Namespace, e.Name}, nil)
+	case facts.StorageUpserted:
+		s.revolume(s.volumes.Set(e.Object))
+	case facts.StorageRemoved:
+		s.revolume(s.volumes.Remove(e.Name))
 	default:
 		s.applyList(event)
 	}
 	s.settleKinds()
+	s.recheckVolumes()
 	s.recheckPods()
 	s.takeIn()
 	return s.effects
@@ -77,6 +82,9 @@ func (s *Store) applyList(event facts.Event) {
 			func(name facts.UnitName) { s.setUnit(name, nil) }, func(u *facts.Unit) { s.setUnit(u.UnitName, u) })
 	case facts.QueuesListed:
 		s.tell(s.quota.Replace(e.Queues)...)
+	case facts.StorageListed:
+		relist(s.volumes.Names(e.Kind), e.Objects, facts.StorageObject.StorageName,
+			func(name facts.StorageName) { s.revolume(s.volumes.Remove(name)) }, func(o facts.StorageObject) { s.revolume(s.volumes.Set(o)) })
 	case facts.BudgetsListed:
 		relist(s.budgets.keys(), e.Budgets, keyOfBudget,
 			func(key budgetKey) { s.setBudget(key, nil) }, func(b *facts.Budget) { s.setBudget(keyOfBudget(b), b) })

@@ -38,6 +38,10 @@ type Class struct {
 	Constraints *census.Constraints
 	// Absent says which resource that the class asks for no node has; empty if there is none. It is not among the Amounts then.
 	Absent string
+	// Volumes are what the volumes of its pods ask of the node; nil: nothing.
+	Volumes *facts.VolumeNeeds
+	// VolumesWait says why no node can be chosen for the class's pod, because of its volumes; empty when one can.
+	VolumesWait string
 	// HeldBack says of the pods of the class that too many others wait which are unlike them, see package waiting; empty if they are taken in.
 	HeldBack string
 
@@ -127,18 +131,20 @@ func (b *classBook) withGPUs(amounts resource.List, gpus topology.Request) resou
 }
 
 // class returns the class of a request for pods with an identity (nil: for a pod that needs no place), and the tallies that came up with it.
-func (b *classBook) class(q *request, id *identity, namespaces census.Namespaces) (_ *Class, known bool, fresh []census.TallyID) {
+func (b *classBook) class(q *request, id *identity, namespaces census.Namespaces, volumes *facts.VolumeNeeds) (_ *Class, known bool, fresh []census.TallyID) {
 	w, self := variant(q.Requirements, id, namespaces)
+	constrained := len(w) > 0
+	w = withVolumes(w, volumes)
 	if class := q.variant(w); class != nil {
 		return class, true, nil
 	}
 	class := &Class{
 		Requirements: q.Requirements, ID: b.next, Amounts: q.amounts, Charge: q.charge, Absent: q.absent, request: q, variant: string(w),
-		key: keyOfClass([]byte(q.key), w),
+		key: keyOfClass([]byte(q.key), w), Volumes: volumes,
 	}
 	b.next++
 	q.classes = append(q.classes, class)
-	if len(w) > 0 {
+	if constrained {
 		class.Constraints, fresh = b.registry.Constrain(q.Requirements, self, id.AffectedBy)
 	}
 	b.idle.enter(class)
@@ -159,6 +165,21 @@ func variant(r *facts.Requirements, id *identity, namespaces census.Namespaces) 
 		w.Number(int64(t))
 	}
 	return w, self
+}
+
+// withVolumes adds what volumes ask to a variant.
+func withVolumes(w facts.Key, volumes *facts.VolumeNeeds) facts.Key {
+	if volumes == nil {
+		return w
+	}
+	w.Number(2)
+	return volumes.AppendKey(w)
+}
+
+// AppendSelection appends the canonical encoding of all that pods of the class ask of a node's own properties, apart from images: what their
+// requirements ask (see facts.Requirements), and what their volumes do.
+func (c *Class) AppendSelection(buffer []byte) []byte {
+	return withVolumes(c.Requirements.AppendSelection(buffer), c.Volumes)
 }
 
 // variant returns a class of the request, nil if there is none.
@@ -182,9 +203,10 @@ func keyOfClass(request, variant []byte) (key waiting.Key) {
 }
 
 // find returns the class of pods with these requirements and an identity, without making one: nil if there is none. The key is that which it would have.
-func (b *classBook) find(r *facts.Requirements, id *identity, namespaces census.Namespaces) (*Class, waiting.Key) {
+func (b *classBook) find(r *facts.Requirements, id *identity, namespaces census.Namespaces, volumes *facts.VolumeNeeds) (*Class, waiting.Key) {
 	b.scratch = r.AppendKey(b.scratch[:0])
 	w, _ := variant(r, id, namespaces)
+	w = withVolumes(w, volumes)
 	if q := b.requests[string(b.scratch)]; q != nil {
 		if class := q.variant(w); class != nil {
 			return class, class.key
@@ -198,7 +220,7 @@ func (b *classBook) find(r *facts.Requirements, id *identity, namespaces census.
 // registered, however many it names.
 func held(pod *Pod) *Class {
 	r := pod.requirements
-	if old := pod.Class; old != nil && old.private && old.HeldBack == "" && old.request.Requirements == r {
+	if old := pod.Class; old != nil && old.private && old.HeldBack == "" && old.VolumesWait == "" && old.request.Requirements == r {
 		return old
 	}
 	class := &Class{Requirements: r, request: &request{Requirements: r}, private: true}
@@ -208,6 +230,15 @@ func held(pod *Pod) *Class {
 		class.Requirements = &refused
 	}
 	return class
+}
+
+// waitingForVolumes returns a class for a pod whose volumes let no node be chosen. As with held, it belongs to the pod alone.
+func waitingForVolumes(pod *Pod, why string) *Class {
+	r := pod.requirements
+	if old := pod.Class; old != nil && old.private && old.VolumesWait == why && old.request.Requirements == r {
+		return old
+	}
+	return &Class{Requirements: r, request: &request{Requirements: r}, private: true, VolumesWait: why}
 }
 
 // mustWait reports whether no place may be looked for, whatever the cluster looks like.
@@ -281,7 +312,7 @@ func (b *classBook) sweep() bool {
 }
 
 // Class returns the class of the requirements for a pod that nothing in the cluster is about, for questions such as "would this fit".
-func (s *Store) Class(r *facts.Requirements) *Class { return s.class(s.request(r), &identity{}) }
+func (s *Store) Class(r *facts.Requirements) *Class { return s.class(s.request(r), &identity{}, nil) }
 
 // request returns the request with these requirements. It forgets idle classes first, so that a class which comes up now is not tied to terms
 // that no pod carries any more.
@@ -303,8 +334,8 @@ func (s *Store) sweep() {
 }
 
 // class returns the class of a request for a pod with an identity; nil for a pod that needs no place.
-func (s *Store) class(q *request, id *identity) *Class {
-	class, known, fresh := s.classes.class(q, id, s.selection.namespaces)
+func (s *Store) class(q *request, id *identity, volumes *facts.VolumeNeeds) *Class {
+	class, known, fresh := s.classes.class(q, id, s.selection.namespaces, volumes)
 	if known {
 		return class
 	}

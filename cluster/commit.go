@@ -103,6 +103,9 @@ func (j *judgement) restore() (some bool) {
 			j.s.easeFor(g.pod)
 			continue
 		}
+		if slot, ok := j.s.slots.byNode[g.node]; ok {
+			j.s.takeVolumes(g.pod, slot) // nobody has taken them meanwhile
+		}
 		j.s.place(g.pod, g.node, &g.grant)
 		j.s.units.setPhase(g.pod, Assumed)
 		g.pod.Scheduled, g.pod.tookBack = g.since, g.took
@@ -189,6 +192,9 @@ func (j *judgement) placeOne(p *Placement, check Check) (reason string, seen cha
 	if short, over := j.s.shortfall(pod, slot, grant); over {
 		j.short = short
 		return RejectQuota, j.s.log.Len()
+	}
+	if !j.s.takeVolumes(pod, slot) {
+		return RejectVolumes, j.s.log.Len()
 	}
 	j.s.place(pod, p.Node, &p.Grant)
 	j.s.units.setPhase(pod, Assumed)

@@ -36,6 +36,8 @@ type Dump struct {
 	Reservations []ReservationRecord
 	// Reports are what the nodes' agents say, of nodes that are not known too.
 	Reports []facts.NodeReported
+	// Storage are the claims, volumes and classes that pods' volumes depend on, by name.
+	Storage []facts.StorageObject
 }
 
 // PodRecord is a pod of the ledger. Facts.Node is where it is charged or bound; Facts.Grant what it was given by its Binding, without what is a guess.
@@ -128,8 +130,11 @@ func (s *Store) Dump() *Dump {
 		}
 	}
 	d.Reports = s.grants.said()
+	d.Storage = s.volumes.Objects()
 	for _, pod := range s.pods.byUID {
-		d.Pods = append(d.Pods, pod.Record())
+		r := pod.Record()
+		r.Facts.Claims = s.volumes.Uses(pod.UID)
+		d.Pods = append(d.Pods, r)
 	}
 	return d
 }
@@ -196,6 +201,9 @@ func Load(d *Dump) (*Store, error) {
 	for _, n := range d.Nodes {
 		s.Apply(facts.NodeUpserted{Node: n})
 	}
+	for _, o := range d.Storage {
+		s.Apply(facts.StorageUpserted{Object: o})
+	}
 	s.waiting.SetMost(d.MaxWaitingClasses)
 	l.pods(d.Pods)
 	for i := range d.Pods {
@@ -257,12 +265,20 @@ func (l loader) pod(r *PodRecord) {
 	f := &r.Facts
 	pod := &Pod{UID: f.UID, Namespace: f.Namespace, Name: f.Name, Created: f.Created, slot: NoSlot}
 	l.s.enter(pod)
+	if !f.Finished {
+		pod.usesClaims = len(f.Claims) > 0
+		l.s.volumes.Use(f.UID, f.Namespace, f.Claims)
+	}
 	l.s.observe(pod, f)
 	pod.Phase = r.Phase // its class depends on it
 	class := l.s.classify(pod, r.Phase == Pending || r.Phase == Assumed)
 	pod.Phase = Pending
 	l.s.refer(pod, class)
 	if f.Node != "" {
+		slot, ok := l.s.slots.byNode[f.Node]
+		if r.Phase != Assumed || !ok || !l.s.takeVolumes(pod, slot) {
+			l.s.holdVolumes(pod)
+		}
 		l.s.place(pod, f.Node, &f.Grant)
 	}
 	l.s.units.setPhase(pod, r.Phase)
@@ -301,6 +317,13 @@ func (d *Dump) check() error {
 	}
 	if err := d.checkReports(); err != nil {
 		return err
+	}
+	stored := make(map[facts.StorageName]bool, len(d.Storage))
+	for _, o := range d.Storage {
+		if name := o.StorageName(); name.Name == "" || stored[name] {
+			return fmt.Errorf("storage %+v: the name is empty or stands twice", name)
+		}
+		stored[o.StorageName()] = true
 	}
 	return d.checkBooks(nodes)
 }

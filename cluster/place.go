@@ -42,6 +42,9 @@ func (s *Store) unplace(pod *Pod) {
 		return
 	}
 	pod.absolve(&s.victims)
+	if pod.usesClaims {
+		s.revolume(s.volumes.Release(pod.UID))
+	}
 	node, slot := pod.node, pod.slot
 	pod.node = ""
 	if slot == NoSlot {

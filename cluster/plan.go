@@ -69,6 +69,8 @@ const (
 	RejectHeld = "the unit's PodGroup or queue is unknown or invalid"
 	// RejectBelowMinCount: a unit of victims would be left with some of its members, but fewer than it needs.
 	RejectBelowMinCount = "would leave the gang below minCount"
+	// RejectVolumes: claims of the pod cannot be bound on the node any more.
+	RejectVolumes = "the volumes are taken"
 	// RejectPacking: members of a unit would be in several domains of a label of which it asks for one.
 	RejectPacking = "the unit would not be packed as it asks"
 )
@@ -115,6 +117,7 @@ func (s *Store) Confirm(uid facts.UID) {
 		delete(s.pods.updates, uid)
 		pod.spare(&s.victims)
 		s.units.setPhase(pod, Bound)
+		s.holdVolumes(pod)
 		s.countWaiting(pod)
 	}
 }

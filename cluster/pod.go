@@ -78,6 +78,7 @@ type Pod struct {
 	counted       bool // its class counts in Store.waiting
 	mirror        bool // see facts.Pod
 	tookBack      bool // see TookBack
+	usesClaims    bool // it has volumes that stand for claims
 
 	tenant       *quota.Tenant
 	identity     *identity
@@ -118,7 +119,7 @@ func (p *Pod) Refusal() string {
 	if len(p.Class.Unsupported) > 0 {
 		return p.Class.Unsupported[0]
 	}
-	return cmp.Or(p.Class.HeldBack, p.Class.Absent)
+	return cmp.Or(p.Class.VolumesWait, p.Class.HeldBack, p.Class.Absent)
 }
 
 // EffectKind is what an event did to a pod, as far as the queue cares.
@@ -131,6 +132,8 @@ const (
 	Held
 	// Settled: the pod wants no place any more: bound, finished, being deleted or gone.
 	Settled
+	// VolumesMoved: something changed about the volumes of a pod whose Binding is under way.
+	VolumesMoved
 )
 
 // Effect tells the queue what became of a pod.

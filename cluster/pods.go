@@ -65,6 +65,8 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 		}
 		pod = &Pod{UID: seen.UID, Namespace: seen.Namespace, Name: seen.Name, Created: seen.Created, slot: NoSlot}
 		s.enter(pod)
+		pod.usesClaims = len(seen.Claims) > 0
+		s.volumes.Use(seen.UID, seen.Namespace, seen.Claims)
 	}
 	if seen.Node == "" && !seen.Finished && (pod.Phase == Bound || pod.Phase == Assumed) {
 		// Older than what we know: a bound pod never becomes unbound. While a Binding is under way only its deletion matters; the rest is kept in
@@ -88,6 +90,8 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 	switch {
 	case seen.Finished:
 		s.unplace(pod)
+		s.volumes.Forget(pod.UID)
+		pod.usesClaims = false
 		s.refer(pod, class)
 		s.units.setPhase(pod, Finished)
 	case seen.Node != "":
@@ -158,6 +162,7 @@ func (s *Store) observeBound(pod *Pod, class *Class, seen *facts.Pod) {
 	}
 	pod.spare(&s.victims)
 	s.units.setPhase(pod, Bound)
+	s.holdVolumes(pod)
 }
 
 func (s *Store) emit(pod *Pod) {
@@ -183,6 +188,7 @@ func (s *Store) removePod(uid facts.UID) {
 	s.units.join(pod, facts.UnitName{})
 	s.selection.set(pod, nil)
 	s.quota.Leave(pod.tenant)
+	s.volumes.Forget(uid)
 	delete(s.pods.byUID, uid)
 	s.effects = append(s.effects, Effect{Kind: Settled, Pod: pod, Gone: true})
 }

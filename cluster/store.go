@@ -5,6 +5,7 @@ import (
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
+	"hilbert.dev/hilbert/cluster/volumes"
 	"hilbert.dev/hilbert/cluster/waiting"
 	"hilbert.dev/hilbert/resource"
 )
@@ -22,6 +23,8 @@ type Store struct {
 	budgets    Budgets
 	evictions  EvictionRequests
 	nodeEvents NodeEvents
+	volumes    *volumes.Book
+	revolumed  []facts.UID // pods about whose volumes something changed
 
 	placed      PodCounts
 	victims     victimLog
@@ -43,7 +46,7 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 		selection: newSelection(registry, defaults),
 		units:     Units{byName: make(map[facts.UnitName]*Unit)},
 		budgets:   Budgets{byKey: make(map[budgetKey]*facts.Budget)},
-		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(),
+		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(), volumes: volumes.New(),
 	}
 	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed}
 	s.fitKinds()

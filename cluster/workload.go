@@ -141,18 +141,27 @@ func (s *Store) classify(pod *Pod, seeks bool) *Class {
 		s.waiting.Release(pod.UID)
 		return held(pod)
 	}
+	var volumes *facts.VolumeNeeds
+	if seeks && pod.Ours && pod.usesClaims {
+		needs, waits := s.volumes.Needs(pod.UID)
+		if waits != "" && pod.Phase == Pending {
+			s.waiting.Release(pod.UID)
+			return waitingForVolumes(pod, waits)
+		}
+		volumes = needs
+	}
 	r := s.selection.effective(pod)
 	if seeks && pod.Ours && pod.Phase == Pending && s.waiting.Most() > 0 {
-		if class, known := s.admit(pod, r); known {
+		if class, known := s.admit(pod, r, volumes); known {
 			return class
 		}
 	}
 	q := s.request(r)
 	switch {
 	case pod.Ours && seeks:
-		return s.class(q, pod.identity)
+		return s.class(q, pod.identity, volumes)
 	case pod.Class != nil && pod.Class.request == q:
 		return pod.Class
 	}
-	return s.class(q, nil)
+	return s.class(q, nil, nil)
 }

@@ -35,6 +35,10 @@ func TestDumpKeepsEveryField(t *testing.T) {
 			r.Report.HeldDevices[i].Grant.Instance = topology.MaxInstances
 		}
 	}
+	for _, o := range [...]facts.StorageObject{&facts.Claim{}, &facts.Volume{}, &facts.StorageClass{}, &facts.StorageDriver{}, &facts.StorageCapacity{}} {
+		f.fill(reflect.ValueOf(o).Elem())
+		d.Storage = append(d.Storage, o)
+	}
 	f.fill(reflect.ValueOf(&d.Nodes).Elem())
 	f.fill(reflect.ValueOf(&d.Pods).Elem())
 	for i := range d.Pods {

@@ -199,6 +199,7 @@ type podRecord struct {
 	Unit          string            `json:"unit,omitempty"`
 	Subgroup      string            `json:"subgroup,omitempty"`
 	Deadline      int64             `json:"deadline,omitempty"`
+	Claims        []claimUseRecord  `json:"claims,omitempty"`
 }
 
 type namespaceRecord struct {
@@ -387,6 +388,7 @@ func writePod(p *cluster.PodRecord, requirements int) podRecord {
 		Ours: f.Ours, Profile: f.Profile, Deleting: f.Deleting, Gated: f.Gated, Mirror: f.Mirror, Labels: labelMap(f.Labels), Owner: ownerRecord{workloadText(f.Owner.Kind), f.Owner.Name},
 		Started: f.Started, Scheduled: f.Scheduled, NeverPreempts: f.NeverPreempts, Nominated: f.Nominated, Requirements: requirements,
 		Reported: conditionRecord(f.Reported), Victims: p.Victims, Unit: f.Unit, Subgroup: f.Subgroup, Deadline: f.Deadline,
+		Claims: each(f.Claims, func(c facts.ClaimUse) claimUseRecord { return claimUseRecord(c) }),
 	}
 	if !f.Grant.IsZero() {
 		r.Grant = writeGrant(&f.Grant)
@@ -402,6 +404,7 @@ func readPod(r *podRecord) (cluster.PodRecord, error) {
 			Ours:     r.Ours, Profile: r.Profile, Deleting: r.Deleting, Gated: r.Gated, Mirror: r.Mirror, Labels: labelList(r.Labels), Owner: facts.Owner{Kind: facts.WorkloadKind(r.Owner.Kind), Name: r.Owner.Name},
 			Started: r.Started, Scheduled: r.Scheduled, NeverPreempts: r.NeverPreempts, Nominated: r.Nominated, Reported: facts.Condition(r.Reported),
 			Unit: r.Unit, Subgroup: r.Subgroup, Deadline: r.Deadline,
+			Claims: each(r.Claims, func(c claimUseRecord) facts.ClaimUse { return facts.ClaimUse(c) }),
 		},
 		Phase: cluster.Phase(r.Phase), HeldBack: r.HeldBack, Victims: r.Victims,
 	}

@@ -33,6 +33,7 @@ func Write(o *jsonstream.Writer, d *cluster.Dump) {
 	o.List("units", len(d.Units), func(i int) any { return writeUnit(&d.Units[i]) })
 	o.List("reservations", len(d.Reservations), func(i int) any { return reservationRecord(d.Reservations[i]) })
 	o.List("reports", len(d.Reports), func(i int) any { return writeReport(d.Reports[i]) })
+	o.List("storage", len(d.Storage), func(i int) any { return writeStorage(d.Storage[i]) })
 	o.List("requirements", len(distinct), func(i int) any { return writeRequirements(distinct[i]) })
 	o.List("nodes", len(d.Nodes), func(i int) any { return writeNode(d.Nodes[i]) })
 	o.List("pods", len(d.Pods), func(i int) any { return writePod(&d.Pods[i], index[i]) })
@@ -60,7 +61,7 @@ func distinctRequirements(d *cluster.Dump) (list []*facts.Requirements, index []
 }
 
 // Read reads what Write wrote, element by element. A field that is not known, stands twice or is missing is an error; so is a pod
-// whose requirements are not there. Older files lack maxWaitingClasses, queues, units, reservations or reports, and have none; a file that
+// whose requirements are not there. Older files lack maxWaitingClasses, queues, units, reservations, reports or storage, and have none; a file that
 // has them has them before the pods, as Write does. What the values mean is checked by Load.
 func Read(decoder *json.Decoder) (*cluster.Dump, error) {
 	d := &cluster.Dump{}
@@ -139,6 +140,11 @@ func bookFields(d *cluster.Dump, decoder *json.Decoder) jsonstream.Fields {
 		"reports": jsonstream.List(decoder, func(r *reportRecord) error {
 			report, err := readReport(r)
 			d.Reports = append(d.Reports, report)
+			return err
+		}),
+		"storage": jsonstream.List(decoder, func(r *storageRecord) error {
+			object, err := readStorage(r)
+			d.Storage = append(d.Storage, object)
 			return err
 		}),
 	}

@@ -88,6 +88,24 @@ type QueueRemoved struct{ Name string }
 // QueuesListed is the complete, consistent set of queues.
 type QueuesListed struct{ Queues []*Queue }
 
+// StorageUpserted: an object exists that decides where volumes can be used.
+type StorageUpserted struct{ Object StorageObject }
+
+// StorageRemoved: it exists no more.
+type StorageRemoved struct{ Name StorageName }
+
+// StorageListed is the complete, consistent set of the storage objects of one kind.
+type StorageListed struct {
+	Kind    StorageKind
+	Objects []StorageObject
+}
+
+func (StorageUpserted) event() {}
+
+func (StorageRemoved) event() {}
+
+func (StorageListed) event() {}
+
 func (NodeUpserted) event() {}
 
 func (NodeRemoved) event() {}

@@ -48,6 +48,8 @@ type Pod struct {
 	Reported Condition
 	// Unit is the name of the pod's PodGroup, in its namespace; empty: the pod is a unit of its own. Subgroup is the part of it.
 	Unit, Subgroup string
+	// Claims are its volumes that stand for claims, in the order of its spec; they never change. A pod that neither is ours nor has a node has none.
+	Claims []ClaimUse
 	// Deadline in nanoseconds is the most that the pod may run (spec.activeDeadlineSeconds); 0: for ever.
 	Deadline int64
 }

@@ -81,6 +81,10 @@ func Pod(t testing.TB, d *datadriven.TestData) facts.Pod {
 	pod := facts.Pod{UID: facts.UID(name), Namespace: "default", Name: name, Ours: true, Requirements: r}
 	amounts := map[string]int64{}
 	for _, arg := range d.CmdArgs[1:] {
+		if arg.Key == "claims" {
+			pod.Claims = claims(arg.Vals)
+			continue
+		}
 		if !podField(t, d, &pod, arg.Key, first(arg.Vals)) && !requirement(t, d, r, amounts, arg) {
 			d.Fatalf(t, "pod: unknown argument %q", arg.Key)
 		}

@@ -1,0 +1,151 @@
+package dumpfile
+
+import (
+	"errors"
+
+	"hilbert.dev/hilbert/cluster/facts"
+)
+
+// storageRecord is one storage object: the field of its kind is set.
+type storageRecord struct {
+	Claim    *claimRecord        `json:"claim,omitempty"`
+	Volume   *volumeRecord       `json:"volume,omitempty"`
+	Class    *storageClassRecord `json:"class,omitempty"`
+	Driver   *driverRecord       `json:"driver,omitempty"`
+	Capacity *capacityRecord     `json:"capacity,omitempty"`
+}
+
+type claimUseRecord struct {
+	Claim     string `json:"claim"`
+	Ephemeral bool   `json:"ephemeral,omitempty"`
+}
+
+type claimRecord struct {
+	Namespace    string            `json:"namespace"`
+	Name         string            `json:"name"`
+	UID          string            `json:"uid"`
+	Pod          facts.UID         `json:"pod,omitempty"`
+	StorageClass string            `json:"storageClass,omitempty"`
+	Volume       string            `json:"volume,omitempty"`
+	Bound        bool              `json:"bound,omitempty"`
+	Lost         bool              `json:"lost,omitempty"`
+	Deleting     bool              `json:"deleting,omitempty"`
+	SelectedNode string            `json:"selectedNode,omitempty"`
+	Size         int64             `json:"size,omitempty"`
+	Sized        bool              `json:"sized,omitempty"`
+	Modes        facts.AccessModes `json:"modes,omitempty"`
+	Block        bool              `json:"block,omitempty"`
+	Attributes   string            `json:"attributes,omitempty"`
+	Selector     selectorRecord    `json:"selector,omitzero"`
+}
+
+type volumeRecord struct {
+	Name           string              `json:"name"`
+	StorageClass   string              `json:"storageClass,omitempty"`
+	Size           int64               `json:"size,omitempty"`
+	Modes          facts.AccessModes   `json:"modes,omitempty"`
+	Block          bool                `json:"block,omitempty"`
+	Attributes     string              `json:"attributes,omitempty"`
+	Labels         map[string]string   `json:"labels,omitempty"`
+	Nodes          *[]termRecord       `json:"nodes,omitempty"` // absent: everywhere
+	Zones          []requirementRecord `json:"zones,omitempty"`
+	ClaimNamespace string              `json:"claimNamespace,omitempty"`
+	Claim          string              `json:"claim,omitempty"`
+	ClaimUID       string              `json:"claimUID,omitempty"`
+	Available      bool                `json:"available,omitempty"`
+	Deleting       bool                `json:"deleting,omitempty"`
+	Version        string              `json:"version,omitempty"`
+}
+
+type storageClassRecord struct {
+	Name   string        `json:"name"`
+	Driver string        `json:"driver,omitempty"`
+	Waits  bool          `json:"waits,omitempty"`
+	Nodes  *[]termRecord `json:"nodes,omitempty"` // absent: everywhere
+}
+
+type driverRecord struct {
+	Name          string `json:"name"`
+	TellsCapacity bool   `json:"tellsCapacity,omitempty"`
+}
+
+type capacityRecord struct {
+	Namespace    string         `json:"namespace"`
+	Name         string         `json:"name"`
+	StorageClass string         `json:"storageClass"`
+	Nodes        selectorRecord `json:"nodes"`
+	Most         int64          `json:"most"`
+}
+
+func writeTerms(list []facts.Term) *[]termRecord {
+	if list == nil {
+		return nil
+	}
+	records := make([]termRecord, 0, len(list))
+	for _, t := range list {
+		records = append(records, writeTerm(t))
+	}
+	return &records
+}
+
+func readTerms(records *[]termRecord) []facts.Term {
+	if records == nil {
+		return nil
+	}
+	list := make([]facts.Term, 0, len(*records))
+	for _, r := range *records {
+		list = append(list, readTerm(r))
+	}
+	return list
+}
+
+func writeStorage(object facts.StorageObject) (r storageRecord) {
+	switch o := object.(type) {
+	case *facts.Claim:
+		r.Claim = &claimRecord{
+			Namespace: o.Namespace, Name: o.Name, UID: o.UID, Pod: o.Pod, StorageClass: o.StorageClass, Volume: o.Volume, Bound: o.Bound, Lost: o.Lost,
+			Deleting: o.Deleting, SelectedNode: o.SelectedNode, Size: o.Size, Sized: o.Sized, Modes: o.Modes, Block: o.Block, Attributes: o.Attributes,
+			Selector: writeSelector(o.Selector),
+		}
+	case *facts.Volume:
+		r.Volume = &volumeRecord{
+			Name: o.Name, StorageClass: o.StorageClass, Size: o.Size, Modes: o.Modes, Block: o.Block, Attributes: o.Attributes, Labels: labelMap(o.Labels),
+			Nodes: writeTerms(o.Nodes), Zones: each(o.Zones, writeRequirement), ClaimNamespace: o.Claim.Namespace, Claim: o.Claim.Name, ClaimUID: o.ClaimUID,
+			Available: o.Available, Deleting: o.Deleting, Version: o.Version,
+		}
+	case *facts.StorageClass:
+		r.Class = &storageClassRecord{o.Name, o.Driver, o.Waits, writeTerms(o.Nodes)}
+	case *facts.StorageDriver:
+		r.Driver = &driverRecord{o.Name, o.TellsCapacity}
+	case *facts.StorageCapacity:
+		r.Capacity = &capacityRecord{o.Namespace, o.Name, o.StorageClass, writeSelector(o.Nodes), o.Most}
+	}
+	return r
+}
+
+func readStorage(r *storageRecord) (facts.StorageObject, error) {
+	switch {
+	case r.Claim != nil:
+		c := r.Claim
+		return &facts.Claim{
+			ClaimName: facts.ClaimName{Namespace: c.Namespace, Name: c.Name}, UID: c.UID, Pod: c.Pod, StorageClass: c.StorageClass, Volume: c.Volume, Bound: c.Bound,
+			Lost: c.Lost, Deleting: c.Deleting, SelectedNode: c.SelectedNode, Size: c.Size, Sized: c.Sized, Modes: c.Modes, Block: c.Block, Attributes: c.Attributes,
+			Selector: readSelector(c.Selector),
+		}, nil
+	case r.Volume != nil:
+		v := r.Volume
+		return &facts.Volume{
+			Name: v.Name, StorageClass: v.StorageClass, Size: v.Size, Modes: v.Modes, Block: v.Block, Attributes: v.Attributes, Labels: labelList(v.Labels),
+			Nodes: readTerms(v.Nodes), Zones: each(v.Zones, readRequirement), Claim: facts.ClaimName{Namespace: v.ClaimNamespace, Name: v.Claim}, ClaimUID: v.ClaimUID,
+			Available: v.Available, Deleting: v.Deleting, Version: v.Version,
+		}, nil
+	case r.Class != nil:
+		return &facts.StorageClass{Name: r.Class.Name, Driver: r.Class.Driver, Waits: r.Class.Waits, Nodes: readTerms(r.Class.Nodes)}, nil
+	case r.Driver != nil:
+		return &facts.StorageDriver{Name: r.Driver.Name, TellsCapacity: r.Driver.TellsCapacity}, nil
+	case r.Capacity != nil:
+		c := r.Capacity
+		return &facts.StorageCapacity{Namespace: c.Namespace, Name: c.Name, StorageClass: c.StorageClass, Nodes: readSelector(c.Nodes), Most: c.Most}, nil
+	}
+	return nil, errors.New("storage: an object is of no kind; write one of claim, volume, class, driver, capacity")
+}

@@ -1,0 +1,61 @@
+package cluster
+
+import (
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/volumes"
+)
+
+// Volumes is what is known of claims and volumes; callers read it.
+func (s *Store) Volumes() *volumes.Book { return s.volumes }
+
+// revolume takes note that the volumes of some pods may ask for something else now.
+func (s *Store) revolume(pods []facts.UID) { s.revolumed = append(s.revolumed, pods...) }
+
+// recheckVolumes has the pods judged again about whose volumes something changed, and tells of those whose Binding is under way.
+func (s *Store) recheckVolumes() {
+	for _, uid := range s.revolumed {
+		pod := s.pods.byUID[uid]
+		if pod == nil || !pod.Ours {
+			continue
+		}
+		switch pod.Phase {
+		case Pending:
+			s.selection.recheck = append(s.selection.recheck, pod)
+		case Assumed:
+			pod.outdated = true
+			s.effects = append(s.effects, Effect{Kind: VolumesMoved, Pod: pod})
+		default:
+		}
+	}
+	s.revolumed = s.revolumed[:0]
+}
+
+// Revolumed applies what the placements that were committed or taken back since the last event mean for the volumes of other pods, and returns what that did to
+// them. The slice is valid until the next call, or the next event.
+func (s *Store) Revolumed() []Effect {
+	if len(s.revolumed) == 0 {
+		return nil
+	}
+	s.effects = s.effects[:0]
+	s.recheckVolumes()
+	s.recheckPods()
+	s.takeIn()
+	return s.effects
+}
+
+// takeVolumes promises a pod that gets a place what its unbound claims are bound to there, and reports whether it could.
+func (s *Store) takeVolumes(pod *Pod, slot Slot) bool {
+	if !pod.usesClaims {
+		return true
+	}
+	conflict, affected := s.volumes.Take(pod.UID, s.nodes[slot])
+	s.revolume(affected)
+	return conflict == ""
+}
+
+// holdVolumes takes note that a pod was seen on a node.
+func (s *Store) holdVolumes(pod *Pod) {
+	if pod.usesClaims {
+		s.revolume(s.volumes.Hold(pod.UID))
+	}
+}

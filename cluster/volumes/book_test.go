@@ -1,0 +1,186 @@
+package volumes_test
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/volumes"
+)
+
+// world is a Book beside what was said to it.
+type world struct {
+	book    *volumes.Book
+	objects map[facts.StorageName]facts.StorageObject
+	pods    map[facts.UID][]facts.ClaimUse
+	nodes   []*facts.Node
+	on      map[facts.UID]*facts.Node
+}
+
+type answer struct {
+	needs *facts.VolumeNeeds
+	waits string
+}
+
+// answers is what the Book says of all pods.
+func (w *world) answers() map[facts.UID]answer {
+	out := make(map[facts.UID]answer)
+	for uid := range w.pods {
+		needs, waits := w.book.Needs(uid)
+		out[uid] = answer{needs, waits}
+	}
+	return out
+}
+
+func name(t *rapid.T, prefix string, most int) string {
+	return fmt.Sprintf("%s%d", prefix, rapid.IntRange(0, most-1).Draw(t, prefix))
+}
+
+func terms(t *rapid.T) []facts.Term {
+	if rapid.Bool().Draw(t, "everywhere") {
+		return nil
+	}
+	return []facts.Term{{Expressions: []facts.Requirement{{Key: "zone", Operator: facts.In, Values: []string{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "zone")}}}}}
+}
+
+func (w *world) object(t *rapid.T) facts.StorageObject {
+	modes := rapid.SampledFrom([]facts.AccessModes{facts.ReadWriteOnce, facts.ReadWriteOnce, facts.ReadWriteOncePod}).Draw(t, "modes")
+	switch rapid.IntRange(0, 6).Draw(t, "kind") {
+	case 0, 1:
+		c := &facts.Claim{ClaimName: facts.ClaimName{Namespace: "d", Name: name(t, "c", 4)}, StorageClass: name(t, "s", 2), Modes: modes, Size: rapid.Int64Range(1, 3).Draw(t, "size"), Sized: true}
+		c.UID = c.Name
+		if rapid.IntRange(0, 3).Draw(t, "state") == 0 {
+			c.Volume, c.Bound = name(t, "v", 4), true
+		} else if rapid.IntRange(0, 4).Draw(t, "chosen") == 0 {
+			c.SelectedNode = w.nodes[0].Name
+		}
+		return c
+	case 2, 3:
+		v := &facts.Volume{Name: name(t, "v", 4), StorageClass: name(t, "s", 2), Modes: facts.ReadWriteOnce | facts.ReadWriteOncePod, Size: rapid.Int64Range(1, 4).Draw(t, "size"), Nodes: terms(t), Available: true}
+		if rapid.IntRange(0, 3).Draw(t, "kept") == 0 {
+			v.Claim, v.Available = facts.ClaimName{Namespace: "d", Name: name(t, "c", 4)}, false
+			v.ClaimUID = v.Claim.Name
+		}
+		return v
+	case 4:
+		return &facts.StorageClass{Name: name(t, "s", 2), Driver: rapid.SampledFrom([]string{"", "csi"}).Draw(t, "driver"), Waits: rapid.IntRange(0, 4).Draw(t, "waits") > 0, Nodes: terms(t)}
+	case 5:
+		return &facts.StorageDriver{Name: "csi", TellsCapacity: rapid.Bool().Draw(t, "tells")}
+	default:
+		return &facts.StorageCapacity{Namespace: "d", Name: name(t, "r", 2), StorageClass: name(t, "s", 2), Most: rapid.Int64Range(0, 3).Draw(t, "most")}
+	}
+}
+
+// expect checks that only pods that the Book named have another answer.
+func expect(t *rapid.T, what string, before, after map[facts.UID]answer, affected []facts.UID) {
+	for uid, a := range after {
+		if b, known := before[uid]; known && !reflect.DeepEqual(a, b) && !slices.Contains(affected, uid) {
+			t.Fatalf("%s: the needs of %s changed from %+v to %+v, and nobody was told", what, uid, b, a)
+		}
+	}
+}
+
+// TestBook says random things of storage, and takes and releases pods. After each step a Book that is told everything anew gives the same answers, as far as
+// nothing is promised; whoever's answer changed was named; what a pod took and gives back leaves no trace; and no volume is promised twice.
+func TestBook(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{book: volumes.New(), objects: make(map[facts.StorageName]facts.StorageObject), pods: make(map[facts.UID][]facts.ClaimUse), on: make(map[facts.UID]*facts.Node)}
+		for _, zone := range []string{"a", "b"} {
+			w.nodes = append(w.nodes, &facts.Node{Name: "n" + zone, Labels: map[string]string{"zone": zone}})
+		}
+		for i := range 4 {
+			uid := facts.UID(fmt.Sprintf("p%d", i))
+			w.pods[uid] = []facts.ClaimUse{{Claim: name(t, "c", 4)}}
+			if other := name(t, "c", 4); other != w.pods[uid][0].Claim {
+				w.pods[uid] = append(w.pods[uid], facts.ClaimUse{Claim: other})
+			}
+			w.book.Use(uid, "d", w.pods[uid])
+		}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			w.step(t)
+			if err := w.book.Verify(); err != nil {
+				t.Fatal(err)
+			}
+			if len(w.on) == 0 {
+				w.sameAnew(t)
+			}
+		}
+	})
+}
+
+func (w *world) step(t *rapid.T) {
+	before := w.answers()
+	uid := facts.UID(name(t, "p", 4))
+	switch rapid.IntRange(0, 4).Draw(t, "what") {
+	case 0, 1:
+		o := w.object(t)
+		w.objects[o.StorageName()] = o
+		affected := w.book.Set(o)
+		expect(t, fmt.Sprintf("set %+v", o), before, w.answers(), affected)
+	case 2:
+		if len(w.objects) == 0 {
+			return
+		}
+		gone := rapid.SampledFrom(slices.SortedFunc(maps.Keys(w.objects), facts.CompareStorageNames)).Draw(t, "gone")
+		affected := w.book.Remove(gone)
+		delete(w.objects, gone)
+		expect(t, fmt.Sprintf("remove %+v", gone), before, w.answers(), affected)
+	case 3:
+		if w.on[uid] == nil {
+			w.take(t, uid, before)
+		}
+	case 4:
+		affected := w.book.Release(uid)
+		delete(w.on, uid)
+		delete(before, uid)
+		expect(t, "release "+string(uid), before, w.answers(), affected)
+	}
+}
+
+// take takes a pod, and again after it was released: that leaves no trace.
+func (w *world) take(t *rapid.T, uid facts.UID, before map[facts.UID]answer) {
+	node := rapid.SampledFrom(w.nodes).Draw(t, "node")
+	for again := range 2 {
+		conflict, affected := w.book.Take(uid, node)
+		if said := before[uid]; (conflict != "") != (said.waits != "" || said.needs != nil && said.needs.Conflict(node) != facts.NoVolumeConflict) {
+			t.Fatalf("take %s on %s: %q, though it was said that %+v", uid, node.Name, conflict, said)
+		}
+		if conflict != "" {
+			if after := w.answers(); !reflect.DeepEqual(before, after) {
+				t.Fatalf("what could not be taken left %+v of %+v", after, before)
+			}
+			return
+		}
+		others := w.answers()
+		delete(others, uid)
+		expect(t, "take "+string(uid), before, others, affected)
+		if again == 0 {
+			w.book.Release(uid)
+			if after := w.answers(); !reflect.DeepEqual(before, after) {
+				t.Fatalf("what was given back left %+v of %+v", after, before)
+			}
+		}
+	}
+	w.on[uid] = node
+}
+
+// sameAnew tells another Book everything that is known.
+func (w *world) sameAnew(t *rapid.T) {
+	anew := volumes.New()
+	for uid, uses := range w.pods {
+		anew.Use(uid, "d", uses)
+	}
+	for _, o := range w.objects {
+		anew.Set(o)
+	}
+	for uid, a := range w.answers() {
+		if needs, waits := anew.Needs(uid); waits != a.waits || !reflect.DeepEqual(needs, a.needs) {
+			t.Fatalf("pod %s: %+v, told anew %+v %q", uid, a, needs, waits)
+		}
+	}
+}

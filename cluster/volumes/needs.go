@@ -1,0 +1,161 @@
+package volumes
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster/facts"
+)
+
+// Needs returns what the volumes of a pod ask of its node; nil if it has none. waits is why no node can be chosen yet, in upstream's words where it has
+// any; empty when one can.
+func (b *Book) Needs(uid facts.UID) (needs *facts.VolumeNeeds, waits string) {
+	u := b.pods[uid]
+	if u == nil {
+		return nil, ""
+	}
+	n := &facts.VolumeNeeds{}
+	var unbound []*facts.Claim
+	for _, use := range u.uses {
+		claim := b.claims[facts.ClaimName{Namespace: u.namespace, Name: use.Claim}]
+		if waits := b.waits(u, use, claim); waits != "" {
+			return nil, waits
+		}
+		if !claim.Bound {
+			unbound = append(unbound, claim)
+			continue
+		}
+		volume := b.volumes[claim.Volume]
+		if volume == nil {
+			n.Missing = true
+			continue
+		}
+		if volume.Nodes != nil {
+			n.Bound = append(n.Bound, volume.Nodes)
+		}
+		if !use.Ephemeral { // as upstream
+			n.Zones = append(n.Zones, volume.Zones...)
+		}
+	}
+	for _, claim := range b.inOrder(unbound) {
+		n.Unbound = append(n.Unbound, b.choices(claim))
+	}
+	if !n.Missing && len(n.Bound)+len(n.Zones)+len(n.Unbound) == 0 {
+		return nil, ""
+	}
+	n.Zones = facts.Canonical(n.Zones)
+	return n, ""
+}
+
+// waits returns why a claim keeps the pod from having a node, whichever it is.
+func (b *Book) waits(u *user, use facts.ClaimUse, claim *facts.Claim) string {
+	quoted := `persistentvolumeclaim "` + use.Claim + `"`
+	switch {
+	case claim == nil && use.Ephemeral:
+		return "waiting for ephemeral volume controller to create the " + quoted
+	case claim == nil:
+		return quoted + " not found"
+	case claim.Lost:
+		return quoted + ` bound to non-existent persistentvolume "` + claim.Volume + `"`
+	case claim.Deleting:
+		return quoted + " is being deleted"
+	case use.Ephemeral && claim.Pod != u.uid:
+		return "PVC " + claim.String() + " was not created for the pod (pod is not owner)"
+	case claim.Modes&facts.ReadWriteOncePod != 0 && b.usedByOther(u, claim.ClaimName):
+		return "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+	case claim.Bound:
+		return ""
+	}
+	class := b.classes[claim.StorageClass]
+	if claim.Volume != "" || class == nil || !class.Waits {
+		return "pod has unbound immediate PersistentVolumeClaims"
+	}
+	return ""
+}
+
+// usedByOther reports whether another pod that has a node uses the claim.
+func (b *Book) usedByOther(u *user, name facts.ClaimName) bool {
+	for _, other := range b.users[name] {
+		if other != u && other.placed {
+			return true
+		}
+	}
+	return false
+}
+
+// inOrder sorts claims by the order in which they are given volumes: those with a node first, then the smallest, as upstream does.
+func (b *Book) inOrder(claims []*facts.Claim) []*facts.Claim {
+	late := func(c *facts.Claim) int {
+		if b.node(c) != "" {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(claims, func(x, y *facts.Claim) int {
+		return cmp.Or(cmp.Compare(late(x), late(y)), cmp.Compare(x.Size, y.Size))
+	})
+	return claims
+}
+
+// node is the node for which a volume of the claim is provisioned; empty: none has been chosen.
+func (b *Book) node(c *facts.Claim) string {
+	if p := b.told[c.ClaimName]; p != nil && p.uid == c.UID && p.volume == "" {
+		return p.node
+	}
+	return c.SelectedNode
+}
+
+// choices returns where a claim could be bound.
+func (b *Book) choices(c *facts.Claim) facts.UnboundClaim {
+	x := facts.UnboundClaim{Node: b.node(c)}
+	if x.Node == "" {
+		x.Volumes = b.candidates(c)
+	}
+	class, p := b.classes[c.StorageClass], b.told[c.ClaimName]
+	if class.Driver == "" || p != nil && p.volume != "" { // promised is promised; upstream would let another pod of the claim go where the volume is not
+		return x
+	}
+	x.Provisioned, x.Nodes = true, class.Nodes
+	if driver := b.drivers[class.Driver]; driver != nil && driver.TellsCapacity && c.Sized {
+		x.Tracked, x.Room = true, b.room(c)
+	}
+	return x
+}
+
+// candidates lists the volumes that a claim could be bound to, the best first: one that is kept for it alone, else the smallest that is large enough.
+func (b *Book) candidates(c *facts.Claim) []facts.VolumeChoice {
+	var fit []*facts.Volume
+	for _, name := range slices.Sorted(maps.Keys(b.byClass[c.StorageClass])) {
+		v := b.volumes[name]
+		if v.Size < c.Size || v.Block != c.Block || v.Attributes != c.Attributes || v.Deleting {
+			continue
+		}
+		if owner, ok := b.promised[name]; ok && owner == c.ClaimName || v.KeptFor(c) {
+			return []facts.VolumeChoice{{Volume: name, Nodes: v.Nodes}}
+		} else if ok {
+			continue
+		}
+		if v.Claim == (facts.ClaimName{}) && v.Available && c.Modes&^v.Modes == 0 && c.Selector.Matches(v.Labels) {
+			fit = append(fit, v)
+		}
+	}
+	slices.SortStableFunc(fit, func(x, y *facts.Volume) int { return cmp.Compare(x.Size, y.Size) })
+	var list []facts.VolumeChoice
+	for _, v := range fit {
+		list = append(list, facts.VolumeChoice{Volume: v.Name, Nodes: v.Nodes})
+	}
+	return list
+}
+
+// room lists the nodes for which enough can be provisioned. Of equal selectors one is enough.
+func (b *Book) room(c *facts.Claim) (list []facts.LabelSelector) {
+	rooms := b.rooms[c.StorageClass]
+	for _, name := range slices.SortedFunc(maps.Keys(rooms), facts.CompareStorageNames) {
+		r := rooms[name]
+		if r.Most >= c.Size && !r.Nodes.Nothing && !slices.ContainsFunc(list, func(s facts.LabelSelector) bool { return s.Equal(&r.Nodes) }) {
+			list = append(list, r.Nodes)
+		}
+	}
+	return list
+}

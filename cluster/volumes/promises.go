@@ -1,0 +1,199 @@
+package volumes
+
+import (
+	"fmt"
+
+	"hilbert.dev/hilbert/cluster/facts"
+)
+
+// Obligation is a write that must be done before a pod with unbound claims may be bound: tell the claim its node, so that a volume is provisioned, or tell a
+// volume its claim.
+type Obligation struct {
+	Claim    facts.ClaimName
+	ClaimUID string
+	// Volume is told the claim; empty: the claim is told the Node. Version is the volume's, as it was chosen.
+	Volume, Version string
+	Node            string
+}
+
+// Take gives a pod that has its node what its unbound claims are bound to there. conflict says why that cannot be; then nothing is taken. It returns the other
+// pods whose needs may be others now, sorted.
+func (b *Book) Take(uid facts.UID, node *facts.Node) (conflict string, affected []facts.UID) {
+	u := b.pods[uid]
+	if u == nil {
+		return "", nil
+	}
+	needs, waits := b.Needs(uid)
+	if waits != "" {
+		return waits, nil
+	}
+	var choice []string
+	if needs != nil {
+		if c := needs.Conflict(node); c != facts.NoVolumeConflict {
+			return c.String(), nil
+		}
+		choice, _ = needs.Choose(node)
+	}
+	for i, claim := range b.inOrder(b.unboundOf(u)) {
+		p := &promise{claim: claim.ClaimName, uid: claim.UID, volume: choice[i], node: node.Name}
+		if b.told[p.claim] != nil {
+			continue // another pod waits for the same
+		}
+		p.seen = p.volume == "" && claim.SelectedNode == node.Name || p.volume != "" && b.volumes[p.volume].ClaimUID == claim.UID
+		u.promises = append(u.promises, p)
+		b.told[p.claim] = p
+		if p.volume != "" {
+			b.promised[p.volume] = p.claim
+		}
+	}
+	return "", b.place(u, true)
+}
+
+// unboundOf lists the claims of a pod that are not bound.
+func (b *Book) unboundOf(u *user) (list []*facts.Claim) {
+	for _, use := range u.uses {
+		if c := b.claims[facts.ClaimName{Namespace: u.namespace, Name: use.Claim}]; c != nil && !c.Bound {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// place notes whether a pod has a node, and returns the others that are affected.
+func (b *Book) place(u *user, placed bool) []facts.UID {
+	u.placed = placed
+	affected := make(pods)
+	for _, use := range u.uses {
+		name := facts.ClaimName{Namespace: u.namespace, Name: use.Claim}
+		if c := b.claims[name]; c != nil && (c.Modes&facts.ReadWriteOncePod != 0 || !c.Bound) {
+			b.ofClaim(name, affected)
+		}
+	}
+	for _, p := range u.promises {
+		if p.volume != "" {
+			b.ofClass(b.classOf(p.claim), affected)
+		}
+	}
+	delete(affected, u.uid)
+	return affected.list()
+}
+
+func (b *Book) classOf(name facts.ClaimName) string {
+	if c := b.claims[name]; c != nil {
+		return c.StorageClass
+	}
+	return ""
+}
+
+// Hold notes that a pod was seen on a node: nothing need be promised to it. It returns the others whose needs may be others now, sorted.
+func (b *Book) Hold(uid facts.UID) []facts.UID {
+	u := b.pods[uid]
+	if u == nil || u.placed && len(u.promises) == 0 {
+		return nil
+	}
+	affected := b.place(u, true)
+	b.dropPromises(u)
+	return affected
+}
+
+// Release takes back that a pod has a node, with what was promised to it. It returns the others whose needs may be others now, sorted.
+func (b *Book) Release(uid facts.UID) []facts.UID {
+	u := b.pods[uid]
+	if u == nil || !u.placed {
+		return nil
+	}
+	affected := b.place(u, false)
+	b.dropPromises(u)
+	return affected
+}
+
+func (b *Book) dropPromises(u *user) {
+	for _, p := range u.promises {
+		delete(b.told, p.claim)
+		if p.volume != "" {
+			delete(b.promised, p.volume)
+		}
+	}
+	u.promises = nil
+}
+
+// Obligations lists what must be written for a pod that was taken, and the API server was not seen to have.
+func (b *Book) Obligations(uid facts.UID) (list []Obligation) {
+	u := b.pods[uid]
+	if u == nil {
+		return nil
+	}
+	for _, p := range u.promises {
+		if p.seen {
+			continue
+		}
+		o := Obligation{Claim: p.claim, ClaimUID: p.uid, Volume: p.volume, Node: p.node}
+		if v := b.volumes[p.volume]; v != nil {
+			o.Version = v.Version
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// Owes reports whether a pod that has its node waits for claims to be bound.
+func (b *Book) Owes(uid facts.UID) bool {
+	u := b.pods[uid]
+	return u != nil && len(b.unboundOf(u)) > 0
+}
+
+// Progress says how far the claims of a pod are that was taken for a node: ready when all are bound, failed (with the reason) when one will not be bound there.
+func (b *Book) Progress(uid facts.UID, node *facts.Node) (ready bool, failed string) {
+	u := b.pods[uid]
+	if u == nil {
+		return true, ""
+	}
+	ready = true
+	for _, use := range u.uses {
+		name := facts.ClaimName{Namespace: u.namespace, Name: use.Claim}
+		claim := b.claims[name]
+		if claim == nil || claim.Deleting || claim.Lost {
+			return false, fmt.Sprintf("persistentvolumeclaim %q is gone, or is being deleted", use.Claim)
+		}
+		if claim.Volume != "" {
+			if v := b.volumes[claim.Volume]; v != nil && !(&facts.VolumeNeeds{Bound: [][]facts.Term{v.Nodes}}).Suits(node) {
+				return false, fmt.Sprintf("pv %q node affinity doesn't match node %q", v.Name, node.Name)
+			}
+		}
+		if !claim.Bound {
+			ready = false
+			if failed := b.broken(claim); failed != "" {
+				return false, failed
+			}
+		}
+	}
+	return ready, ""
+}
+
+// keeps reports whether a volume is kept for the claim.
+func (b *Book) keeps(c *facts.Claim) bool {
+	for _, v := range b.byClass[c.StorageClass] {
+		if v.KeptFor(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// broken says how the API server came to contradict what was promised to a claim, once it had it; empty: it does not.
+func (b *Book) broken(c *facts.Claim) string {
+	p := b.told[c.ClaimName]
+	switch {
+	case p == nil && c.SelectedNode == "" && !b.keeps(c):
+		return fmt.Sprintf("persistentvolumeclaim %q is bound by no pod any more", c.Name)
+	case p == nil:
+		return ""
+	case p.uid != c.UID:
+		return fmt.Sprintf("persistentvolumeclaim %q was created anew", c.Name)
+	case p.volume == "" && p.seen && c.SelectedNode != p.node:
+		return fmt.Sprintf("provisioning failed for PVC %q", c.Name)
+	case p.volume != "" && (b.volumes[p.volume] == nil || p.seen && b.volumes[p.volume].ClaimUID != p.uid):
+		return fmt.Sprintf("ClaimRef got reset for pv %q", p.volume)
+	}
+	return ""
+}

@@ -1,0 +1,72 @@
+package volumes
+
+import (
+	"fmt"
+
+	"hilbert.dev/hilbert/cluster/facts"
+)
+
+// Verify holds what the Book keeps beside its objects against these, and returns the first difference.
+func (b *Book) Verify() error {
+	if err := b.verifyPromises(); err != nil {
+		return err
+	}
+	return b.verifyLists()
+}
+
+// verifyPromises holds what is promised against the pods that it is promised to.
+func (b *Book) verifyPromises() error {
+	told, promised := 0, 0
+	for uid, u := range b.pods {
+		for _, p := range u.promises {
+			told++
+			if b.told[p.claim] != p {
+				return fmt.Errorf("pod %s: claim %s is promised something else", uid, p.claim)
+			}
+			if p.volume == "" {
+				continue
+			}
+			if promised++; b.promised[p.volume] != p.claim {
+				return fmt.Errorf("pod %s: volume %s is promised to %s, not to %s", uid, p.volume, b.promised[p.volume], p.claim)
+			}
+		}
+		if len(u.promises) > 0 && !u.placed {
+			return fmt.Errorf("pod %s was promised something and has no node", uid)
+		}
+		for _, use := range u.uses {
+			if b.users[facts.ClaimName{Namespace: u.namespace, Name: use.Claim}][uid] != u {
+				return fmt.Errorf("pod %s is not among the users of claim %s", uid, use.Claim)
+			}
+		}
+	}
+	if told != len(b.told) || promised != len(b.promised) {
+		return fmt.Errorf("%d claims and %d volumes are promised, by the pods %d and %d", len(b.told), len(b.promised), told, promised)
+	}
+	return nil
+}
+
+// verifyLists holds the lists by storage class against the objects.
+func (b *Book) verifyLists() error {
+	for name, c := range b.claims {
+		if b.unbound[c.StorageClass][name] == c.Bound {
+			return fmt.Errorf("claim %s is bound: %v, and among those that are not: %v", name, c.Bound, !c.Bound)
+		}
+	}
+	free := 0
+	for class, volumes := range b.byClass {
+		for name, v := range volumes {
+			if free++; b.volumes[name] != v || v.StorageClass != class {
+				return fmt.Errorf("volume %s is among those of storage class %q", name, class)
+			}
+		}
+	}
+	for _, v := range b.volumes {
+		if v.Available || v.Claim != (facts.ClaimName{}) {
+			free--
+		}
+	}
+	if free != 0 {
+		return fmt.Errorf("%d volumes too many are listed by storage class", free)
+	}
+	return nil
+}
