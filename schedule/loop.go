@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
@@ -51,6 +52,7 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 	decisions = s.redecideObliged(now)
 	s.blocked.recheck()
 	for s.looked = 0; decisions < limit && s.looked < maxLooks && !s.binder.Full(); {
+		s.applyVolumes(now)
 		if s.redecideNext(now) {
 			decisions += 1 + s.redecideObliged(now)
 			s.blocked.recheck()
@@ -77,6 +79,13 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 		s.endedSteps++
 	}
 	return decisions
+}
+
+// applyVolumes lets pods that wait know what earlier placements have left of the volumes.
+func (s *Scheduler) applyVolumes(now time.Time) {
+	for _, e := range slices.Clone(s.store.Revolumed()) {
+		s.applyEffect(e, now)
+	}
 }
 
 // decide lets one instance place one unit, and commits its Plan.

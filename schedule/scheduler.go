@@ -217,6 +217,9 @@ func (s *Scheduler) applyEffect(e cluster.Effect, now time.Time) {
 			s.binder.WithdrawCondition(pod)
 		}
 		s.enqueue(pod, seen, now)
+	case cluster.VolumesMoved:
+		s.binder.VolumesMoved(pod.UID)
+		s.report(now)
 	case cluster.Held:
 		s.hold(pod, max(seen, s.queue.Remove(pod.UID)), now)
 	case cluster.Settled:

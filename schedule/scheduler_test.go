@@ -79,6 +79,8 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		h.pods(t, d)
 	case "bind-all": // every write is answered well, until there are none
 		h.bindAll()
+	case "storage":
+		h.s.Apply(script.Storage(t, d), h.now)
 	case "rmpod":
 		h.s.Apply(facts.PodRemoved{UID: facts.UID(d.CmdArgs[0].Key)}, h.now)
 	case "explain":
@@ -217,6 +219,12 @@ func renderWrites(writes []bind.Write) string {
 			fmt.Fprintf(&b, "refused on %s: %v", w.Node, w.Refused)
 		case bind.WriteUnitCondition:
 			fmt.Fprintf(&b, "%d: unit condition of %s: %v %s: %s", w.ID.Number, w.Unit, w.UnitCondition.Met, w.UnitCondition.Reason, w.UnitCondition.Message)
+		case bind.WriteVolume:
+			if w.Volume.Volume != "" {
+				fmt.Fprintf(&b, "%d: volume %s version %s to claim %s", w.ID.Number, w.Volume.Volume, w.Volume.Version, w.Volume.Claim)
+			} else {
+				fmt.Fprintf(&b, "%d: claim %s to node %s", w.ID.Number, w.Volume.Claim, w.Volume.Node)
+			}
 		case bind.WriteCondition:
 			fmt.Fprintf(&b, "%d: condition of %s: %s: %s", w.ID.Number, w.Name, w.Condition.Reason, w.Condition.Message)
 			if w.Withdraw {

@@ -416,6 +416,8 @@ type Binding struct {
 	WriteTimeout Duration `json:"writeTimeout,omitempty"`
 	// MaxAttempts is how often a Binding with an unknown outcome is sent before Hilbert reads the pod itself.
 	MaxAttempts int `json:"maxAttempts,omitempty"`
+	// VolumeTimeout is how long a pod that has its node waits for its claims to be bound. Then it is placed anew.
+	VolumeTimeout Duration `json:"volumeTimeout,omitempty"`
 }
 
 // Conditions bounds the writes of the pod condition PodScheduled=False.

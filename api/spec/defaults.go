@@ -50,6 +50,7 @@ func SetDefaults(c *Configuration) {
 	s.Binding.MaxAhead = cmp.Or(s.Binding.MaxAhead, 2*s.Binding.MaxInFlight)
 	s.Binding.WriteTimeout = cmp.Or(s.Binding.WriteTimeout, Duration(5*time.Second))
 	s.Binding.MaxAttempts = cmp.Or(s.Binding.MaxAttempts, 5)
+	s.Binding.VolumeTimeout = cmp.Or(s.Binding.VolumeTimeout, Duration(10*time.Minute))
 	s.Conditions.PerSecond = cmp.Or(s.Conditions.PerSecond, 50)
 	s.Conditions.Burst = cmp.Or(s.Conditions.Burst, 100)
 	s.Conditions.MinInterval = cmp.Or(s.Conditions.MinInterval, Duration(30*time.Second))

@@ -183,6 +183,9 @@ func validateScheduling(s *Scheduling, bad report) {
 	positive("binding.maxInFlight", s.Binding.MaxInFlight)
 	positive("binding.maxAhead", s.Binding.MaxAhead)
 	positive("binding.maxAttempts", s.Binding.MaxAttempts)
+	if s.Binding.VolumeTimeout <= 0 {
+		bad("scheduling.binding.volumeTimeout", "%v is not positive", s.Binding.VolumeTimeout.D())
+	}
 	positive("conditions.burst", s.Conditions.Burst)
 	positive("maxClassIndexes", s.MaxClassIndexes)
 	if most := s.MaxWaitingClasses; most != nil && *most < 0 {

@@ -24,6 +24,8 @@ func Refuse(pod *cluster.Pod) (condition facts.Condition, refused bool) {
 			Message: "Hilbert does not honour this yet and places no pod in spite of it: " + strings.Join(class.Unsupported, ", ") +
 				". Remove it, or set spec.schedulerName to a scheduler that does.",
 		}, true
+	case class.VolumesWait != "":
+		return facts.Condition{Reason: spec.ReasonUnschedulable, Message: class.VolumesWait}, true
 	case class.HeldBack != "":
 		return facts.Condition{Reason: spec.ReasonTooManyDifferentPods, Message: class.HeldBack}, true
 	case class.Absent != "":

@@ -1,11 +1,13 @@
 package bind
 
 import (
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/volumes"
 	"hilbert.dev/hilbert/internal/deadline"
 	"hilbert.dev/hilbert/internal/heap"
 	"hilbert.dev/hilbert/topology"
@@ -58,7 +60,7 @@ type row struct {
 	node     string
 	grant    topology.Grant
 	stage    stage
-	kind     WriteKind // WriteNomination, then WriteBinding or ReadPod
+	kind     WriteKind // WriteNomination, WriteVolume, then WriteBinding or ReadPod
 	attempts int       // writes with an unknown outcome
 	refusal  string    // a refusal that came after an unknown outcome
 	decided  bool      // the outcome is known; the answer in flight only frees its place
@@ -74,10 +76,23 @@ type row struct {
 	evictions []*eviction     // that it waits for
 	group     *planGroup      // rows of one Plan with victims, nil for a row on its own
 	reclaims  bool            // the victims hold what their queues have borrowed
+
+	// Of WriteVolume, see volumes.go.
+	obligation    volumes.Obligation // the write in flight
+	told          []facts.ClaimName  // claims about which was written
+	awaitsVolumes bool               // it pauses until its claims are bound
+	volumesReady  bool               // they are
 }
 
 // hasVictims reports whether some victims of the row may not have left yet.
-func (r *row) hasVictims() bool { return r.kind == WriteNomination || r.stage == waiting }
+func (r *row) hasVictims() bool {
+	return (r.kind == WriteNomination || r.stage == waiting) && !r.bindsVolumes()
+}
+
+// bindsVolumes reports whether the victims of the row, and of its plan group, have left, and claims are being bound.
+func (r *row) bindsVolumes() bool {
+	return r.kind == WriteVolume || r.group != nil && r.group.bindsVolumes
+}
 
 // Binder is the committer: the only caller of Store.Commit, Confirm and Release, so that all places are given and taken back in one order.
 //
@@ -134,14 +149,18 @@ func (b *Binder) Propose(plan *cluster.Plan, why facts.Condition) cluster.Verdic
 		return verdict
 	}
 	var group *planGroup
-	if len(plan.Victims) > 0 && len(plan.Placements) > 1 {
-		group = &planGroup{}
+	owes := slices.ContainsFunc(plan.Placements, func(p cluster.Placement) bool { return b.store.Volumes().Owes(p.Pod) })
+	if (len(plan.Victims) > 0 || owes) && len(plan.Placements) > 1 {
+		group = &planGroup{bindsVolumes: len(plan.Victims) == 0}
 	}
 	for i := range plan.Placements {
 		p := &plan.Placements[i]
 		r := &row{group: group, reclaims: plan.Reclaims, pod: p.Pod, node: p.Node, grant: p.Grant, kind: WriteBinding, why: why, position: -1}
-		if b.store.Pod(p.Pod).Obliged() {
+		switch {
+		case b.store.Pod(p.Pod).Obliged():
 			r.kind = WriteNomination
+		case len(plan.Victims) == 0 && b.owes(r):
+			r.kind = WriteVolume
 		}
 		if group != nil {
 			group.rows = append(group.rows, r)
@@ -206,7 +225,7 @@ func (b *Binder) Settle(pod *cluster.Pod, gone bool) {
 		if !gone && pod.Phase == cluster.Bound && pod.Node() == r.node {
 			b.record(Transition{Event: Bound, Pod: pod.UID})
 		}
-	case pod.Deleting && r.hasVictims(): // its victims need not leave any more
+	case pod.Deleting && (r.hasVictims() || r.bindsVolumes()): // its victims need not leave any more, nor its claims be bound
 		b.drop(r)
 		b.store.Release(pod.UID)
 	}
@@ -235,11 +254,14 @@ func (b *Binder) Ready(now time.Time) []Write {
 	b.ready = b.ready[:0]
 	for b.inFlight < b.cfg.MaxInFlight && b.pausing.Len() > 0 && !b.pausing.First().until.After(now) {
 		r := b.pausing.Pop()
-		if r.kind == WriteNomination && b.conditions.withdraws(r.pod) {
+		switch {
+		case r.awaitsVolumes:
+			b.volumesTimedOut(r)
+		case r.kind == WriteNomination && b.conditions.withdraws(r.pod):
 			b.pause(r, WriteNomination, now, retryBase)
-			continue
+		default:
+			b.start(r)
 		}
-		b.start(r)
 	}
 	for b.inFlight < b.cfg.MaxInFlight && b.queue.Len() > 0 {
 		r := b.queue.Pop()
@@ -249,6 +271,8 @@ func (b *Binder) Ready(now time.Time) []Write {
 			b.awaitVictims(r)
 		case r.kind == WriteNomination && b.conditions.withdraws(r.pod): // it must not overtake the withdrawal of an earlier one
 			b.pause(r, WriteNomination, now, retryBase)
+		case r.kind == WriteVolume:
+			b.startVolume(r, now)
 		default:
 			b.start(r)
 		}
@@ -268,6 +292,8 @@ func (b *Binder) start(r *row) {
 	switch r.kind {
 	case WriteNomination:
 		write.Grant, write.Condition, r.nominated = topology.Grant{}, r.why, true
+	case WriteVolume:
+		write.Grant, write.Volume = topology.Grant{}, r.obligation
 	case WriteBinding:
 		if write.Reclaimed = reclaimedBy(pod.Class); pod.Class.Reclaimed {
 			write.Priority = pod.Priority
@@ -332,6 +358,8 @@ func (b *Binder) finishPlacement(result Result, now time.Time) {
 		b.finishRead(r, result, now)
 	case r.kind == WriteNomination:
 		b.finishNomination(r, result, now)
+	case r.kind == WriteVolume:
+		b.finishVolume(r, result, now)
 	default:
 		b.finishBinding(r, result, now)
 	}

@@ -133,17 +133,19 @@ func (b *Binder) awaitVictims(r *row) {
 // too, both are bound. If instead node b is deleted, both places are released and the gang is decided again.
 type planGroup struct {
 	rows []*row
-	// cleared: the victims of all members have left. broken: a member has lost its place, so the others release theirs.
-	cleared, broken bool
+	// bindsVolumes: the victims of all members have left, and claims are being bound. cleared: the claims of all members are bound, too. broken: a member has
+	// lost its place, so the others release theirs.
+	bindsVolumes, cleared, broken bool
 }
 
-// waits reports whether some victims of the group may not have left yet.
+// waits reports whether some victims of the group may not have left yet, or some claims are not bound.
 func (m *planGroup) waits() bool { return m != nil && !m.cleared && !m.broken }
 
-// victimsGone queues the Binding of a row whose victims have left; in a plan group the Bindings of all members, after the last member's victims.
+// victimsGone goes on with a row whose victims have left: its claims are bound, and then the pod. In a plan group each step waits for the last member to have
+// done the one before.
 func (b *Binder) victimsGone(r *row) {
 	if !r.group.waits() {
-		b.queueBinding(r)
+		b.goOn(r)
 		return
 	}
 	for _, member := range r.group.rows {
@@ -160,12 +162,23 @@ func (b *Binder) victimsGone(r *row) {
 			return
 		}
 	}
-	r.group.cleared = true
-	for _, member := range r.group.rows {
-		if !member.decided {
-			b.queueBinding(member)
+	left := slices.DeleteFunc(slices.Clone(r.group.rows), func(member *row) bool { return member.decided })
+	r.group.cleared = !slices.ContainsFunc(left, b.owes)
+	r.group.bindsVolumes = true
+	for _, member := range left {
+		if r.group.cleared || b.owes(member) {
+			b.goOn(member)
 		}
 	}
+}
+
+// goOn queues the next write of a row whose victims have left.
+func (b *Binder) goOn(r *row) {
+	if b.owes(r) {
+		b.queueVolumes(r)
+		return
+	}
+	b.queueBinding(r)
 }
 
 func (b *Binder) queueBinding(r *row) {
@@ -195,7 +208,7 @@ const lostMember = "another member lost its place"
 // withdrawVictim releases the placement of a victim whose Binding is not written yet.
 func (b *Binder) withdrawVictim(victim facts.UID) {
 	r := b.rows[victim]
-	if r != nil && (r.stage == queued || r.stage == waiting || r.stage == pausing && r.kind == WriteNomination) {
+	if r != nil && (r.stage == queued || r.stage == waiting || r.stage == pausing && (r.kind == WriteNomination || r.kind == WriteVolume)) {
 		b.preempted(r)
 	}
 }
@@ -209,7 +222,7 @@ func (b *Binder) preempted(r *row) {
 func (b *Binder) ReleaseFromLostNodes() {
 	var lost []*row
 	for _, r := range b.rows {
-		unsent := r.stage == waiting || r.stage == queued && r.attempts == 0 || r.stage != inFlight && r.kind == WriteNomination
+		unsent := r.stage == waiting || r.stage == queued && r.attempts == 0 || r.stage != inFlight && (r.kind == WriteNomination || r.kind == WriteVolume)
 		if unsent && b.store.Slot(r.node) == cluster.NoSlot {
 			lost = append(lost, r)
 		}

@@ -22,7 +22,7 @@ func (b *Binder) Awaits(uid facts.UID) bool {
 	return r != nil && r.awaits()
 }
 
-func (r *row) awaits() bool { return r.hasVictims() || r.group.waits() }
+func (r *row) awaits() bool { return !r.bindsVolumes() && (r.hasVictims() || r.group.waits()) }
 
 // Recheck judges a placement that waits for victims on the newest state, as if they had left. The empty string: it may stay.
 func (b *Binder) Recheck(uid facts.UID) string { return b.store.Recheck(uid, b.check) }

@@ -3,6 +3,7 @@ package bind
 import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/volumes"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -33,6 +34,9 @@ const (
 	// WriteNodeEvent tells an event that the agent of Node reports, of the pod or, without one, of the node. Condition has its reason and its note, Series how often
 	// it was. With Known it was written before, and is counted on.
 	WriteNodeEvent
+	// WriteVolume tells a claim the node for which a volume is to be provisioned, with the claim's UID as a precondition, or a volume its claim, with the volume's
+	// version as a precondition. Conflict: somebody else has changed the volume.
+	WriteVolume
 )
 
 // Owner is the component that handed out a write and takes its result.
@@ -76,6 +80,8 @@ type Write struct {
 
 	// Withdraw of WriteCondition: the pod's nomination came to nothing. The Condition may be empty then: it stays as it is.
 	Withdraw bool
+
+	Volume volumes.Obligation // WriteVolume
 
 	Refused []PodName // WriteRefusals
 	Series  Series    // WriteNodeEvent

@@ -243,7 +243,9 @@ func (t *trial) remove(name string) (restore func()) {
 			return
 		}
 		if pod.Unit != nil && pod.Unit.Name == short || pod.Unit == nil && pod.Name == short {
-			gone = append(gone, pod.Record().Facts)
+			f := pod.Record().Facts
+			f.Claims = t.store.Volumes().Uses(pod.UID)
+			gone = append(gone, f)
 		}
 	})
 	for i := range gone {

@@ -77,6 +77,7 @@ var obstacleRules = []obstacleRule{
 	{filter: "TaintToleration", each: taints, say: sayTaint, changes: []changer{tolerate}},
 	{filter: "NodeAffinity", each: mismatches, say: sayMismatch, changes: []changer{relabel}},
 	{filter: "NodeDeclaredFeatures", each: lacksFeatures, say: sayFeature, none: "a feature comes with another kubelet"},
+	{filter: "VolumeBinding", each: noDetail, say: sayVolumes, none: "the volumes are elsewhere, or cannot be made here"},
 	{filter: "NodePorts", each: takenPorts, say: sayPort, none: "a port is free when its pods have left", leaving: true},
 	{filter: "Reservation", each: noDetail, say: sayReservation, none: "the unit that it is kept for comes first"},
 	{filter: "NodeResourcesFit", each: shortages, say: sayShortage, changes: []changer{supply}, leaving: true},
@@ -106,6 +107,21 @@ func noDetail(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(obsta
 
 func sayCordon(*cluster.State, cluster.Slot, *cluster.Class, *obstacle) string {
 	return "is unschedulable (cordoned)"
+}
+
+func sayVolumes(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
+	switch c.Volumes.Conflict(s.Node(slot)) {
+	case facts.VolumeElsewhere:
+		return "does not match the node affinity of a volume that the pod's claims are bound to"
+	case facts.VolumeZoneElsewhere:
+		return "is in another zone than a volume that the pod's claims are bound to"
+	case facts.NoStorageLeft:
+		return "has not enough free storage for a volume that must be made"
+	case facts.VolumeMissing:
+		return "cannot help: a claim of the pod is bound to a volume that does not exist"
+	default:
+		return "has no volume that the pod's claims could be bound to, and none can be made for it"
+	}
 }
 
 func sayReservation(*cluster.State, cluster.Slot, *cluster.Class, *obstacle) string {

@@ -187,6 +187,9 @@ func selectedBy(c *cluster.Class) []string {
 			labels = append(labels, e.Key)
 		}
 	}
+	if c.Volumes != nil {
+		labels = append(labels, c.Volumes.Labels()...)
+	}
 	return labels
 }
 

@@ -37,10 +37,17 @@ func (ix *Index) pinned(c *cluster.Class) (slots []cluster.Slot, ok bool) {
 			return nil, false
 		}
 	}
+	if len(c.Required) == 0 && c.Volumes != nil {
+		key, values := c.Volumes.Hosts()
+		if key == "" || !named(key, values) {
+			return nil, false
+		}
+		ok = true
+	}
 	slices.Sort(slots)
 	slots = slices.Compact(slots)
 	ix.pins = slots
-	return slots, len(c.Required) > 0
+	return slots, ok || len(c.Required) > 0
 }
 
 // hostsOf is the names of nodes to which a term is bound, by its field or by the hostname; key is empty when it is bound to none.

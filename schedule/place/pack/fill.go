@@ -60,11 +60,18 @@ func (r *unitPlacement) fill(s scope, m memberRange, spread string) {
 	}
 }
 
-// fillAnywhere gives each member the best of all nodes, as if it were a single pod.
+// fillAnywhere gives each member the best of all nodes, as if it were a single pod. Members whose volumes are somewhere already come first: the others can go
+// elsewhere.
 func (r *unitPlacement) fillAnywhere(m memberRange) {
+	tied := func(i int) bool { v := r.ask.Members[i].Class.Volumes; return v != nil && v.Tied() }
+	r.fillAnywhereIf(m, tied)
+	r.fillAnywhereIf(m, func(int) bool { return true })
+}
+
+func (r *unitPlacement) fillAnywhereIf(m memberRange, may func(i int) bool) {
 	for i := m.from; i < m.to; i++ {
 		class := r.ask.Members[i].Class
-		if r.done[i] || slices.Contains(r.failed, class) {
+		if r.done[i] || slices.Contains(r.failed, class) || !may(i) {
 			continue
 		}
 		choice, ok := r.index.Place(class)

@@ -38,6 +38,7 @@ var Filters = []Filter{
 	ungranted("TaintToleration", Static, fitsTaints, whyTaints),
 	ungranted("NodeAffinity", Static, fitsAffinity, whyAffinity),
 	ungranted("NodeDeclaredFeatures", Static, fitsFeatures, whyFeatures),
+	ungranted("VolumeBinding", Static, fitsVolumes, whyVolumes),
 	ungranted("NodePorts", Local, fitsPorts, whyPorts),
 	ungranted(reservationFilter, Local, fitsReservation, whyReservation),
 	ungranted("NodeResourcesFit", Local, fitsResources, whyResources),
@@ -145,6 +146,15 @@ func fitsFeatures(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 
 func whyFeatures(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
 	add("node(s) didn't match Pod's required features")
+}
+
+// fitsVolumes lets a pod onto nodes that have its volumes, or where they can be bound or made. It is upstream's VolumeBinding and VolumeZone.
+func fitsVolumes(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	return c.Volumes == nil || c.Volumes.Conflict(s.Node(slot)) == facts.NoVolumeConflict
+}
+
+func whyVolumes(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
+	add(c.Volumes.Conflict(s.Node(slot)).String())
 }
 
 // fitsReservation keeps pods off a node that is reserved for a unit. Pods that may use it all the same are let through by opening it.
