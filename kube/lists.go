@@ -7,6 +7,7 @@ var resources = [...]string{
 	"nodes", "pods", "namespaces", "poddisruptionbudgets", "services", "replicationcontrollers", "replicasets", "statefulsets",
 	"podgroups", "queues", "customnoderesources", // empty where the API server does not have them
 	"finished pods", // which of a gang's members have ended must be known before anything is given up as partial
+	"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csidrivers", "csistoragecapacities",
 }
 
 // Lists keeps which of the lists that a Watch begins with have arrived. The zero value has none. Nothing may be decided before it has
@@ -55,6 +56,8 @@ func listed(event facts.Event) (index int, ok bool) {
 		return 10, true
 	case facts.FinishedListed:
 		return 11, true
+	case facts.StorageListed:
+		return 11 + int(e.Kind), true // the kinds begin at 1, in the order of resources
 	}
 	return 0, false
 }

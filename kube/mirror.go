@@ -194,6 +194,25 @@ func mirrorBudgets(out receiver, p *parse.Parser) *mirror[*policyv1.PodDisruptio
 	}
 }
 
+// mirrorStorage mirrors a kind of objects that volumes depend on.
+func mirrorStorage[O metav1.Object, R facts.StorageObject](out receiver, kind facts.StorageKind, read func(O) R) *mirror[O, R] {
+	return &mirror[O, R]{
+		out: out, resource: parse.StorageResources[kind], known: make(map[cache.ObjectName]R), equal: parse.SameStorage[R],
+		parse:    func(object O) (R, bool) { return read(object), true },
+		upserted: func(r R) facts.Event { return facts.StorageUpserted{Object: r} },
+		removed: func(n cache.ObjectName) facts.Event {
+			return facts.StorageRemoved{Name: facts.StorageName{Kind: kind, Namespace: n.Namespace, Name: n.Name}}
+		},
+		listed: func(list []R) facts.Event {
+			objects := make([]facts.StorageObject, len(list))
+			for i, r := range list {
+				objects[i] = r
+			}
+			return facts.StorageListed{Kind: kind, Objects: objects}
+		},
+	}
+}
+
 // mirrorUnits mirrors the PodGroups of one API.
 func mirrorUnits[O metav1.Object](out receiver, read func(O) *facts.Unit) *mirror[O, *facts.Unit] {
 	return &mirror[O, *facts.Unit]{

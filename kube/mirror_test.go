@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -19,6 +22,23 @@ import (
 
 var kindNames = map[facts.WorkloadKind]string{
 	facts.Service: "service", facts.ReplicationController: "rc", facts.ReplicaSet: "rs", facts.StatefulSet: "sts",
+}
+
+// describeStorage renders what is set of a storage object. Of a version it says only that there is one.
+func describeStorage(o facts.StorageObject) string {
+	v := reflect.ValueOf(o).Elem()
+	text := reflect.TypeOf(o).String()
+	for i := range v.NumField() {
+		field := v.Field(i)
+		switch name := v.Type().Field(i).Name; {
+		case field.IsZero():
+		case name == "Version":
+			text += " Version"
+		default:
+			text += fmt.Sprintf(" %s:%v", name, field.Interface())
+		}
+	}
+	return text
 }
 
 // describeOther renders what is neither about nodes nor about pods; nothing for an empty list.
@@ -44,6 +64,17 @@ func describeOther(event facts.Event) string {
 		return fmt.Sprintf("%s %s/%s %s", kindNames[e.Workload.Kind], e.Workload.Namespace, e.Workload.Name, &e.Workload.Pods)
 	case facts.WorkloadRemoved:
 		return fmt.Sprintf("%s %s/%s gone", kindNames[e.Kind], e.Namespace, e.Name)
+	case facts.StorageListed:
+		for _, o := range e.Objects {
+			if o.StorageName().Kind != e.Kind {
+				return fmt.Sprintf("%v in a list of kind %d", o.StorageName(), e.Kind)
+			}
+			lines = append(lines, describeOther(facts.StorageUpserted{Object: o}))
+		}
+	case facts.StorageUpserted:
+		return describeStorage(e.Object)
+	case facts.StorageRemoved:
+		return fmt.Sprintf("%+v gone", e.Name)
 	case facts.BudgetsListed:
 		for _, b := range e.Budgets {
 			lines = append(lines, describeOther(facts.BudgetUpserted{Budget: b}))
@@ -99,6 +130,30 @@ func byApp(app string) *metav1.LabelSelector {
 
 func namespace(labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: labels}}
+}
+
+func claim() *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c", UID: "u"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: new("fast"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod, corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("1Ki")}},
+		},
+	}
+}
+
+func volume() *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "v", ResourceVersion: "7", Labels: map[string]string{"topology.kubernetes.io/zone": "a__b"}},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName: "fast", VolumeMode: new(corev1.PersistentVolumeBlock), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: apiresource.MustParse("2Ki")},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: corev1.NodeSelectorOpIn, Values: []string{"n1"}}},
+			}}}},
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable},
+	}
 }
 
 func budget(selector *metav1.LabelSelector, allowed int32, disrupted ...string) *policyv1.PodDisruptionBudget {
@@ -171,6 +226,73 @@ var mirrored = map[string]struct {
 		}},
 		change: &appsv1.StatefulSet{ObjectMeta: named("t"), Spec: appsv1.StatefulSetSpec{Selector: byApp("db")}},
 		told:   "sts default/t app In [db]", gone: "sts default/t gone",
+	},
+	"persistentvolumeclaims": {
+		first:  claim(),
+		listed: "*facts.Claim ClaimName:default/c UID:u StorageClass:fast Size:1024 Sized:true Modes:9",
+		silent: []standin.Object{func() standin.Object {
+			c := claim()
+			c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimResizing}}
+			return c
+		}()},
+		change: func() standin.Object {
+			c := claim()
+			c.Annotations = map[string]string{"volume.kubernetes.io/selected-node": "n1", "pv.kubernetes.io/bind-completed": "yes"}
+			c.Spec.VolumeName = "v"
+			return c
+		}(),
+		told: "*facts.Claim ClaimName:default/c UID:u StorageClass:fast Volume:v Bound:true SelectedNode:n1 Size:1024 Sized:true Modes:9",
+		gone: "{Kind:1 Namespace:default Name:c} gone",
+	},
+	"persistentvolumes": {
+		first:  volume(),
+		listed: "*facts.Volume Name:v StorageClass:fast Size:2048 Modes:1 Block:true Labels:[{topology.kubernetes.io/zone a__b}] Nodes:[{[{kubernetes.io/hostname In [n1]}] []}] Zones:[{topology.kubernetes.io/zone In [a b]}] Available:true Version",
+		change: func() standin.Object {
+			v := volume()
+			v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "c", UID: "u"}
+			v.Spec.NodeAffinity, v.Labels, v.Status.Phase = nil, nil, corev1.VolumeBound
+			return v
+		}(),
+		told: "*facts.Volume Name:v StorageClass:fast Size:2048 Modes:1 Block:true Claim:default/c ClaimUID:u",
+		gone: "{Kind:2 Namespace: Name:v} gone",
+	},
+	"storageclasses": {
+		first:  &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer)},
+		listed: "*facts.StorageClass Name:local Waits:true",
+		silent: []standin.Object{&storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+			MountOptions: []string{"ro"},
+		}},
+		change: &storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "csi.example.org",
+			AllowedTopologies: []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{"b", "a"}}}}},
+		},
+		told: "*facts.StorageClass Name:local Driver:csi.example.org Nodes:[{[{zone In [a b]}] []}]",
+		gone: "{Kind:3 Namespace: Name:local} gone",
+	},
+	"csidrivers": {
+		first:  &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.org"}},
+		listed: "*facts.StorageDriver Name:csi.example.org",
+		silent: []standin.Object{&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.org"}, Spec: storagev1.CSIDriverSpec{PodInfoOnMount: new(true)}}},
+		change: &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.org"}, Spec: storagev1.CSIDriverSpec{StorageCapacity: new(true)}},
+		told:   "*facts.StorageDriver Name:csi.example.org TellsCapacity:true",
+		gone:   "{Kind:4 Namespace: Name:csi.example.org} gone",
+	},
+	"csistoragecapacities": {
+		first: &storagev1.CSIStorageCapacity{
+			ObjectMeta: named("a"), StorageClassName: "fast", Capacity: new(apiresource.MustParse("2Ki")),
+			NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}},
+		},
+		listed: "*facts.StorageCapacity Namespace:default Name:a StorageClass:fast Nodes:{false [{zone In [a]}]} Most:2048",
+		silent: []standin.Object{&storagev1.CSIStorageCapacity{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Labels: map[string]string{"x": "y"}}, StorageClassName: "fast", Capacity: new(apiresource.MustParse("2048")),
+			NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}},
+		}},
+		change: &storagev1.CSIStorageCapacity{
+			ObjectMeta: named("a"), StorageClassName: "fast", Capacity: new(apiresource.MustParse("2Ki")), MaximumVolumeSize: new(apiresource.MustParse("1Ki")),
+		},
+		told: "*facts.StorageCapacity Namespace:default Name:a StorageClass:fast Nodes:{true []} Most:1024",
+		gone: "{Kind:5 Namespace:default Name:a} gone",
 	},
 	"poddisruptionbudgets": {
 		first: budget(byApp("web"), 2, "web-2", "web-1"), listed: "budget default/b app In [web] allows 2 disrupted [web-1 web-2]",
@@ -334,6 +456,11 @@ func TestLists(t *testing.T) {
 		facts.QueuesListed{},
 		facts.ReportsListed{},
 		facts.FinishedListed{},
+		facts.StorageListed{Kind: facts.PersistentVolumeClaim},
+		facts.StorageListed{Kind: facts.PersistentVolume},
+		facts.StorageListed{Kind: facts.StorageClassKind},
+		facts.StorageListed{Kind: facts.CSIDriver},
+		facts.StorageListed{Kind: facts.CSIStorageCapacity},
 	}
 	for left := range all {
 		var lists Lists

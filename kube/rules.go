@@ -18,6 +18,11 @@ var Permissions = []apiserver.Permission{
 	{Group: "apps", Resource: "replicasets", Verbs: []string{"list", "watch"}},
 	{Group: "apps", Resource: "statefulsets", Verbs: []string{"list", "watch"}},
 	{Group: "policy", Resource: "poddisruptionbudgets", Verbs: []string{"list", "watch"}},
+	{Resource: "persistentvolumeclaims", Verbs: []string{"list", "watch", "patch"}}, // patch: for which node a volume is provisioned
+	{Resource: "persistentvolumes", Verbs: []string{"list", "watch", "patch"}},      // patch: which claim it is bound to
+	{Group: "storage.k8s.io", Resource: "storageclasses", Verbs: []string{"list", "watch"}},
+	{Group: "storage.k8s.io", Resource: "csidrivers", Verbs: []string{"list", "watch"}},
+	{Group: "storage.k8s.io", Resource: "csistoragecapacities", Verbs: []string{"list", "watch"}},
 	{Resource: "pods/binding", Verbs: []string{"create"}},
 	{Resource: "pods/status", Verbs: []string{"patch"}},
 	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies", Verbs: []string{"list"}}, // whether promises could be forged

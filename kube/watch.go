@@ -19,6 +19,7 @@ import (
 	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	policyv1client "k8s.io/client-go/kubernetes/typed/policy/v1"
+	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -110,6 +111,7 @@ func StartWatch(ctx context.Context, c *apiserver.Connection, o WatchOptions, lo
 		return &apiserver.Health{Log: log, What: "the API server (" + resource + ")"}
 	}
 
+	w.runStorage(ctx, clients, out, parser, note)
 	core, apps := clients.core, clients.apps
 	pods := core.Pods(metav1.NamespaceAll)
 	watches := newPodWatches()
@@ -139,16 +141,18 @@ func StartWatch(ctx context.Context, c *apiserver.Connection, o WatchOptions, lo
 
 // readers are the clients of the API groups that are watched. They share their sockets.
 type readers struct {
-	core   *corev1client.CoreV1Client
-	apps   *appsv1client.AppsV1Client
-	policy *policyv1client.PolicyV1Client
+	core    *corev1client.CoreV1Client
+	apps    *appsv1client.AppsV1Client
+	policy  *policyv1client.PolicyV1Client
+	storage *storagev1client.StorageV1Client
 }
 
 func newReaders(c *apiserver.Connection, shared *http.Client) (*readers, error) {
 	core, coreErr := corev1client.NewForConfigAndClient(c, shared)
 	apps, appsErr := appsv1client.NewForConfigAndClient(c, shared)
 	policy, policyErr := policyv1client.NewForConfigAndClient(c, shared)
-	return &readers{core, apps, policy}, errors.Join(coreErr, appsErr, policyErr)
+	storage, storageErr := storagev1client.NewForConfigAndClient(c, shared)
+	return &readers{core, apps, policy, storage}, errors.Join(coreErr, appsErr, policyErr, storageErr)
 }
 
 // Events delivers what happened, in the order in which it must be applied.

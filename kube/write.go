@@ -160,6 +160,8 @@ func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 		c.Path, c.Accept = "/apis/"+nodev1alpha1.Group+"/"+nodev1alpha1.Version+"/"+nodev1alpha1.CustomNodeResources+"/"+write.Node, apiserver.AcceptMetadata
 		c.Method, c.ContentType = http.MethodPatch, apiserver.ContentMerge
 		c.Body, err = refusalsBody(write)
+	case bind.WriteVolume:
+		err = volumeCall(write, &c)
 	case bind.ReadPod:
 		return w.read(ctx, write)
 	case bind.WriteUnitCondition:
@@ -174,7 +176,10 @@ func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 	if write.Kind == bind.WriteCondition {
 		by = w.status
 	}
-	result, _ := by.send(ctx, &c)
+	result, answer := by.send(ctx, &c)
+	if write.Kind == bind.WriteVolume {
+		return volumeResult(write, result, answer.Code)
+	}
 	return result
 }
 

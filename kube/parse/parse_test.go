@@ -244,18 +244,9 @@ func TestUnsupported(t *testing.T) {
 		},
 		"spec.resourceClaims":  func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
 		"spec.schedulingGroup": func(s *corev1.PodSpec) { s.SchedulingGroup = &corev1.PodSchedulingGroup{} },
-		"spec.volumes[].persistentVolumeClaim": func(s *corev1.PodSpec) {
-			claim := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}
-			s.Volumes = []corev1.Volume{{Name: "a", VolumeSource: claim}, {Name: "b", VolumeSource: claim}}
-		},
-		"spec.volumes[].ephemeral": func(s *corev1.PodSpec) {
-			s.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
-		},
-		"spec.volumes[].csi": func(s *corev1.PodSpec) {
-			s.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}}}}
-		},
 		"spec.volumes[].gcePersistentDisk": func(s *corev1.PodSpec) {
-			s.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{}}}}
+			disk := corev1.VolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{}}
+			s.Volumes = []corev1.Volume{{Name: "a", VolumeSource: disk}, {Name: "b", VolumeSource: disk}}
 		},
 	}
 	for want, change := range cases {

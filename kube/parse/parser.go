@@ -77,6 +77,9 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 	if seen.Ours {
 		seen.Owner = p.owner(pod)
 	}
+	if seen.Ours || seen.Node != "" {
+		seen.Claims = p.claimUses(pod)
+	}
 	if seen.Node != "" {
 		if !seen.Mirror { // nobody has promised a kubelet's own pod anything, whatever it says
 			seen.Grant = p.recorded(pod, seen.Requirements)

@@ -238,7 +238,7 @@ var tweaks = map[string]func(*corev1.Pod){
 		p.Spec.HostNetwork, p.Spec.HostUsers = true, &no
 	},
 	"volume": func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}}}}
+		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{RBD: &corev1.RBDVolumeSource{}}}}
 	},
 	"resized": func(p *corev1.Pod) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: list("cpu", "5")}}

@@ -42,16 +42,10 @@ func appendNew(list []string, s string) []string {
 	return append(list, s)
 }
 
-// constrainingVolume names the kind of a volume that binds a pod to some nodes (a claim, a driver, a zone, attach limits, exclusive use);
-// it is empty for the kinds that every node can mount.
+// constrainingVolume names the kind of a volume inside the pod's spec that binds the pod to some nodes (a zone, attach limits, exclusive use). It is empty for
+// the kinds that every node can mount, and for claims: what these ask is found by what they are bound to.
 func constrainingVolume(v *corev1.VolumeSource) string {
 	switch {
-	case v.PersistentVolumeClaim != nil:
-		return "persistentVolumeClaim"
-	case v.Ephemeral != nil:
-		return "ephemeral"
-	case v.CSI != nil:
-		return "csi"
 	case v.GCEPersistentDisk != nil:
 		return "gcePersistentDisk"
 	case v.AWSElasticBlockStore != nil:

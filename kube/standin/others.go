@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +25,11 @@ var examples = map[string]runtime.Object{
 	"replicasets":            &appsv1.ReplicaSet{},
 	"statefulsets":           &appsv1.StatefulSet{},
 	"poddisruptionbudgets":   &policyv1.PodDisruptionBudget{},
+	"persistentvolumeclaims": &corev1.PersistentVolumeClaim{},
+	"persistentvolumes":      &corev1.PersistentVolume{},
+	"storageclasses":         &storagev1.StorageClass{},
+	"csidrivers":             &storagev1.CSIDriver{},
+	"csistoragecapacities":   &storagev1.CSIStorageCapacity{},
 }
 
 // Object is what Set and Delete take: any kind of examples but nodes and pods, which have methods of their own.

@@ -14,5 +14,7 @@
 // Invariants: equal arguments give equal cases and reports on every machine; any part of a case is a case; every object that is generated
 // is one that an API server admits. What failed once is kept in testdata/regressions.
 //
-// It does not compare what Hilbert refuses as a whole (constraining volumes, resource claims), or who is next.
+// Claims and volumes are compared apart from the rest, by TestVolumes: pod after pod is judged and placed on both sides.
+//
+// It does not compare what Hilbert refuses as a whole (resource claims, volumes of cloud providers in the pod's spec), attach limits, or who is next.
 package diff

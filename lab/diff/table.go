@@ -39,10 +39,10 @@ var Plugins = map[string]Plugin{
 
 	names.SchedulingGates:    {Why: "who may be placed at all is the queue's business"},
 	names.DefaultPreemption:  {Why: "it runs beside the framework, in some of the histories; see contest"},
-	names.VolumeRestrictions: {Why: "pods with constraining volumes are refused"},
-	names.NodeVolumeLimits:   {Why: "pods with constraining volumes are refused"},
-	names.VolumeBinding:      {Why: "pods with constraining volumes are refused"},
-	names.VolumeZone:         {Why: "pods with constraining volumes are refused"},
+	names.VolumeRestrictions: {Why: "it runs in TestVolumes, on worlds of their own"},
+	names.NodeVolumeLimits:   {Why: "attach limits are not honoured yet"},
+	names.VolumeBinding:      {Why: "it runs in TestVolumes, on worlds of their own"},
+	names.VolumeZone:         {Why: "it runs in TestVolumes, on worlds of their own"},
 	names.DynamicResources:   {Why: "pods with resource claims are refused"},
 }
 

@@ -83,6 +83,7 @@ func TestHilbertdAsksForWhatItMay(t *testing.T) {
 	}
 	address := b.runHilbertd(t)
 	b.giveWork(t, address)
+	b.giveVolumes(t)
 	var missing error
 	if err := until(t.Context(), func() error {
 		asked, err := b.askedVerbs()

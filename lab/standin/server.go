@@ -17,6 +17,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
@@ -35,6 +36,11 @@ var kinds = map[string]schema.GroupVersionKind{
 	"replicasets":            appsv1.SchemeGroupVersion.WithKind("ReplicaSet"),
 	"statefulsets":           appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
 	"poddisruptionbudgets":   policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+	"persistentvolumeclaims": corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
+	"persistentvolumes":      corev1.SchemeGroupVersion.WithKind("PersistentVolume"),
+	"storageclasses":         storagev1.SchemeGroupVersion.WithKind("StorageClass"),
+	"csidrivers":             storagev1.SchemeGroupVersion.WithKind("CSIDriver"),
+	"csistoragecapacities":   storagev1.SchemeGroupVersion.WithKind("CSIStorageCapacity"),
 	"priorityclasses":        schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"),
 	"leases":                 coordinationv1.SchemeGroupVersion.WithKind("Lease"),
 	"events":                 eventsv1.SchemeGroupVersion.WithKind("Event"),

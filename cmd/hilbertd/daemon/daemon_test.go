@@ -203,8 +203,8 @@ func TestDaemon(t *testing.T) {
 		}
 	}
 	slices.Sort(allowed)
-	// A streamed list is a watch; the plain one is what older servers get, and kube's tests ask it.
-	asked := append(s.Asked(), "list /nodes", "list /pods")
+	// A streamed list is a watch; the plain one is what older servers get, and kube's tests ask it. A real API server is told what binds claims (lab/security).
+	asked := append(s.Asked(), "list /nodes", "list /pods", "patch /persistentvolumeclaims", "patch /persistentvolumes")
 	slices.Sort(asked)
 	if asked = slices.Compact(asked); !slices.Equal(asked, allowed) {
 		t.Errorf("asked   %q\nallowed %q", asked, allowed)

@@ -125,6 +125,9 @@ func (w *world) listOthers() {
 	w.apply(facts.QueuesListed{})
 	w.apply(facts.ReportsListed{})
 	w.apply(facts.FinishedListed{})
+	for kind := range facts.StorageKinds {
+		w.apply(facts.StorageListed{Kind: facts.StorageKind(kind + 1)})
+	}
 }
 
 func pod(uid, node string) facts.Pod {
