@@ -109,6 +109,7 @@ func answerName(w *bind.Write, r bind.Result) string {
 		bind.WriteBinding: "binding", bind.WriteCondition: "condition", bind.ReadPod: "read", bind.WriteNomination: "nomination",
 		bind.WriteDisruption: "disruption", bind.DeletePod: "deletion", bind.WriteUnitCondition: "unit condition",
 		bind.EvictPod: "eviction", bind.WriteEvent: "event", bind.WriteRefusals: "refusals", bind.WriteNodeEvent: "node event",
+		bind.WriteVolume: "volume",
 	}[w.Kind]
 	outcome := [...]string{
 		bind.Written: "done", bind.Gone: "gone", bind.Conflict: "conflict", bind.Refused: "refused", bind.Unknown: "unknown",

@@ -28,7 +28,7 @@ type meter struct {
 	victims                                prometheus.Counter
 	reliefs, events                        *prometheus.CounterVec
 	unitTime                               prometheus.Histogram
-	unitConditions, queueStatuses          *prometheus.CounterVec
+	unitConditions, queueStatuses, volumes *prometheus.CounterVec
 	bindingTime                            prometheus.Histogram
 	leader, guarded                        prometheus.Gauge
 	blockedPods                            *prometheus.GaugeVec
@@ -89,6 +89,9 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 			Help:    "Time from the moment when the first member of a gang was seen until as many as it needs have a place.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 20), // 10 ms to 1.5 h
 		}),
+		volumes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hilbert_volume_writes_total", Help: "Writes that tell a claim its node, or a volume its claim, by outcome.",
+		}, []string{"outcome"}),
 		unitConditions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hilbert_unit_condition_writes_total", Help: "Writes of the conditions of PodGroups, by outcome.",
 		}, []string{"outcome"}),
@@ -119,7 +122,7 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 	m.rejected = attempt{attempts.WithLabelValues("rejected"), durations.WithLabelValues("rejected")}
 	m.preempting = attempt{attempts.WithLabelValues("preempting"), durations.WithLabelValues("preempting")}
 	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.missedWakeups, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.guarded, m.blockedPods,
-		m.reliefs, m.events, m.unitTime, m.unitConditions, m.queueStatuses, m.unreadable,
+		m.reliefs, m.events, m.unitTime, m.unitConditions, m.volumes, m.queueStatuses, m.unreadable,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.reset(cluster.NewStore())
 	return m
@@ -312,6 +315,8 @@ func (m *meter) sent(kind bind.WriteKind, outcome bind.Outcome, took time.Durati
 		m.evictions.WithLabelValues(evictionNames[kind], outcomeNames[outcome]).Inc()
 	case bind.WriteUnitCondition:
 		m.unitConditions.WithLabelValues(outcomeNames[outcome]).Inc()
+	case bind.WriteVolume:
+		m.volumes.WithLabelValues(outcomeNames[outcome]).Inc()
 	case bind.EvictPod:
 		m.reliefs.WithLabelValues(outcomeNames[outcome]).Inc()
 	case bind.WriteEvent, bind.WriteNodeEvent:
