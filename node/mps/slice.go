@@ -54,15 +54,21 @@ func (p *Params) Edits(s Slice) (cdi.Edits, error) {
 // Whole connects a pod to the daemon of a GPU that it has to itself. It is needed where the GPU's compute mode admits one process alone, which is
 // the server: there no process computes without it.
 func (p *Params) Whole(uuid string) cdi.Edits {
-	options := []string{"bind", "rw", "nosuid", "nodev", "noexec"}
 	return cdi.Edits{
 		Env: []string{pipeVariable + "=" + defaultPipe},
 		Mounts: []cdi.Mount{
-			{Source: p.pipe(uuid), Place: defaultPipe, Options: options},
+			// Whoever could make or remove files there could take the daemon's place before other pods. Its sockets and pipes work all the same: a
+			// read-only mount forbids changes of files and directories, not talking to who listens.
+			{Source: p.pipe(uuid), Place: defaultPipe, Options: mountOptions("ro")},
 			// In place of the pod's own: servers and clients meet there, and what a client can pin of the host's memory is bounded by its size.
-			{Source: path.Join(p.Root, sharedDir), Place: sharedPlace, Options: options},
+			{Source: path.Join(p.Root, sharedDir), Place: sharedPlace, Options: mountOptions("rw")},
 		},
 	}
+}
+
+// mountOptions are those of a bind mount that is "ro" or "rw".
+func mountOptions(access string) []string {
+	return []string{"bind", access, "nosuid", "nodev", "noexec"}
 }
 
 // percentage is thousandths as MPS reads them, rounded down to what every version understands: whole percents from 1. A driver that reads a fraction is

@@ -37,6 +37,12 @@ func TestEdits(t *testing.T) {
 			t.Errorf("%+v: %+v", c.slice, e.Mounts)
 		}
 	}
+	const safely = "nosuid,nodev,noexec"
+	for i, want := range []string{"bind,ro," + safely, "bind,rw," + safely} {
+		if m := p.Whole("GPU-a").Mounts[i]; strings.Join(m.Options, ",") != want {
+			t.Errorf("%+v, want %s", m, want)
+		}
+	}
 	if e := p.Whole("GPU-a"); len(e.Env) != 1 || len(e.Mounts) != 2 {
 		t.Errorf("a whole GPU: %+v", e)
 	}
