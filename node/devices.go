@@ -32,7 +32,7 @@ type DeviceInspection struct {
 	Seen gpu.Observation
 	// Loaded: a driver is loaded, whatever it answers.
 	Loaded bool
-	// Offers says which other parties offer GPUs: the first four fields.
+	// Offers says which other parties offer GPUs: the first four fields, and Toolkit.
 	Offers gpu.Evidence
 	// Catalog is the node's CDI devices; nil: it cannot be read.
 	Catalog *cdi.Catalog
@@ -78,6 +78,7 @@ func newDeviceController(n *nodeState) *deviceController {
 	d := &deviceController{node: n, params: gpu.Defaults(), mps: mps.Defaults()}
 	d.params.Owner = gpu.Setting(n.options.Config.Devices.Owner)
 	d.params.SeveralNamespaces = n.options.Config.Devices.SeveralNamespaces
+	d.params.IgnoreToolkit = n.options.Config.Devices.IgnoreToolkit
 	d.mps.SeveralUsers = n.options.Config.Devices.SeveralUsers
 	d.numbers = newDeviceNumbers(n, d.numbersWritten)
 	d.kubelet = &kubeletDevices{node: n, devices: d}

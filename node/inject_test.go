@@ -88,6 +88,34 @@ func TestContainersGetWhatTheirPodsHold(t *testing.T) {
 	}
 }
 
+// While NVIDIA's container toolkit gives GPUs to whoever asks, the agent offers none and says why. What pods hold stays theirs, and hidden from others.
+func TestOpenToolkit(t *testing.T) {
+	w, e := ourGPUs(t)
+	whole := withGPUs("whole", "1")
+	w.mustRun(whole)
+	open := func(why string) {
+		e.do("", func(l *DeviceInspection) { l.Offers.Toolkit = why })
+	}
+	withheld := func(d *spec.Devices) bool {
+		return d.Owner == spec.OwnerNone && d.Reason == string(gpu.OwnToolkitOpen)+": config.toml: set it"
+	}
+	open("config.toml: set it")
+	w.says("none is offered", withheld)
+	if got := edits(w.mustRun(whole)); got != "nvidia.com/gpu=GPU-b "+hidden {
+		t.Errorf("what it held before: %s", got)
+	}
+	if got := edits(w.mustRun(sandbox("none", 1), asking)); !strings.HasPrefix(got, hidden) {
+		t.Errorf("who holds none: %s", got)
+	}
+	open("")
+	w.says("it was mended", func(d *spec.Devices) bool { return d.Owner == spec.OwnerHilbert })
+	w.stop()
+	w.ignoreToolkit = true
+	open("config.toml: set it")
+	w.start()
+	w.says("whatever it is set to", func(d *spec.Devices) bool { return d != nil && d.Owner == spec.OwnerHilbert })
+}
+
 // A container that starts again gets the same, after a restart of the agent too, even if the GPU is closed since; and what runs is adopted.
 func TestRestartedContainersKeepTheirDevices(t *testing.T) {
 	w, e := ourGPUs(t)

@@ -179,6 +179,7 @@ type world struct {
 	stop      func()
 	// runtime is its name and version, owner the setting of that name.
 	runtime, owner string
+	ignoreToolkit  bool // the setting of that name
 	// seldom: devices are looked at when that is asked for, not ever again. late: the test connects the runtime itself.
 	seldom, late bool
 
@@ -247,6 +248,7 @@ func (w *world) start() {
 	if w.owner != "" {
 		config.Devices.Owner = w.owner
 	}
+	config.Devices.IgnoreToolkit = w.ignoreToolkit
 	agent, err := New(Options{
 		Thresholds: w.thresholds,
 		Node:       "n1", Machine: w.hardware, Devices: w.inspector, Mode: w.mode, Config: config, Kernel: w.absence.Kernel, Absence: w.absence, Log: slog.New(slog.DiscardHandler),

@@ -247,6 +247,12 @@ type NodeDevices struct {
 	SeveralUsers bool `json:"severalUsers,omitempty"`
 	// SeveralNamespaces allows soft slices of one GPU to pods of different namespaces. MPS does not protect them from each other.
 	SeveralNamespaces bool `json:"severalNamespaces,omitempty"`
+	// ToolkitConfig is where the configuration of NVIDIA's container toolkit lies, as the agent sees it. Hilbert allocates GPUs only where the file says
+	// accept-nvidia-visible-devices-envvar-when-unprivileged = false, or where there is no such file. deploy/agent.yaml mounts the directory.
+	ToolkitConfig string `json:"toolkitConfig,omitempty"`
+	// IgnoreToolkit allocates GPUs whatever ToolkitConfig says. Where containers run by NVIDIA's runtime, any of them may then have GPUs that its pod does
+	// not hold.
+	IgnoreToolkit bool `json:"ignoreToolkit,omitempty"`
 	// OtherResources are resources below nvidia.com/ that are not GPUs. NVIDIA's Network Operator, for example, offers network cards as
 	// nvidia.com/hostdev. Any other resource below nvidia.com/ in the node's status means that something else allocates the GPUs, and Hilbert
 	// allocates none.

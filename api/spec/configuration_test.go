@@ -56,6 +56,7 @@ func TestValidateNamesTheField(t *testing.T) {
 			c.Node.Devices.OtherResources = []string{"nvidia.com/hostdev", "nvidia.com/mig-1g.10gb"}
 		},
 		"node.devices.otherResources[0]": func(c *Configuration) { c.Node.Devices.OtherResources = []string{"rdma/shared"} },
+		"node.devices.toolkitConfig":     func(c *Configuration) { c.Node.Devices.ToolkitConfig = "config.toml" },
 		"node.devices.interval":          func(c *Configuration) { c.Node.Devices.Interval = Duration(time.Millisecond) },
 		"scheduling.backoff":             func(c *Configuration) { c.Scheduling.Backoff.Max = 1 },
 		"scheduling.scores.LeastAllocated": func(c *Configuration) {

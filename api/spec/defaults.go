@@ -85,6 +85,7 @@ func setNodeDefaults(n *Node) {
 	n.WriteInterval = cmp.Or(n.WriteInterval, Duration(10*time.Second))
 	n.RefreshInterval = cmp.Or(n.RefreshInterval, Duration(5*time.Minute))
 	n.Devices.Owner = cmp.Or(n.Devices.Owner, OwnerAuto)
+	n.Devices.ToolkitConfig = cmp.Or(n.Devices.ToolkitConfig, "/etc/nvidia-container-runtime/config.toml")
 	if n.Devices.OtherResources == nil {
 		n.Devices.OtherResources = []string{"nvidia.com/hostdev"}
 	}

@@ -61,7 +61,7 @@ func validateNode(n *Node, bad report) {
 	for _, x := range []struct {
 		field string
 		path  string
-	}{{"stateDirectory", n.StateDirectory}, {"kubeletDirectory", n.KubeletDirectory}, {"nriSocket", n.NRISocket}} {
+	}{{"stateDirectory", n.StateDirectory}, {"kubeletDirectory", n.KubeletDirectory}, {"nriSocket", n.NRISocket}, {"devices.toolkitConfig", n.Devices.ToolkitConfig}} {
 		if !strings.HasPrefix(x.path, "/") {
 			bad("node."+x.field, "%q is no absolute path", x.path)
 		}

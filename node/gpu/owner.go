@@ -51,6 +51,8 @@ type Evidence struct {
 	Held bool
 	// Untold says why pods could hold GPUs of the kubelet's that are not known; empty: none can.
 	Untold string
+	// Toolkit says why containers without a grant could have GPUs by NVIDIA's container toolkit; empty: they could not, or there is none.
+	Toolkit string
 }
 
 // OwnerReason is why a party owns the GPUs, or none does.
@@ -69,6 +71,7 @@ const (
 	OwnNoOther       OwnerReason = "NoOtherParty"   // no other party offers them
 	OwnNobodyAtAll   OwnerReason = "NobodyOffers"   // they are the kubelet's, and it offers none
 	OwnSeveralOthers OwnerReason = "SeveralDrivers" // a device plugin and a DRA driver
+	OwnToolkitOpen   OwnerReason = "ToolkitOpen"    // NVIDIA's container toolkit gives them to whoever asks
 	OwnContested     OwnerReason = "Contested"      // pods hold GPUs of ours, and another party offers them too
 )
 
@@ -84,8 +87,12 @@ type Ownership struct {
 // DecideOwner says which party gives the GPUs out. When in doubt it is not us: two parties that give out one GPU are worse than none.
 func DecideOwner(p *Params, e *Evidence) Ownership {
 	own := decideOwner(p, e)
-	if own.Owner == topology.OwnerHilbert && e.Untold != "" {
+	switch {
+	case own.Owner != topology.OwnerHilbert:
+	case e.Untold != "":
 		own = Ownership{Owner: topology.OwnerNone, Reason: OwnUnknown, Message: e.Untold}
+	case e.Toolkit != "" && !p.IgnoreToolkit: // what is given out would not be its holder's alone
+		own = Ownership{Owner: topology.OwnerNone, Reason: OwnToolkitOpen, Message: e.Toolkit}
 	}
 	if e.Held && own.Owner != topology.OwnerHilbert && (offered(e) > 0 || e.Slices > 0) {
 		// Not the kubelet's: it may choose a GPU that such a pod holds, and what it counts is not what is left.

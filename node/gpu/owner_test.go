@@ -15,6 +15,18 @@ func free() gpu.Evidence {
 	return gpu.Evidence{NodeKnown: true, SlicesKnown: true, Quiet: 1000, GPUs: 8, Ready: true}
 }
 
+// toolkitOpen is a node whose container toolkit gives GPUs to whoever asks.
+func toolkitOpen(e *gpu.Evidence) { e.Toolkit = "set it" }
+
+// TestToolkitIgnored: whoever says so has GPUs given out, whatever the toolkit is set to.
+func TestToolkitIgnored(t *testing.T) {
+	p, e := gpu.Defaults(), free()
+	toolkitOpen(&e)
+	if p.IgnoreToolkit = true; gpu.DecideOwner(&p, &e).Owner != topology.OwnerHilbert {
+		t.Errorf("%+v", gpu.DecideOwner(&p, &e))
+	}
+}
+
 func TestOwner(t *testing.T) {
 	offers := func(name string, n int64) func(*gpu.Evidence) {
 		return func(e *gpu.Evidence) { e.Offered = map[string]int64{"cpu": 64, name: n} }
@@ -54,6 +66,10 @@ func TestOwner(t *testing.T) {
 		{"who holds GPUs of the kubelet's is not known", gpu.SettingHilbert, func(e *gpu.Evidence) { e.Untold = "not said" }, topology.OwnerNone, gpu.OwnUnknown, "not said"},
 		{"nor while pods hold ours", gpu.SettingAuto, func(e *gpu.Evidence) { e.Untold, e.Held = "not said", true }, topology.OwnerNone, gpu.OwnUnknown, "not said"},
 		{"a plugin, and it is not known", gpu.SettingAuto, func(e *gpu.Evidence) { offers("nvidia.com/gpu", 8)(e); e.Untold = "not said" }, topology.OwnerKubelet, gpu.OwnPlugin, ""},
+		{"the toolkit gives them to all", gpu.SettingAuto, toolkitOpen, topology.OwnerNone, gpu.OwnToolkitOpen, "set it"},
+		{"to all, and they are wanted", gpu.SettingHilbert, toolkitOpen, topology.OwnerNone, gpu.OwnToolkitOpen, "set it"},
+		{"to all, while pods hold some", gpu.SettingAuto, func(e *gpu.Evidence) { toolkitOpen(e); e.Held = true }, topology.OwnerNone, gpu.OwnToolkitOpen, "set it"},
+		{"to all, and a plugin gives them out", gpu.SettingAuto, func(e *gpu.Evidence) { toolkitOpen(e); offers("nvidia.com/gpu", 8)(e) }, topology.OwnerKubelet, gpu.OwnPlugin, ""},
 		{"a setting that there is not", "plugin", nil, topology.OwnerNone, gpu.OwnSettings, `"plugin": want auto, hilbert or kubelet`},
 	} {
 		p, e := gpu.Defaults(), free()
@@ -77,7 +93,8 @@ func TestNeverSoldTwice(t *testing.T) {
 			NodeKnown: rapid.Bool().Draw(r, "node"), SlicesKnown: rapid.Bool().Draw(r, "slicesKnown"), Slices: rapid.IntRange(0, 2).Draw(r, "slices"),
 			Quiet: rapid.IntRange(0, 600).Draw(r, "quiet"), GPUs: rapid.IntRange(0, 2).Draw(r, "gpus"), Ready: rapid.Bool().Draw(r, "ready"),
 			Held: rapid.Bool().Draw(r, "held"), NoneHere: rapid.Bool().Draw(r, "noneHere"),
-			Untold: rapid.SampledFrom([]string{"", "not said"}).Draw(r, "untold"),
+			Toolkit: rapid.SampledFrom([]string{"", "set it"}).Draw(r, "toolkit"),
+			Untold:  rapid.SampledFrom([]string{"", "not said"}).Draw(r, "untold"),
 			Offered: rapid.MapOf(rapid.SampledFrom([]string{"cpu", "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/x"}),
 				rapid.Int64Range(0, 2)).Draw(r, "offered"),
 		}
@@ -88,7 +105,7 @@ func TestNeverSoldTwice(t *testing.T) {
 		switch own := gpu.DecideOwner(&p, &e); {
 		case own.Message == "" || own.Reason == "":
 			r.Fatalf("no reason: %+v", own)
-		case own.Owner == topology.OwnerHilbert && (others || e.Slices > 0 || !e.NodeKnown || !e.SlicesKnown || e.GPUs == 0 || e.Untold != ""):
+		case own.Owner == topology.OwnerHilbert && (others || e.Slices > 0 || !e.NodeKnown || !e.SlicesKnown || e.GPUs == 0 || e.Untold != "" || e.Toolkit != ""):
 			r.Fatalf("%+v gives %+v", e, own)
 		case own.Owner == topology.OwnerKubelet && (e.Slices > 0 || e.Held):
 			r.Fatalf("%+v gives %+v", e, own)

@@ -17,6 +17,8 @@ type Params struct {
 	Clients uint8
 	// SeveralNamespaces: soft slices of one GPU may be of pods of several namespaces.
 	SeveralNamespaces bool
+	// IgnoreToolkit: GPUs may be given out whatever NVIDIA's container toolkit is set to.
+	IgnoreToolkit bool
 	// Settle is for how long no other party must have offered GPUs before "auto" takes them, in seconds: a device plugin may just be starting.
 	Settle int
 }

@@ -105,7 +105,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	options.Ports.LawState = node.File(filepath.Join(config.Node.StateDirectory, "law-state.json"))
 	options.Ports.Devices = node.File(filepath.Join(config.Node.StateDirectory, "devices.json"))
 	options.Storage = realnode.StorageReader(config.Node.KubeletDirectory)
-	options.Devices = realnode.NewDevices(roots, options.Machine, api.offers, log)
+	options.Devices = realnode.NewDevices(roots, options.Machine, config.Node.Devices.ToolkitConfig, api.offers, log)
 	options.Ports.Exclusive = exclusiveCPUs(config.Node.KubeletDirectory)
 	options.Ports.KubeletDevices = kubeletDevices(config.Node.KubeletDirectory, config.Node.Devices.OtherResources)
 	agent, err := node.New(options)

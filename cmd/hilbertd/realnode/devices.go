@@ -3,6 +3,7 @@ package realnode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -35,6 +36,7 @@ const (
 type Devices struct {
 	roots   Roots
 	machine *topology.Machine
+	toolkit string // the configuration of NVIDIA's container toolkit
 	driver  gpu.Driver
 	offers  func(ctx context.Context) (gpu.Evidence, error) // nil: no API server
 	log     *slog.Logger
@@ -45,9 +47,9 @@ type Devices struct {
 	undescribed string
 }
 
-// NewDevices asks nvidia-smi where the agent has it, else the pod that has it.
-func NewDevices(roots Roots, m *topology.Machine, offers func(ctx context.Context) (gpu.Evidence, error), log *slog.Logger) *Devices {
-	e := &Devices{roots: roots, machine: m, offers: offers, log: log}
+// NewDevices asks nvidia-smi where the agent has it, else the pod that has it. toolkit is the path of the configuration of NVIDIA's container toolkit.
+func NewDevices(roots Roots, m *topology.Machine, toolkit string, offers func(ctx context.Context) (gpu.Evidence, error), log *slog.Logger) *Devices {
+	e := &Devices{roots: roots, machine: m, toolkit: toolkit, offers: offers, log: log}
 	run := gpu.Spool(os.DirFS(filepath.Join(roots.Run, "hilbert", "gpu")), maxAnswerAge, time.Now)
 	if program, err := exec.LookPath("nvidia-smi"); err == nil {
 		run = gpu.Command(program)
@@ -62,6 +64,9 @@ func (e *Devices) Inspect(ctx context.Context) node.DeviceInspection {
 	_, err := os.Stat(filepath.Join(e.roots.Proc, "driver", "nvidia", "version"))
 	l.Loaded = err == nil
 	l.Offers = e.others(ctx, l.Loaded)
+	if !l.Offers.NoneHere {
+		l.Offers.Toolkit = toolkitTrouble(e.toolkit)
+	}
 	l.Bandwidth = e.bandwidth()
 	l.Functions, l.FunctionsUnknown = e.functions()
 	boot, err := os.ReadFile(filepath.Join(e.roots.Proc, "sys", "kernel", "random", "boot_id"))
@@ -214,6 +219,36 @@ func mayHaveGPU(sys fs.FS) bool {
 		vendor, err := fs.ReadFile(sys, path.Join(functions, entry.Name(), "vendor"))
 		return err != nil || strings.TrimSpace(string(vendor)) == nvidia
 	})
+}
+
+// toolkitTrouble is why containers could have GPUs by NVIDIA's container toolkit that their pods do not hold; empty: the file says that they cannot, or there is
+// none. It is read each time, so that a mended file counts without a restart of the agent.
+func toolkitTrouble(file string) string {
+	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+		return "" // no toolkit is installed. A link that leads nowhere, or out of what the agent sees, is not that.
+	}
+	text, err := readToolkit(file)
+	if err == nil {
+		err = cdi.CheckToolkit(text)
+	}
+	if err != nil {
+		return file + ": " + err.Error()
+	}
+	return ""
+}
+
+// maxToolkitConfig is more than the toolkit has settings for, in bytes.
+const maxToolkitConfig = 1 << 20
+
+func readToolkit(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > maxToolkitConfig:
+		return nil, fmt.Errorf("the configuration of NVIDIA's container toolkit is no file of at most %d bytes", maxToolkitConfig)
+	}
+	return os.ReadFile(file)
 }
 
 // served are the GPUs that an MPS daemon serves, and that take another client.

@@ -29,7 +29,7 @@ func TestEyesWithoutDriver(t *testing.T) {
 	m := &topology.Machine{Devices: []topology.Device{
 		{Address: "a", Kind: topology.DeviceNIC, Names: []string{"eth0"}}, {Address: "b", Kind: topology.DeviceNIC, Names: []string{"eth1"}},
 	}}
-	l := NewDevices(roots, m, nil, slog.New(slog.DiscardHandler)).Inspect(t.Context())
+	l := NewDevices(roots, m, "", nil, slog.New(slog.DiscardHandler)).Inspect(t.Context())
 	if l.Loaded || l.Seen.Inventory != nil || !l.Seen.Gone || l.Seen.Boot != "first" || l.Offers.NodeKnown {
 		t.Errorf("%+v", l)
 	}
@@ -38,7 +38,7 @@ func TestEyesWithoutDriver(t *testing.T) {
 	}
 	writeTestFile(t, filepath.Join(roots.Proc, "driver/nvidia/version"), "NVRM version")
 	writeTestFile(t, filepath.Join(roots.Run, "hilbert/gpu/x"), "")
-	e := NewDevices(roots, m, nil, slog.New(slog.DiscardHandler))
+	e := NewDevices(roots, m, "", nil, slog.New(slog.DiscardHandler))
 	if l := e.Inspect(t.Context()); !l.Loaded || l.Seen.Inventory != nil || l.Seen.Why == "" {
 		t.Errorf("a driver that says nothing: %+v", l)
 	}
@@ -108,7 +108,7 @@ func TestEyesSeeFunctions(t *testing.T) {
 		{Address: "0000:3e:00.0", Kind: topology.DeviceNIC},
 	}}
 	look := func() node.DeviceInspection {
-		return NewDevices(roots, m, nil, slog.New(slog.DiscardHandler)).Inspect(t.Context())
+		return NewDevices(roots, m, "", nil, slog.New(slog.DiscardHandler)).Inspect(t.Context())
 	}
 	l := look()
 	card := l.Functions["0000:3c:00.0"]
@@ -166,7 +166,7 @@ func TestOffersAreAskedWhereGPUsMayBe(t *testing.T) {
 			writeTestFile(t, filepath.Join(roots.Proc, "driver/nvidia/version"), "NVRM version")
 		}
 		asked := 0
-		e := NewDevices(roots, &topology.Machine{}, func(context.Context) (gpu.Evidence, error) {
+		e := NewDevices(roots, &topology.Machine{}, "", func(context.Context) (gpu.Evidence, error) {
 			asked++
 			return gpu.Evidence{NodeKnown: true, SlicesKnown: true}, nil
 		}, slog.New(slog.DiscardHandler))
@@ -184,6 +184,43 @@ func TestOffersAreAskedWhereGPUsMayBe(t *testing.T) {
 			t.Errorf("%s, and a GPU was put in: asked %d times, %+v", c.name, asked, l.Offers)
 		}
 	}
+}
+
+// TestToolkitIsRead: GPUs are withheld for what the toolkit's configuration says, and for one that cannot be read; and the agent sees at once that it was mended.
+func TestToolkitIsRead(t *testing.T) {
+	dir := t.TempDir()
+	roots := Roots{Sys: filepath.Join(dir, "sys"), Proc: filepath.Join(dir, "proc"), Run: dir, Dev: dir, CDI: []string{dir}}
+	writeTestFile(t, filepath.Join(roots.Proc, "driver/nvidia/version"), "NVRM version")
+	file := filepath.Join(dir, "etc/nvidia-container-runtime/config.toml")
+	e := NewDevices(roots, &topology.Machine{}, file, nil, slog.New(slog.DiscardHandler))
+	says := func(name, want string) {
+		t.Helper()
+		if got := e.Inspect(t.Context()).Offers.Toolkit; (got == "") != (want == "") || !strings.Contains(got, want) || got != "" && !strings.Contains(got, file) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	says("no toolkit", "")
+	writeTestFile(t, file, "#accept-nvidia-visible-devices-envvar-when-unprivileged = true\n")
+	says("as it is installed", "when-unprivileged = false")
+	writeTestFile(t, file, "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n")
+	says("mended", "")
+	writeTestFile(t, file, "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n"+strings.Repeat("#", maxToolkitConfig))
+	says("too long", "at most")
+	if err := errors.Join(os.Remove(file), os.Symlink(filepath.Join(dir, "elsewhere"), file)); err != nil {
+		t.Fatal(err)
+	}
+	says("a link that leads nowhere", "no such file")
+	if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	says("a directory", "no file")
+	if err := os.Remove(filepath.Join(roots.Proc, "driver/nvidia/version")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(roots.Sys, "bus/pci/devices"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	says("no GPU", "")
 }
 
 func writeTestFile(t *testing.T, path, text string) {
