@@ -86,6 +86,10 @@ func TestEveryFilterIsOurs(t *testing.T) {
 	delete(own, "Reservation") // Hilbert's own; nothing is reserved here
 	delete(own, "NUMAFit")     // Hilbert's own; no pod asks for NUMA nodes here
 	delete(own, "NearFit")     // Hilbert's own; nor for what is near
+	if !slices.ContainsFunc(volumePlugins, func(name string) bool { return own[name] }) {
+		t.Error("the filter of volumes has no plugin of upstream's beside it in TestVolumes")
+	}
+	delete(own, "VolumeBinding") // upstream's runs in TestVolumes
 	if !maps.Equal(theirs, own) {
 		t.Errorf("upstream filters with %v, Hilbert with %v", slices.Sorted(maps.Keys(theirs)), slices.Sorted(maps.Keys(own)))
 	}
