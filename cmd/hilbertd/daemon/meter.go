@@ -89,9 +89,7 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 			Help:    "Time from the moment when the first member of a gang was seen until as many as it needs have a place.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 20), // 10 ms to 1.5 h
 		}),
-		volumes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hilbert_volume_writes_total", Help: "Writes that tell a claim its node, or a volume its claim, by outcome.",
-		}, []string{"outcome"}),
+		volumes: newVolumeWrites(),
 		unitConditions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hilbert_unit_condition_writes_total", Help: "Writes of the conditions of PodGroups, by outcome.",
 		}, []string{"outcome"}),
@@ -301,6 +299,12 @@ func (m *meter) notePod(pod *facts.Pod, now time.Time) {
 func (m *meter) settle(uid facts.UID) {
 	delete(m.waiting, uid)
 	m.unblock(uid)
+}
+
+func newVolumeWrites() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hilbert_volume_writes_total", Help: "Writes that tell a claim its node, or a volume its claim, by outcome.",
+	}, []string{"outcome"})
 }
 
 // sent counts an answered write. It is called by the writer's goroutines.
