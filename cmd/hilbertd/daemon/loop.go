@@ -46,8 +46,10 @@ type (
 )
 
 const (
-	// eventsPerRound and decisionsPerRound bound a round of the loop, so that answers and questions do not wait long.
+	// eventsPerRound and decisionsPerRound bound a round of the loop, so that answers and questions do not wait long. Some events cost a thousand times
+	// as much as others: no more are taken after eventTime.
 	eventsPerRound    = 512
+	eventTime         = 20 * time.Millisecond
 	decisionsPerRound = 128
 	// fencePoll is how often a closed fence is checked.
 	fencePoll = 100 * time.Millisecond
@@ -393,12 +395,17 @@ func (l *loop) takeResults() {
 	}
 }
 
+// takeEvents applies what the watch has said, one event at least, as far as a round allows.
 func (l *loop) takeEvents() {
+	until := l.ports.now().Add(eventTime)
 	for range eventsPerRound {
 		select {
 		case event := <-l.watch.Events():
 			l.apply(event)
 		default:
+			return
+		}
+		if !l.ports.now().Before(until) {
 			return
 		}
 	}

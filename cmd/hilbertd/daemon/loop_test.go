@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -406,5 +407,34 @@ func TestOvercommittedNodesAreCounted(t *testing.T) {
 	w.apply(facts.PodUpserted{Pod: pod("e", "n1")})
 	if got := overcommitted(&w.scheduler.Store().State); got != 1 {
 		t.Errorf("a node with one pod too many: %d", got)
+	}
+}
+
+// TestEventsAreTakenByTime: a round takes events for no longer than eventTime by the clock, and one at least; the next takes the others.
+func TestEventsAreTakenByTime(t *testing.T) {
+	for _, c := range []struct {
+		reading time.Duration // how much later each reading of the clock is
+		want    int
+	}{{0, 10}, {time.Millisecond, 10}, {4 * time.Millisecond, 3}, {time.Second, 1}} {
+		w := newWorld(t)
+		w.list()
+		w.ports.now = func() time.Time {
+			w.clock = w.clock.Add(c.reading)
+			return w.clock
+		}
+		events := w.watches[0].events
+		for i := range 10 {
+			events <- facts.PodUpserted{Pod: pod(fmt.Sprint("p", i), "")}
+		}
+		w.takeEvents()
+		if taken := 10 - len(events); taken != c.want {
+			t.Errorf("each reading %v later: a round takes %d events, want %d", c.reading, taken, c.want)
+		}
+		for range 10 {
+			w.takeEvents()
+		}
+		if len(events) > 0 {
+			t.Errorf("each reading %v later: %d events are never taken", c.reading, len(events))
+		}
 	}
 }
