@@ -215,8 +215,14 @@ func (w *town) stepUnit(t *rapid.T) {
 	u := &facts.Unit{
 		UnitName: name, UID: oneOf[facts.UID](t, "uid", "u1", "u2"), MinMember: rapid.Int32Range(0, 3).Draw(t, "min"),
 		Priority: rapid.Int32Range(0, 3).Draw(t, "unit's priority"), Prioritized: rapid.Bool().Draw(t, "prioritized"),
-		Indivisible: rapid.Bool().Draw(t, "indivisible"), Scheduled: rapid.Bool().Draw(t, "scheduled"),
-		Invalid: oneOf(t, "invalid", "", "", "", "why"),
+		Scheduled: rapid.Bool().Draw(t, "scheduled"),
+		Invalid:   oneOf(t, "invalid", "", "", "", "why"),
+	}
+	switch rapid.IntRange(0, 2).Draw(t, "disruption") {
+	case 1:
+		u.Indivisible = true
+	case 2:
+		u.Divisible = true
 	}
 	w.units[name] = u
 	w.store.Apply(facts.UnitUpserted{Unit: u})

@@ -102,7 +102,7 @@ func (u *Unit) Need() int {
 // Ready reports whether the PodGroup is known and can be honoured.
 func (u *Unit) Ready() bool { return u.Facts != nil && u.Facts.Invalid == "" }
 
-// Spare is how many members may be evicted one by one: those beyond MinMember. All else goes whole.
+// Spare is how many members of an atomic unit may be evicted one by one: those beyond MinMember. All else goes whole.
 func (u *Unit) Spare() int {
 	if u.Facts == nil {
 		return u.placed
@@ -117,7 +117,9 @@ func (u *Unit) Spare() int {
 }
 
 // Atomic reports whether the unit is more than its pods: evicting one can mean evicting all.
-func (u *Unit) Atomic() bool { return u.Facts != nil && (u.Facts.MinMember > 1 || u.Facts.Indivisible) }
+func (u *Unit) Atomic() bool {
+	return u.Facts != nil && !u.Facts.Divisible && (u.Facts.MinMember > 1 || u.Facts.Indivisible)
+}
 
 // Placed reports whether the pod has a place, or is on its way to one, and is not being deleted.
 func (p *Pod) Placed() bool { return (p.Phase == Assumed || p.Phase == Bound) && !p.Deleting }
@@ -384,6 +386,8 @@ func (s *Store) setFacts(u *Unit, seen *facts.Unit) {
 	u.Facts = seen
 	if u.Atomic() {
 		s.units.atomic++
+	} else if u.fell {
+		u.stand() // a member that was evicted takes nobody along any more
 	}
 	u.sawWhole()
 	s.units.note(u)

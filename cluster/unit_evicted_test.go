@@ -16,6 +16,7 @@ type evictedWorld struct {
 	name        facts.UnitName
 	need        int
 	indivisible bool
+	divisible   bool
 	running     map[facts.UID]bool
 	asked       map[facts.UID][]string // to be evicted, and not refused: each time "asked", or "lost"
 	next        int
@@ -39,7 +40,7 @@ func (w *evictedWorld) join() {
 // leave lets a member go, as the watch tells it.
 func (w *evictedWorld) leave(t *rapid.T, uid facts.UID) {
 	delete(w.running, uid)
-	if len(w.asked[uid]) > 0 && (w.indivisible || len(w.running) < w.need) {
+	if len(w.asked[uid]) > 0 && !w.divisible && (w.indivisible || len(w.running) < w.need) {
 		w.fell = true
 	}
 	if len(w.running) == 0 {
@@ -77,16 +78,23 @@ func (w *evictedWorld) check(t *rapid.T, u *Unit) {
 }
 
 // A gang that ran and has lost a member to an eviction, so that the others are too few, is partial, until others have come or none is left, whether
-// the answer was lost or not. One whose members leave by themselves, or after an eviction that was refused, runs on.
+// the answer was lost or not. One whose members leave by themselves, or after an eviction that was refused, runs on; and one whose PodGroup says that they
+// leave one by one.
 func TestEvictedGangsFall(t *testing.T) {
-	fell, ranOn := 0, 0
+	fell, ranOn, apart := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := &evictedWorld{
 			store: NewStore(), name: facts.UnitName{Namespace: "ns", Name: "g"}, need: rapid.IntRange(2, 4).Draw(t, "need"),
-			indivisible: rapid.Bool().Draw(t, "indivisible"), running: map[facts.UID]bool{}, asked: map[facts.UID][]string{},
+			running: map[facts.UID]bool{}, asked: map[facts.UID][]string{},
+		}
+		switch rapid.IntRange(0, 2).Draw(t, "mode") {
+		case 1:
+			w.indivisible = true
+		case 2:
+			w.divisible = true
 		}
 		w.store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n1", Labels: map[string]string{}}})
-		w.store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: w.name, UID: "g", MinMember: int32(w.need), Indivisible: w.indivisible, Scheduled: true}})
+		w.store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: w.name, UID: "g", MinMember: int32(w.need), Indivisible: w.indivisible, Divisible: w.divisible, Scheduled: true}})
 		for range w.need + rapid.IntRange(0, 2).Draw(t, "more") {
 			w.join()
 		}
@@ -117,11 +125,14 @@ func TestEvictedGangsFall(t *testing.T) {
 				fell++
 			} else if len(w.running) > 0 && len(w.running) < w.need {
 				ranOn++
+				if w.divisible && len(w.asked) > 0 {
+					apart++
+				}
 			}
 		}
 	})
-	if fell == 0 || ranOn == 0 {
-		t.Errorf("%d gangs fell, %d ran on", fell, ranOn)
+	if fell == 0 || ranOn == 0 || apart == 0 {
+		t.Errorf("%d gangs fell, %d ran on, %d of them because their members leave one by one", fell, ranOn, apart)
 	}
 }
 

@@ -136,6 +136,7 @@ func TestChecksFindTenantMistakes(t *testing.T) {
 		{"uniform models are not seen", tellUnit(func(f *facts.Unit) { f.Topology.Uniform = "" }), spec.LabelGPUModel, false},
 		{"subgroups are not seen", tellUnit(func(f *facts.Unit) { f.SubgroupTopology = facts.Packing{} }), "subgroup part-", false},
 		{"indivisible gangs are thought divisible", tellUnit(func(f *facts.Unit) { f.Indivisible = false }), "is left below its minimum", false},
+		{"members are thought to leave one by one", tellUnit(func(f *facts.Unit) { f.Divisible = !f.Indivisible }), "is left below its minimum", false},
 		{"PodGroups are not seen", func(e facts.Event) facts.Event {
 			if _, ok := e.(facts.UnitsListed); ok {
 				return facts.UnitsListed{}

@@ -58,6 +58,7 @@ type unitRecord struct {
 	Prioritized      bool                `json:"prioritized,omitempty"`
 	NeverPreempts    bool                `json:"neverPreempts,omitempty"`
 	Indivisible      bool                `json:"indivisible,omitempty"`
+	Divisible        bool                `json:"divisible,omitempty"`
 	Topology         packingRecord       `json:"topology,omitzero"`
 	SubgroupTopology packingRecord       `json:"subgroupTopology,omitzero"`
 	Scheduled        bool                `json:"scheduled,omitempty"`
@@ -102,7 +103,7 @@ func writeUnit(u *cluster.UnitRecord) unitRecord {
 	f := &u.Facts
 	return unitRecord{
 		Namespace: f.Namespace, Name: f.Name, Known: u.Known, UID: f.UID, Created: f.Created, MinMember: f.MinMember, Timeout: f.Timeout,
-		Priority: f.Priority, Prioritized: f.Prioritized, NeverPreempts: f.NeverPreempts, Indivisible: f.Indivisible,
+		Priority: f.Priority, Prioritized: f.Prioritized, NeverPreempts: f.NeverPreempts, Indivisible: f.Indivisible, Divisible: f.Divisible,
 		Topology: packingRecord(f.Topology), SubgroupTopology: packingRecord(f.SubgroupTopology),
 		Scheduled: f.Scheduled, Invalid: f.Invalid, Reported: unitConditionRecord(f.Reported), Reached: u.Reached, Done: u.Done,
 	}
@@ -112,7 +113,7 @@ func readUnit(r *unitRecord) cluster.UnitRecord {
 	return cluster.UnitRecord{
 		Facts: facts.Unit{
 			UnitName: facts.UnitName{Namespace: r.Namespace, Name: r.Name}, UID: r.UID, Created: r.Created, MinMember: r.MinMember, Timeout: r.Timeout,
-			Priority: r.Priority, Prioritized: r.Prioritized, NeverPreempts: r.NeverPreempts, Indivisible: r.Indivisible,
+			Priority: r.Priority, Prioritized: r.Prioritized, NeverPreempts: r.NeverPreempts, Indivisible: r.Indivisible, Divisible: r.Divisible,
 			Topology: facts.Packing(r.Topology), SubgroupTopology: facts.Packing(r.SubgroupTopology),
 			Scheduled: r.Scheduled, Invalid: r.Invalid, Reported: facts.UnitCondition(r.Reported),
 		},

@@ -28,6 +28,9 @@ type Unit struct {
 	NeverPreempts bool
 	// Indivisible: members are evicted all together or not at all, even those beyond MinMember.
 	Indivisible bool
+	// Divisible: members are evicted one by one, even those without whom fewer than MinMember are left. Never with Indivisible. A unit that says neither
+	// loses those beyond MinMember one by one, and all else together.
+	Divisible bool
 	// Topology of the whole unit; SubgroupTopology of each subgroup for itself.
 	Topology, SubgroupTopology Packing
 	// Scheduled: the PodGroup says that it was whole once.

@@ -228,6 +228,7 @@ func (p *parser) gang(a *arguments) Step {
 	g.Unit.MinMember = int32(least)
 	g.Unit.Timeout = int64(a.duration("timeout", 0))
 	g.Unit.Indivisible = a.flag("indivisible")
+	g.Unit.Divisible = !g.Unit.Indivisible && a.flag("divisible")
 	g.Unit.Priority, g.Unit.Prioritized, g.Unit.NeverPreempts = g.Pod.Priority, g.Pod.Priority != 0, g.Pod.NeverPreempts
 	g.Unit.Topology = facts.Packing{Required: a.level("required"), Preferred: a.level("preferred"), Spread: a.level("spread"), Uniform: a.level("uniform")}
 	g.Unit.SubgroupTopology = facts.Packing{Required: a.level("subgroup-required"), Preferred: a.level("subgroup-preferred")}

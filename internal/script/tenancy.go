@@ -38,6 +38,8 @@ func Unit(t testing.TB, d *datadriven.TestData) *facts.Unit {
 			f.NeverPreempts = true
 		case arg.Key == "whole":
 			f.Indivisible = true
+		case arg.Key == "single":
+			f.Divisible = true
 		case arg.Key == "scheduled":
 			f.Scheduled = true
 		case arg.Key == "uid":

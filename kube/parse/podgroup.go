@@ -54,18 +54,20 @@ type AlphaPodGroup struct {
 	} `json:"status"`
 }
 
-// disruptionMode reports whether all pods of a group go together. v1alpha2 says it by a word, later versions by a member of a union.
-type disruptionMode bool
+// disruptionMode says whether the pods of a group go together or one by one; neither if it is left out. v1alpha2 says it by a word, later versions by a
+// member of a union.
+type disruptionMode struct{ all, single bool }
 
-// UnmarshalJSON reads "PodGroup" and {"all": {}} as true, everything else as false.
+// UnmarshalJSON reads "PodGroup" and {"all": {}}, "Pod" and {"single": {}}. Everything else says nothing.
 func (m *disruptionMode) UnmarshalJSON(data []byte) error {
-	var union struct{ All *struct{} }
+	var union struct{ All, Single *struct{} }
 	if len(data) > 0 && data[0] == '{' {
 		if err := json.Unmarshal(data, &union); err != nil {
 			return err
 		}
 	}
-	*m = union.All != nil || string(data) == `"PodGroup"`
+	m.all = union.All != nil || string(data) == `"PodGroup"`
+	m.single = union.Single != nil || string(data) == `"Pod"`
 	return nil
 }
 

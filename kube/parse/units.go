@@ -43,6 +43,11 @@ func (d *draft) refuse(format string, args ...any) {
 	}
 }
 
+// disruption says how members leave. Together is the stricter of the two, and wins where an API server lets both stand.
+func (d *draft) disruption(all, single bool) {
+	d.Indivisible, d.Divisible = all, single && !all
+}
+
 // PodGroup reads a PodGroup of scheduling.k8s.io/v1beta1. It never fails: what cannot be honoured is named in facts.Unit.Invalid.
 func (p *Parser) PodGroup(g *schedulingv1beta1.PodGroup) *facts.Unit {
 	d := p.unit(&g.ObjectMeta)
@@ -65,7 +70,9 @@ func (p *Parser) PodGroup(g *schedulingv1beta1.PodGroup) *facts.Unit {
 	d.claims(len(g.Spec.ResourceClaims))
 	d.priority(g.Spec.Priority)
 	d.NeverPreempts = g.Spec.PreemptionPolicy != nil && *g.Spec.PreemptionPolicy == schedulingv1beta1.PreemptNever
-	d.Indivisible = g.Spec.DisruptionMode != nil && g.Spec.DisruptionMode.All != nil
+	if mode := g.Spec.DisruptionMode; mode != nil {
+		d.disruption(mode.All != nil, mode.Single != nil)
+	}
 	return d.finish(keys, 0, g.Status.Conditions)
 }
 
@@ -89,7 +96,7 @@ func (p *Parser) AlphaPodGroup(g *AlphaPodGroup) *facts.Unit {
 	d.claims(len(g.Spec.ResourceClaims))
 	d.priority(g.Spec.Priority)
 	d.NeverPreempts = g.Spec.PreemptionPolicy == string(schedulingv1beta1.PreemptNever)
-	d.Indivisible = bool(g.Spec.DisruptionMode)
+	d.disruption(g.Spec.DisruptionMode.all, g.Spec.DisruptionMode.single)
 	return d.finish(keys, 0, g.Status.Conditions)
 }
 

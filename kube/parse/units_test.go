@@ -55,6 +55,7 @@ func showUnit(u *facts.Unit) string {
 	field("priority", u.Priority, u.Prioritized)
 	field("never", u.NeverPreempts, u.NeverPreempts)
 	field("indivisible", u.Indivisible, u.Indivisible)
+	field("divisible", u.Divisible, u.Divisible)
 	field("topology", fmt.Sprintf("%+v", u.Topology), !u.Topology.IsZero())
 	field("subgroups", fmt.Sprintf("%+v", u.SubgroupTopology), !u.SubgroupTopology.IsZero())
 	field("scheduled", u.Scheduled, u.Scheduled)
@@ -78,9 +79,9 @@ func TestPodGroups(t *testing.T) {
 		"preemption":             {both, `{spec: {schedulingPolicy: {basic: {}}, preemptionPolicy: Never}}`, "min=1 never=true"},
 		"preemption lower":       {both, `{spec: {schedulingPolicy: {basic: {}}, preemptionPolicy: PreemptLowerPriority}}`, "min=1"},
 		"all go":                 {both, `{spec: {schedulingPolicy: {basic: {}}, disruptionMode: {all: {}}}}`, "min=1 indivisible=true"},
-		"one goes":               {both, `{spec: {schedulingPolicy: {basic: {}}, disruptionMode: {single: {}}}}`, "min=1"},
+		"one goes":               {both, `{spec: {schedulingPolicy: {basic: {}}, disruptionMode: {single: {}}}}`, "min=1 divisible=true"},
 		"all go, by a word":      {"v1alpha2", `{spec: {schedulingPolicy: {basic: {}}, disruptionMode: PodGroup}}`, "min=1 indivisible=true"},
-		"one goes, by a word":    {"v1alpha2", `{spec: {schedulingPolicy: {basic: {}}, disruptionMode: Pod}}`, "min=1"},
+		"one goes, by a word":    {"v1alpha2", `{spec: {schedulingPolicy: {basic: {}}, disruptionMode: Pod}}`, "min=1 divisible=true"},
 		"topology":               {both, `{spec: {schedulingPolicy: {basic: {}}, schedulingConstraints: {topology: [{key: rack}]}}}`, "min=1 topology={Required:rack Preferred: Spread: Uniform:}"},
 		"two topologies":         {both, `{spec: {schedulingPolicy: {basic: {}}, schedulingConstraints: {topology: [{key: rack}, {key: block}]}}}`, "min=1 topology={Required:rack Preferred: Spread: Uniform:} invalid=spec.schedulingConstraints.topology: 2 constraints, and only one is supported; keep the narrowest"},
 		"malformed topology":     {both, `{spec: {schedulingPolicy: {basic: {}}, schedulingConstraints: {topology: [{key: "a b"}]}}}`, "min=1 topology={Required:a b Preferred: Spread: Uniform:} invalid=spec.schedulingConstraints.topology[0].key: \"a b\" is no name of a node label: "},

@@ -34,7 +34,7 @@ type falling struct {
 // begin takes in an eviction; follows says that the pod's node did not ask for it, and its gang does.
 func (g *fallingGangs) begin(m *mirrored, mi *mirror, asked bool, now int64) (follows bool) {
 	f := mi.tenants.Units[m.unit]
-	if m.unit.IsZero() || f == nil || f.MinMember <= 1 && !f.Indivisible {
+	if m.unit.IsZero() || f == nil || f.Divisible || f.MinMember <= 1 && !f.Indivisible {
 		return false
 	}
 	if g.begun == nil {

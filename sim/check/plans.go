@@ -135,7 +135,7 @@ func (j *planJudge) scattered(name facts.UnitName, list []placement, label strin
 	return ""
 }
 
-// victimsOfUnits: a unit loses all of its members, or keeps as many as it needs.
+// victimsOfUnits: a unit loses all of its members, or keeps as many as it needs, unless its PodGroup says that they go one by one.
 func (j *planJudge) victimsOfUnits() {
 	taken := make(map[facts.UnitName]int)
 	for _, uid := range j.plan.Victims {
@@ -146,7 +146,7 @@ func (j *planJudge) victimsOfUnits() {
 	for _, name := range slices.SortedFunc(maps.Keys(taken), judge.CompareUnits) {
 		n, f := taken[name], j.mirror.tenants.Units[name]
 		left := j.mirror.gang(name).placed() - n
-		if f != nil && left > 0 && (left < int(f.MinMember) || f.Indivisible) {
+		if f != nil && !f.Divisible && left > 0 && (left < int(f.MinMember) || f.Indivisible) {
 			j.run.Violate("unit %s is left below its minimum: %d of its members go, %d stay, it needs %d", name, n, left, f.MinMember)
 		}
 	}
@@ -203,7 +203,7 @@ func (j *planJudge) minRuntimes() {
 			continue
 		}
 		f := t.Units[victim.unit]
-		gang := f != nil && (f.MinMember > 1 || f.Indivisible)
+		gang := f != nil && !f.Divisible && (f.MinMember > 1 || f.Indivisible)
 		since := victim.started
 		if since == 0 || since > j.run.Now() {
 			since = victim.scheduled

@@ -130,7 +130,13 @@ func (w *Workload) gang(burst []Task, namespace string, largest int, random *ran
 		first := members[0]
 		f := &facts.Unit{
 			UnitName: facts.UnitName{Namespace: namespace, Name: "gang-" + first.Name}, UID: facts.UID("gang-" + first.Name),
-			Created: first.Created + random.Int64N(int64(5*time.Second)), MinMember: int32(len(members)), Indivisible: random.IntN(6) == 0,
+			Created: first.Created + random.Int64N(int64(5*time.Second)), MinMember: int32(len(members)),
+		}
+		switch random.IntN(6) {
+		case 0:
+			f.Indivisible = true
+		case 1:
+			f.Divisible = true
 		}
 		switch random.IntN(20) {
 		case 0:

@@ -32,7 +32,7 @@ func TestSyntheticTenancy(t *testing.T) {
 		units[f.UnitName] = f
 		for name, has := range map[string]bool{
 			"required": f.Topology.Required != "", "preferred": f.Topology.Preferred != "", "spread": f.Topology.Spread != "",
-			"uniform": f.Topology.Uniform != "", "nested": f.SubgroupTopology.Required != "", "indivisible": f.Indivisible,
+			"uniform": f.Topology.Uniform != "", "nested": f.SubgroupTopology.Required != "", "indivisible": f.Indivisible, "divisible": f.Divisible,
 			"prioritized": f.Prioritized, "deleted": w.Units[i].Deleted != Never,
 		} {
 			seen[name] = seen[name] || has
@@ -69,7 +69,7 @@ func TestSyntheticTenancy(t *testing.T) {
 		seen["borrows nothing"] = seen["borrows nothing"] || q.BorrowsNothing
 	}
 	for _, name := range []string{
-		"required", "preferred", "spread", "uniform", "nested", "indivisible", "prioritized", "deleted", "single", "late member", "runs",
+		"required", "preferred", "spread", "uniform", "nested", "indivisible", "divisible", "prioritized", "deleted", "single", "late member", "runs",
 		"late PodGroup", "subgroup", "elastic", "never whole", "max", "child", "sort 0", "sort 1", "sort 2", "sort 3", "sort 4",
 	} {
 		if !seen[name] {
