@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -14,6 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+
+	"hilbert.dev/hilbert/internal/version"
 )
 
 // Connection says how to reach an API server and as whom. Callers outside this package need not import client-go for it.
@@ -48,7 +49,7 @@ func ForPurpose(c *Connection, purpose string, wrap func(Dial) Dial) *Connection
 	own.ContentType, own.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	own.QPS, own.RateLimiter = -1, nil // what bounds us is named in the configuration, not a hidden bucket
 	own.DisableCompression = true      // beside the API server CPU is scarcer than bandwidth
-	own.UserAgent = cmp.Or(c.UserAgent, "hilbertd/"+Version()) + " " + purpose
+	own.UserAgent = cmp.Or(c.UserAgent, "hilbertd/"+version.Get().Version) + " " + purpose
 	dial := c.Dial
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
@@ -77,15 +78,6 @@ func BoundUnacknowledged(inner Dial, after time.Duration) Dial {
 		}
 		return conn, nil
 	}
-}
-
-// Version is the version of the module that this binary was built from.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "unknown"
-	}
-	return info.Main.Version
 }
 
 // BridgeLogs sends what the Kubernetes libraries log to log, warnings and errors only: their chatter repeats what this package says

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube/visibility"
 )
 
@@ -115,7 +115,7 @@ func (t *Target) config() (*rest.Config, error) {
 		config = rest.AnonymousClientConfig(config)
 		config.BearerToken = strings.TrimSpace(string(token))
 	}
-	config.UserAgent = "hilbert/" + apiserver.Version()
+	config.UserAgent = "hilbert/" + version.Get().Version
 	return config, nil
 }
 

@@ -48,12 +48,19 @@ func (h *handler) remembered() []string {
 	return slices.Sorted(maps.Keys(h.asked))
 }
 
+// Version is the version of Kubernetes that the stand-in says it has.
+const Version = "v1.37.0"
+
 // ServeHTTP takes a request apart: /api/v1/[namespaces/NS/]RESOURCE[/NAME[/SUB]] or /apis/GROUP/VERSION/….
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	intercept := h.intercept
 	h.mu.Unlock()
 	if intercept != nil && intercept(w, r) {
+		return
+	}
+	if r.URL.Path == "/version" {
+		h.answer(w, http.StatusOK, map[string]string{"gitVersion": Version})
 		return
 	}
 	if strings.HasPrefix(r.URL.Path, "/apis/visibility.hilbert.dev/") {

@@ -15,6 +15,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"hilbert.dev/hilbert/internal/version"
 )
 
 // ErrFollowing is the error of Answers in a process that does not lead.
@@ -52,9 +54,17 @@ func (s *Server) Register(mux *http.ServeMux) {
 	mux.HandleFunc(root()+"/", s.serve)
 }
 
-// constant serves what never changes, to everybody: kube-apiserver asks for it to learn whether this process lives.
+// Software is the name of hilbertd in the Server header of discovery, before a slash and its version.
+const Software = "hilbertd"
+
+// constant serves what never changes, to everybody: kube-apiserver asks for it to learn whether this process lives. The Server header says which build
+// answers, as kube-apiserver's /version does to everybody.
 func constant(v any) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, v) }
+	server := Software + "/" + version.Get().Version
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Server", server)
+		writeJSON(w, http.StatusOK, v)
+	}
 }
 
 func groups() metav1.APIGroupList {

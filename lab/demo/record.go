@@ -7,10 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-base/version"
+	kubeversion "k8s.io/component-base/version"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/lab/hollow"
 	"hilbert.dev/hilbert/lab/report"
 	"hilbert.dev/hilbert/topology"
@@ -22,7 +22,7 @@ func (l *Lab) record(r *recorder, began, ended time.Time, err error) *report.Run
 	defer r.mu.Unlock()
 	work := l.options.Work
 	run := &report.Run{
-		Title: work.title(), Source: work.source(), Scheduler: "hilbertd " + apiserver.Version(), Kubernetes: "Kubernetes " + version.Get().GitVersion,
+		Title: work.title(), Source: work.source(), Scheduler: "hilbertd " + version.Get().Version, Kubernetes: "Kubernetes " + kubeversion.Get().GitVersion,
 		Started: began, Elapsed: ended.Sub(began), Notes: work.notes(),
 		Samples: r.samples, FullestAt: r.fullestAt, Waits: r.waits, BoundAt: r.boundAt, Unplaced: r.unplaced(),
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/internal/version"
 )
 
 // New returns the command with all of its subcommands.
@@ -18,6 +19,7 @@ func New() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "hilbert",
 		Short:         "Inspect, explain and simulate Hilbert's scheduling",
+		Version:       version.Get().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
@@ -32,6 +34,7 @@ func New() *cobra.Command {
 		newSnapshot(),
 		newSim(),
 		newTop(),
+		newVersion(),
 	} {
 		root.AddCommand(sub)
 	}

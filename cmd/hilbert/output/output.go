@@ -11,6 +11,8 @@ import (
 	"errors"
 	"io"
 	"os"
+
+	"sigs.k8s.io/yaml"
 )
 
 // The values of --output.
@@ -18,6 +20,7 @@ const (
 	Table = "table"
 	JSON  = "json"
 	Text  = "text"
+	YAML  = "yaml"
 )
 
 // ErrInterrupted is returned when the context ended a command early; what was reached has been printed.
@@ -29,6 +32,16 @@ func WriteJSON(w io.Writer, v any) error {
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(v)
+}
+
+// WriteYAML writes v as YAML, with the field names of its JSON.
+func WriteYAML(w io.Writer, v any) error {
+	text, err := yaml.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
 }
 
 // WriteFile creates a file and lets write fill it.

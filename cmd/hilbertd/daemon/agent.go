@@ -16,7 +16,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
-	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/machine"
@@ -125,7 +125,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	if served != nil && o.OnListen != nil {
 		o.OnListen(served.address)
 	}
-	log.Info("hilbertd started", "version", apiserver.Version(), "role", spec.RoleAgent, "node", options.Node, "mode", options.Mode, "why", options.Why,
+	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleAgent, "node", options.Node, "mode", options.Mode, "why", options.Why,
 		"numaNodes", len(options.Machine.NUMA), "cpus", len(options.Machine.CPUs), "apiServer", api.host, "address", served.at())
 	defer log.Info("hilbertd stopped")
 	return runBoth(ctx, agent, &options, roots)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube/visibility"
@@ -23,7 +22,8 @@ func serveAgent(a *node.Agent, config *spec.Configuration, log *slog.Logger, mor
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(agentMeter{a}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(agentMeter{a})
+	registry.MustRegister(processCollectors()...)
 	registry.MustRegister(more...)
 	p := probes{a, config, log}
 	mux := http.NewServeMux()

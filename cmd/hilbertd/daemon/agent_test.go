@@ -269,7 +269,7 @@ func TestAgentAlone(t *testing.T) {
 	})
 	_, metrics := p.fetch(t, "/metrics", "")
 	for _, want := range []string{
-		`hilbert_agent_promises_total{outcome="kept"} 1`, "hilbert_agent_runtime_connected 1", "hilbert_agent_pods 2", "hilbert_agent_ready 1",
+		`hilbert_agent_promises_total{outcome="kept"} 1`, "hilbert_agent_runtime_connected 1", "hilbert_agent_pods 2", "hilbert_agent_ready 1", "hilbert_build_info{",
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("no %s in the metrics", want)

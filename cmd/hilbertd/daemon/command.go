@@ -11,6 +11,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
+	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube/apiserver"
 )
 
@@ -24,7 +25,7 @@ func NewCommand() *cobra.Command {
 			"Start it twice: one process leads, the other one stands by.\n" +
 			"With roles: [agent] in its configuration it is a node's agent instead, one on each node.",
 		Args:          cobra.NoArgs,
-		Version:       apiserver.Version(),
+		Version:       version.Get().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {

@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
+	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/lease"
@@ -88,7 +89,7 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	if s != nil && o.OnListen != nil {
 		o.OnListen(s.address)
 	}
-	log.Info("hilbertd started", "version", apiserver.Version(), "identity", elector.Identity(), "apiServer", connection.Host,
+	log.Info("hilbertd started", "version", version.Get().Version, "identity", elector.Identity(), "apiServer", connection.Host,
 		"schedulerName", config.SchedulerName, "address", s.at())
 	defer log.Info("hilbertd stopped")
 	return l.run(ctx)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
@@ -120,8 +119,8 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 	m.rejected = attempt{attempts.WithLabelValues("rejected"), durations.WithLabelValues("rejected")}
 	m.preempting = attempt{attempts.WithLabelValues("preempting"), durations.WithLabelValues("preempting")}
 	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.missedWakeups, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.guarded, m.blockedPods,
-		m.reliefs, m.events, m.unitTime, m.unitConditions, m.volumes, m.queueStatuses, m.unreadable,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		m.reliefs, m.events, m.unitTime, m.unitConditions, m.volumes, m.queueStatuses, m.unreadable)
+	m.registry.MustRegister(processCollectors()...)
 	m.reset(cluster.NewStore())
 	return m
 }

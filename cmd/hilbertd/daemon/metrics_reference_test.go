@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/internal/reference"
+	"hilbert.dev/hilbert/internal/version"
 )
 
 // TestReferenceMetrics holds metrics.md: every metric that the scheduler and the agent serve.
@@ -27,11 +28,13 @@ func TestReferenceMetrics(t *testing.T) {
 		}
 	}
 	var page strings.Builder
-	metricTable(t, &page, "The scheduler", "Served by a hilbertd with the roles dispatcher, scheduler and binder.", scheduler.registry.Describe, (&loop{}).Describe)
+	isOfEvery := func(desc *prometheus.Desc) bool { return strings.Contains(desc.String(), `"hilbert_build_info"`) }
+	metricTable(t, &page, "The scheduler", "Served by a hilbertd with the roles dispatcher, scheduler and binder.", without(isOfEvery, scheduler.registry.Describe), (&loop{}).Describe)
 	metricTable(t, &page, "The agent", "Served by a hilbertd with the role agent.", agentMeter{}.Describe)
 	metricTable(t, &page, "The agent's network ceiling", "Served by an agent with `node.lending.network.enabled`.", (&network{}).Describe)
 	metricTable(t, &page, "The watchdog", "Served by a hilbertd with the role watchdog.", watchdogMeter{}.Describe)
-	page.WriteString("## Every process\n\nThe `go_*` and `process_*` metrics of the Prometheus client library: memory, goroutines, CPU time, open files.\n")
+	metricTable(t, &page, "Every process", "Served by every hilbertd, whatever its role.", newBuildMetric(version.Info{}).Describe)
+	page.WriteString("Beside it, the `go_*` and `process_*` metrics of the Prometheus client library: memory, goroutines, CPU time, open files.\n")
 	reference.Hold(t, "metrics.md", "Metrics", page.String())
 }
 
@@ -61,6 +64,22 @@ func metricTable(t *testing.T, page *strings.Builder, title, about string, descr
 	}
 	slices.Sort(rows)
 	fmt.Fprintf(page, "## %s\n\n%s\n\n%s%s\n", title, about, reference.Table("metric", "type", "unit", "labels", "what it says"), strings.Join(rows, ""))
+}
+
+// without leaves descriptors out.
+func without(out func(*prometheus.Desc) bool, describe func(chan<- *prometheus.Desc)) func(chan<- *prometheus.Desc) {
+	return func(descs chan<- *prometheus.Desc) {
+		all := make(chan *prometheus.Desc)
+		go func() {
+			defer close(all)
+			describe(all)
+		}()
+		for desc := range all {
+			if !out(desc) {
+				descs <- desc
+			}
+		}
+	}
 }
 
 func labelNames(list string) string {

@@ -11,7 +11,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
-	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/nri"
@@ -63,7 +63,7 @@ func runWatchdog(ctx context.Context, config *spec.Configuration, o Options, log
 	if served != nil && o.OnListen != nil {
 		o.OnListen(served.address)
 	}
-	log.Info("hilbertd started", "version", apiserver.Version(), "role", spec.RoleWatchdog, "address", served.at())
+	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleWatchdog, "address", served.at())
 	defer log.Info("hilbertd stopped")
 	guarded := make(chan struct{})
 	go func() {

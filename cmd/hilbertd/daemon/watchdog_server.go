@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/nri"
@@ -41,7 +40,8 @@ func serveWatchdog(s *watchdogState, config *spec.Configuration, log *slog.Logge
 		return nil
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(watchdogMeter{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(watchdogMeter{s})
+	registry.MustRegister(processCollectors()...)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", s.livez)
 	mux.HandleFunc("GET /readyz", s.readyz)

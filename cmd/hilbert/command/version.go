@@ -1,0 +1,95 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/internal/version"
+	"hilbert.dev/hilbert/kube/reach"
+)
+
+// versionTimeout bounds how long hilbert version waits for a cluster.
+const versionTimeout = 10 * time.Second
+
+// versionAnswer is the builds on both sides.
+type versionAnswer struct {
+	Client version.Info    `json:"client"`
+	Server *reach.Versions `json:"server,omitempty"`
+	// Trouble says why the server's build is not known.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// WriteText writes a line for each program.
+func (a *versionAnswer) WriteText(w io.Writer) error {
+	text := "hilbert     " + a.Client.String() + "\n"
+	if a.Server != nil && a.Server.Hilbertd != "" {
+		text += "hilbertd    " + a.Server.Hilbertd + "\n"
+	}
+	if a.Server != nil && a.Server.Kubernetes != "" {
+		text += "kubernetes  " + a.Server.Kubernetes + "\n"
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+func newVersion() *cobra.Command {
+	var w whom
+	var format string
+	var client bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show the builds of this program, of the hilbertd that answers, and of Kubernetes",
+		Long: `Show the build of this program, then those of the hilbertd that answers and of Kubernetes. --client asks no cluster. It needs no permission beyond
+what every user has who may discover APIs. During an update replicas differ; the one that answers tells its own build.`,
+		Example: `  hilbert version
+  hilbert version --client -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if format != output.YAML {
+				if err := checkOutput("version", format); err != nil {
+					return fmt.Errorf("%w, or yaml", err)
+				}
+			}
+			a := &versionAnswer{Client: version.Get()}
+			var asked error
+			if !client {
+				a.Server, asked = w.versions(cmd.Context())
+				if asked != nil {
+					a.Trouble = asked.Error()
+				}
+			}
+			if format == output.YAML {
+				if err := output.WriteYAML(cmd.OutOrStdout(), a); err != nil {
+					return err
+				}
+			} else if err := show(cmd, format, a); err != nil {
+				return err
+			}
+			if asked != nil {
+				return fmt.Errorf("version: the server's is not known: %w; --client asks no server", asked)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&client, "client", false, "show the build of this program only")
+	cmd.Flags().StringVarP(&format, "output", "o", output.Text, "text, json or yaml")
+	w.flags(cmd)
+	return cmd
+}
+
+// versions asks the cluster.
+func (w *whom) versions(ctx context.Context) (*reach.Versions, error) {
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
+	inspector, err := reach.Reach(w.target)
+	if err != nil {
+		return nil, err
+	}
+	v, err := inspector.Versions(ctx)
+	return &v, err
+}
