@@ -147,7 +147,7 @@ func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 	case bind.WriteEvent:
 		c.Path = "/apis/events.k8s.io/v1/namespaces/" + write.Namespace + "/events"
 		c.Method, c.ContentType, c.Accept = http.MethodPost, apiserver.ContentJSON, apiserver.AcceptMetadata
-		c.Body, err = eventBody(write, w.options.SchedulerName, w.now())
+		c.Body, err = w.eventBody(ctx, write)
 	case bind.WriteNodeEvent:
 		c.Path, c.Accept = "/apis/events.k8s.io/v1/namespaces/"+nodeEventNamespace(write)+"/events", apiserver.AcceptMetadata
 		c.Method, c.ContentType = http.MethodPost, apiserver.ContentJSON

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -13,6 +14,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
@@ -22,12 +24,28 @@ const (
 	schedulerAction   = "Evict"
 )
 
-// eventBody encodes an event of a pod. Its name follows from the pod and the reason, so that writing it again has no effect.
-func eventBody(w *bind.Write, instance string, now time.Time) ([]byte, error) {
-	const mostName, mostUID = 150, 36
-	if w.Condition.Reason == spec.ReasonEventFailedScheduling || w.Condition.Reason == spec.ReasonEventScheduled {
-		return podEventBody(w, instance, now)
+// eventBody encodes an event.
+func (w *Writer) eventBody(ctx context.Context, write *bind.Write) ([]byte, error) {
+	if schedulingActions[write.Condition.Reason] == "" {
+		return evictionEventBody(write, w.options.SchedulerName, w.now())
 	}
+	groups := ""
+	if !write.Unit.IsZero() {
+		has, err := w.groups.served(ctx, w.now())
+		if err != nil {
+			return nil, err
+		}
+		groups = parse.GroupScheduling + "/" + has.groups
+		if has.groups == "" {
+			groups = parse.GroupSigs + "/" + has.sigs
+		}
+	}
+	return schedulingEventBody(write, groups, w.options.SchedulerName, w.now())
+}
+
+// evictionEventBody encodes an event of a pod that is to be evicted. Its name follows from the pod and the reason, so that writing it again has no effect.
+func evictionEventBody(w *bind.Write, instance string, now time.Time) ([]byte, error) {
+	const mostName, mostUID = 150, 36
 	kind := corev1.EventTypeWarning
 	if w.Condition.Reason == spec.ReasonEvictedForPressure || w.Condition.Reason == spec.ReasonEvictedForBrokenPromise {
 		kind = corev1.EventTypeNormal
@@ -48,22 +66,36 @@ func eventBody(w *bind.Write, instance string, now time.Time) ([]byte, error) {
 	return body, nil
 }
 
-// podEventBody encodes an event about the scheduling of a pod. Its name begins with the pod's, as people expect, and follows from what is said.
-func podEventBody(w *bind.Write, instance string, now time.Time) ([]byte, error) {
+// schedulingActions are the actions of the events about scheduling, by reason, as upstream has them.
+var schedulingActions = map[string]string{
+	spec.ReasonEventFailedScheduling: "Scheduling", spec.ReasonEventScheduled: "Binding", spec.ReasonEventPreempted: "Preempting",
+}
+
+// schedulingEventBody encodes an event about the scheduling of a pod, or of a PodGroup of the API version groups. Its name begins with the pod's, as people
+// expect, and follows from what is said.
+func schedulingEventBody(w *bind.Write, groups, instance string, now time.Time) ([]byte, error) {
 	const mostName = 253 - 17 // the longest name, without the dot and the number
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s %s %s", w.Pod, w.Condition.Reason, w.Condition.Message) // a hash cannot fail
-	kind, action := corev1.EventTypeWarning, "Scheduling"
-	if w.Condition.Reason == spec.ReasonEventScheduled {
-		kind, action = corev1.EventTypeNormal, "Binding"
+	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: w.Namespace, Name: w.Name, UID: types.UID(w.Pod)}
+	if !w.Unit.IsZero() {
+		about.APIVersion, about.Kind, about.UID = groups, "PodGroup", types.UID(w.UnitUID)
 	}
-	body, err := json.Marshal(&eventsv1.Event{
+	_, _ = fmt.Fprintf(h, "%s %s %s", about.UID, w.Condition.Reason, w.Condition.Message) // a hash cannot fail
+	kind := corev1.EventTypeNormal
+	if w.Condition.Reason == spec.ReasonEventFailedScheduling {
+		kind = corev1.EventTypeWarning
+	}
+	event := eventsv1.Event{
 		TypeMeta:   metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: fmt.Sprintf("%s.%016x", w.Name[:min(len(w.Name), mostName)], h.Sum64())},
-		EventTime:  metav1.NewMicroTime(now), Type: kind, Reason: w.Condition.Reason, Action: action, Note: w.Condition.Message[:min(len(w.Condition.Message), apiserver.MaxEventNote)],
-		Regarding:           corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: w.Namespace, Name: w.Name, UID: types.UID(w.Pod)},
-		ReportingController: schedulerReporter, ReportingInstance: instance,
-	})
+		EventTime:  metav1.NewMicroTime(now), Type: kind, Reason: w.Condition.Reason,
+		Action: schedulingActions[w.Condition.Reason], Note: w.Condition.Message[:min(len(w.Condition.Message), apiserver.MaxEventNote)],
+		Regarding: about, ReportingController: schedulerReporter, ReportingInstance: instance,
+	}
+	if w.Related.UID != "" {
+		event.Related = &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: w.Related.Namespace, Name: w.Related.Name, UID: types.UID(w.Related.UID)}
+	}
+	body, err := json.Marshal(&event)
 	if err != nil {
 		return nil, fmt.Errorf("encode the event of %s/%s: %w", w.Namespace, w.Name, err)
 	}

@@ -183,7 +183,7 @@ func TestRefusals(t *testing.T) {
 // Events about scheduling have the names, reasons and types that upstream's have, and those that tools look for.
 func TestPodEvents(t *testing.T) {
 	r := newRig(t, 1, 2*time.Second)
-	for reason, kind := range map[string]string{"FailedScheduling": "Warning", "Scheduled": "Normal"} {
+	for reason, kind := range map[string]string{"FailedScheduling": "Warning", "Scheduled": "Normal", "Preempted": "Normal"} {
 		write := eventOf()
 		write.Condition = facts.Condition{Reason: reason, Message: "a message"}
 		for i, want := range []bind.Outcome{bind.Written, bind.Refused} {
@@ -204,7 +204,38 @@ func TestPodEvents(t *testing.T) {
 	}
 	other := eventOf()
 	other.Condition = facts.Condition{Reason: "FailedScheduling", Message: "another message"}
-	if got := r.do(t, other); got.Outcome != bind.Written || len(r.server.Events()) != 3 {
+	if got := r.do(t, other); got.Outcome != bind.Written || len(r.server.Events()) != 4 {
 		t.Errorf("another message: %+v, %d events", got, len(r.server.Events()))
+	}
+}
+
+// The event of a victim refers to the pod that takes its place, that of a gang to its PodGroup.
+func TestEventsRefer(t *testing.T) {
+	r := newRig(t, 1, 2*time.Second)
+	r.server.Offer(builtinGroups, "v1beta1")
+	victim := eventOf()
+	victim.Condition = facts.Condition{Reason: "Preempted", Message: "m"}
+	victim.Related = bind.PodName{Namespace: "default", Name: "preemptor", UID: "uid-preemptor"}
+	gang := bind.Write{
+		Kind: bind.WriteEvent, Unit: facts.UnitName{Namespace: "default", Name: "g"}, UnitUID: "uid-g", Namespace: "default", Name: "g",
+		Condition: facts.Condition{Reason: "FailedScheduling", Message: "m"},
+	}
+	for _, w := range []bind.Write{victim, gang} {
+		if got := r.do(t, w); got.Outcome != bind.Written {
+			t.Fatalf("%+v", got)
+		}
+	}
+	said := make(map[string]bool)
+	for _, e := range r.server.Events() {
+		for _, ref := range []string{"regarding", "related"} {
+			if at, ok, _ := unstructured.NestedStringMap(e.Object, ref); ok {
+				said[ref+" "+at["apiVersion"]+" "+at["kind"]+" "+at["name"]+" "+at["uid"]] = true
+			}
+		}
+	}
+	for _, want := range []string{"regarding v1 Pod p uid-p", "related v1 Pod preemptor uid-preemptor", "regarding scheduling.k8s.io/v1beta1 PodGroup g uid-g"} {
+		if !said[want] {
+			t.Errorf("no event with %q: %v", want, said)
+		}
 	}
 }

@@ -94,10 +94,14 @@ func (s *Scheduler) refreshUnits(now time.Time) {
 		s.queue.Refresh(u)
 		if u.Facts == nil {
 			s.binder.ForgetUnit(u.UnitName)
+			s.podEvents.ForgetUnit(u.UnitName)
 		} else if u.Bound() >= u.MinMember() {
-			s.binder.SetUnitCondition(u, facts.UnitCondition{
+			whole := facts.UnitCondition{
 				Met: true, Reason: spec.ReasonScheduled, Message: fmt.Sprintf("%d members have places, %d are needed", u.Bound(), u.MinMember()),
-			}, now)
+			}
+			if s.binder.SetUnitCondition(u, whole, now) && !s.noPodEvents {
+				s.podEvents.UnitPlaced(u, whole.Message)
+			}
 		}
 		waits := s.queue.Gang(u)
 		if waits != nil {
@@ -119,7 +123,9 @@ func (s *Scheduler) setConditions(u *queue.Unit, why facts.Condition, now time.T
 			why = facts.Condition{Reason: spec.ReasonTimedOut, Message: "not complete within its timeout; Hilbert keeps trying. " + why.Message}
 			said.Message = why.Reason + ": " + why.Message
 		}
-		s.binder.SetUnitCondition(u.Gang, facts.UnitCondition{Reason: why.Reason, Message: why.Message}, now)
+		if s.binder.SetUnitCondition(u.Gang, facts.UnitCondition{Reason: why.Reason, Message: why.Message}, now) && !s.noPodEvents {
+			s.podEvents.UnitFailed(u.Gang, why.Message)
+		}
 	}
 	for _, pod := range u.Members() {
 		s.sayWhy(pod, said, now)

@@ -324,6 +324,12 @@ func (s *Scheduler) report(now time.Time) {
 }
 
 func (s *Scheduler) transition(r bind.Transition, now time.Time) {
+	if r.Event == bind.VictimDeleted {
+		if pod := s.store.Pod(r.Pod); pod != nil && !s.noPodEvents {
+			s.podEvents.Preempted(r.Victim, r.Node, pod)
+		}
+		return
+	}
 	s.obliged.forget(r.Pod)
 	pod := s.store.Pod(r.Pod)
 	if pod == nil {

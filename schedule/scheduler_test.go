@@ -37,7 +37,8 @@ func TestScheduler(t *testing.T) {
 type harness struct {
 	s    *schedule.Scheduler
 	now  time.Time
-	lags bool // the instance decides by what it has seen already
+	lags bool     // the instance decides by what it has seen already
+	told []string // events about pods and units, for the command events
 	log  strings.Builder
 	ids  map[uint64]bind.WriteID // of writes handed out, by number
 }
@@ -123,6 +124,10 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		return fmt.Sprintf("in %v\n", at.Sub(h.now))
 	case "pending":
 		return fmt.Sprintf("%+v\n", h.s.Pending())
+	case "events": // about pods and units since the last time
+		told := strings.Join(h.told, "")
+		h.told = nil
+		return told
 	case "dump":
 		return script.Dump(h.s.Store())
 	default:
@@ -145,16 +150,27 @@ func (h *harness) pods(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-// ready is what is to be written, but for the events of pods, which say what the conditions say: these are answered at once.
+// ready is what is to be written, but for the events of pods, which say what the conditions say: these are answered at once, and the
+// command events shows them.
 func (h *harness) ready() (writes []bind.Write) {
 	for _, w := range slices.Clone(h.s.Ready(h.now)) {
 		if w.ID.Owner == bind.OwnerPodEvents {
+			h.tell(w)
 			h.s.Finish(bind.Result{ID: w.ID, Outcome: bind.Written}, h.now)
 			continue
 		}
 		writes = append(writes, w)
 	}
 	return writes
+}
+
+// tell keeps an event for the command events.
+func (h *harness) tell(w bind.Write) {
+	kind := "pod"
+	if !w.Unit.IsZero() {
+		kind = "unit"
+	}
+	h.told = append(h.told, fmt.Sprintf("%s %s: %s: %s\n", kind, w.Name, w.Condition.Reason, w.Condition.Message))
 }
 
 // bindAll answers all writes with success.
@@ -165,6 +181,9 @@ func (h *harness) bindAll() {
 			return
 		}
 		for _, w := range writes {
+			if w.ID.Owner == bind.OwnerPodEvents {
+				h.tell(w)
+			}
 			h.s.Finish(bind.Result{ID: w.ID, Outcome: bind.Written}, h.now)
 			if w.Kind == bind.WriteUnitCondition || w.Kind == bind.WriteCondition || w.Kind == bind.DeletePod || w.Kind == bind.EvictPod {
 				h.log.WriteString(renderWrites([]bind.Write{w}))

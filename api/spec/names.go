@@ -84,10 +84,12 @@ const (
 
 // Reasons of Events about scheduling, with upstream's names and meaning.
 const (
-	// ReasonEventFailedScheduling: the pod waits; the message is that of its condition PodScheduled.
+	// ReasonEventFailedScheduling: the pod or PodGroup waits; the message is that of its condition.
 	ReasonEventFailedScheduling = "FailedScheduling"
-	// ReasonEventScheduled: the pod was bound to a node; only with scheduling.events.scheduled.
+	// ReasonEventScheduled: the pod was bound to a node, only with scheduling.events.scheduled; or all members that a PodGroup needs were.
 	ReasonEventScheduled = "Scheduled"
+	// ReasonEventPreempted: the pod was deleted, because another is to take its place; that one is named if it is of the same namespace.
+	ReasonEventPreempted = "Preempted"
 )
 
 // Reasons of evictions, on the pod that is to be evicted.

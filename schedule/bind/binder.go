@@ -27,6 +27,8 @@ const (
 	VictimsGone
 	// Preempted: the placement was released before it was written, for a pod of higher priority; the pod is Pending again.
 	Preempted
+	// VictimDeleted: the API server has deleted Victim, which Pod is to take the place of. The placement waits until it is gone.
+	VictimDeleted
 )
 
 // Transition tells the caller what became of one placement.
@@ -37,6 +39,9 @@ type Transition struct {
 	Unsent  bool   // Released: the API server has not been asked, so there is nothing to tell the pod's owner
 	// Nominated: a nomination of the pod for the node was written, or may have been.
 	Nominated bool
+	// Of VictimDeleted: the pod that has to leave, and its node.
+	Victim PodName
+	Node   string
 }
 
 // retryBase and retryMax bound the pause before an uncertain Binding is repeated, or the pod read again.

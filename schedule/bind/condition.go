@@ -93,20 +93,22 @@ func (c *conditions) withdraws(pod facts.UID) bool {
 	return r != nil && r.withdrawing
 }
 
-// SetUnitCondition asks for the condition of a unit's PodGroup to be written. A condition that was True once stays so: nothing is written after that.
-func (b *Binder) SetUnitCondition(u *cluster.Unit, want facts.UnitCondition, now time.Time) {
+// SetUnitCondition asks for the condition of a unit's PodGroup to be written. A condition that was True once stays so: nothing is written after that, and the
+// answer is false.
+func (b *Binder) SetUnitCondition(u *cluster.Unit, want facts.UnitCondition, now time.Time) bool {
 	if u.Facts == nil || u.Facts.Reported.Met {
-		return
+		return false
 	}
 	key := subject{unit: u.UnitName}
 	if r := b.conditions.rows[key]; r != nil && r.want.Met {
-		return
+		return false
 	}
 	fresh := &conditionRow{subject: key, written: u.Facts.Reported}
 	if pods := u.Pods(); len(pods) > 0 {
 		fresh.queue = pods[0].Queue().Name
 	}
 	b.conditions.set(fresh, want, now)
+	return true
 }
 
 // WithdrawCondition drops a pod's condition that is not in flight yet: the reason is gone.

@@ -40,6 +40,9 @@ type eviction struct {
 	// unconditional: the victim has to leave even if no placement waits for it, while its gang holds places in part.
 	unconditional bool
 	why           facts.Condition
+	// named and node are the victim's, when it was last written about: it may be gone when the answer comes.
+	named PodName
+	node  string
 }
 
 type evictions struct {
@@ -360,6 +363,7 @@ func (b *Binder) startEviction(e *eviction) {
 	b.next++
 	b.evictions.flights[b.next] = e
 	e.stage = inFlight
+	e.named, e.node = PodName{victim.Namespace, victim.Name, victim.UID}, victim.Node()
 	write := Write{ID: WriteID{OwnerEviction, b.next}, Kind: e.kind, Pod: e.victim, Namespace: victim.Namespace, Name: victim.Name}
 	switch {
 	case e.kind == WriteDisruption:
@@ -388,6 +392,9 @@ func (b *Binder) finishEviction(result Result, now time.Time) {
 	case Written:
 		e.attempts = 0
 		e.done = e.kind == DeletePod
+		if e.done && len(e.waiters) > 0 {
+			b.record(Transition{Event: VictimDeleted, Pod: e.waiters[0].pod, Victim: e.named, Node: e.node})
+		}
 		e.kind = DeletePod
 	case Gone:
 		e.done = true

@@ -27,7 +27,7 @@ const (
 	WriteUnitCondition
 	// EvictPod asks the Eviction API to let a pod go, with its UID as a precondition.
 	EvictPod
-	// WriteEvent tells an event of the pod: Condition has its reason and its note.
+	// WriteEvent tells an event of the pod, or of the PodGroup Unit: Condition has its reason and its note.
 	WriteEvent
 	// WriteRefusals tells the agent of a node which of the evictions that it requests a disruption budget refuses: Refused, all of them. It has no Pod.
 	WriteRefusals
@@ -81,14 +81,16 @@ type Write struct {
 	// Withdraw of WriteCondition: the pod's nomination came to nothing. The Condition may be empty then: it stays as it is.
 	Withdraw bool
 
-	Volume volumes.Obligation // WriteVolume
+	Volume  volumes.Obligation // WriteVolume
+	Related PodName            // WriteEvent: the other pod that it is about; zero for none
 
 	Refused []PodName // WriteRefusals
 	Series  Series    // WriteNodeEvent
 	Known   bool      // WriteNodeEvent
 
-	// Of WriteUnitCondition, which has no Pod: the PodGroup, and what it should say.
+	// Of WriteUnitCondition, which has no Pod: the PodGroup, and what it should say. A WriteEvent of a PodGroup has the UID of that one as UnitUID.
 	Unit          facts.UnitName
+	UnitUID       facts.UID
 	UnitCondition facts.UnitCondition
 }
 

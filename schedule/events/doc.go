@@ -1,4 +1,4 @@
-// Package events decides which Events are written: about pods that wait or were placed (Pods), and what nodes' agents have to tell people (Recorder), who so need
+// Package events decides which Events are written: about pods and gangs that wait, were placed or were preempted (Pods), and what nodes' agents have to tell people (Recorder), who so need
 // not be allowed to: an Event says nothing that the API server could check against the node of its writer.
 //
 // Data flow of Pods: the scheduler says why each pod waits, whenever it sets the pod's condition; the first message is written at once, then the newest after five

@@ -141,12 +141,12 @@ func TestFailures(t *testing.T) {
 // Placements are told only if asked for, each once, as many as there is room for.
 func TestPlacements(t *testing.T) {
 	store := waits(0)
-	for i := range maxPlaced + 5 {
+	for i := range maxDone + 5 {
 		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid(i), Namespace: "default", Name: string(uid(i)), Node: "n", Requirements: &facts.Requirements{}}})
 	}
 	for _, asked := range []bool{false, true} {
 		p := NewPods(store, asked)
-		for i := range maxPlaced + 5 {
+		for i := range maxDone + 5 {
 			p.Placed(store.Pod(uid(i)))
 		}
 		told := make(map[facts.UID]bool)
@@ -159,7 +159,7 @@ func TestPlacements(t *testing.T) {
 				p.Finish(bind.Result{ID: w.ID, Outcome: bind.Written})
 			}
 		}
-		if want := map[bool]int{true: maxPlaced}[asked]; len(told) != want || asked && p.Backlog().Dropped != 5 {
+		if want := map[bool]int{true: maxDone}[asked]; len(told) != want || asked && p.Backlog().Dropped != 5 {
 			t.Errorf("asked for %v: %d told, want %d; %d dropped", asked, len(told), want, p.Backlog().Dropped)
 		}
 	}
@@ -204,5 +204,66 @@ func TestFailuresAgain(t *testing.T) {
 	p.Forget(uid(0))
 	if at, wakes := p.NextWake(now); wakes {
 		t.Errorf("the pod waits no more, and it wakes at %v", at)
+	}
+}
+
+// A victim's event names who takes its place to those alone who may see that one: the pods of its own namespace.
+func TestPreempted(t *testing.T) {
+	store := waits(0)
+	for _, namespace := range []string{"a", "b"} {
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID("uid-" + namespace), Namespace: namespace, Name: "preemptor", Ours: true, Requirements: &facts.Requirements{}}})
+	}
+	victim := bind.PodName{Namespace: "a", Name: "victim", UID: "uid-victim"}
+	for by, want := range map[facts.UID]bind.Write{
+		"uid-a": {
+			Condition: facts.Condition{Reason: "Preempted", Message: "Preempted by pod uid-a (preemptor) on node n"},
+			Related:   bind.PodName{Namespace: "a", Name: "preemptor", UID: "uid-a"},
+		},
+		"uid-b": {Condition: facts.Condition{Reason: "Preempted", Message: "Preempted by pod uid-b on node n"}},
+	} {
+		p := NewPods(store, false)
+		p.Preempted(victim, "n", store.Pod(by))
+		writes := p.Ready(began)
+		if len(writes) != 1 || writes[0].Pod != "uid-victim" || writes[0].Namespace != "a" || writes[0].Name != "victim" ||
+			writes[0].Condition != want.Condition || writes[0].Related != want.Related {
+			t.Errorf("by %s: %+v, want %+v", by, writes, want)
+		}
+	}
+}
+
+// A gang is told of as a pod is, and under its PodGroup: why it waits, until it is whole or gone.
+func TestUnits(t *testing.T) {
+	name := facts.UnitName{Namespace: "default", Name: "g"}
+	begin := func() (*cluster.Store, *Pods) {
+		store := cluster.NewStore()
+		store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: name, UID: "uid-g", MinMember: 2}})
+		return store, NewPods(store, false)
+	}
+	said := func(p *Pods, now time.Time) (notes []string) {
+		for _, w := range p.Ready(now) {
+			if w.Unit != name || w.UnitUID != "uid-g" || w.Name != "g" || w.Pod != "" {
+				t.Errorf("%+v", w)
+			}
+			notes = append(notes, w.Condition.Reason+": "+w.Condition.Message)
+			p.Finish(bind.Result{ID: w.ID, Outcome: bind.Written})
+		}
+		return notes
+	}
+	store, p := begin()
+	p.UnitFailed(store.Units().Get(name), "cpu")
+	p.UnitFailed(store.Units().Get(name), "memory")
+	if got := said(p, began); fmt.Sprint(got) != "[FailedScheduling: memory]" {
+		t.Errorf("it waits: %v", got)
+	}
+	p.UnitFailed(store.Units().Get(name), "disk")
+	p.UnitPlaced(store.Units().Get(name), "2 of 2")
+	if got := said(p, began.Add(2*failureInterval)); fmt.Sprint(got) != "[Scheduled: 2 of 2]" {
+		t.Errorf("it is whole: %v", got)
+	}
+	store, p = begin()
+	p.UnitFailed(store.Units().Get(name), "cpu")
+	store.Apply(facts.UnitRemoved{Name: name})
+	if got := said(p, began); got != nil {
+		t.Errorf("it is gone: %v", got)
 	}
 }
