@@ -1,0 +1,228 @@
+package migrate
+
+import (
+	"fmt"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"hilbert.dev/hilbert/api/spec"
+)
+
+const (
+	volcanoDomain  = "volcano.sh/"
+	volcanoPlaces  = "scheduling.volcano.sh/"
+	volcanoOldGang = "scheduling.k8s.io/group-name"
+)
+
+func volcano() system {
+	return system{
+		name: "volcano", schedulers: []string{"volcano"},
+		prefixes: []string{volcanoDomain, volcanoPlaces, volcanoOldGang},
+		groups:   []string{"scheduling.volcano.sh", "batch.volcano.sh", "flow.volcano.sh", "bus.volcano.sh", "nodeinfo.volcano.sh", "topology.volcano.sh"},
+		kinds: map[string]func(*run, subject) ([]*yaml.Node, bool){
+			"PodGroup": volcanoPodGroup, "Queue": volcanoQueue, "Job": volcanoJob,
+		},
+		pod: volcanoPod,
+	}
+}
+
+func volcanoPod(p *pod, _ bool) {
+	for _, key := range []string{volcanoPlaces + "group-name", volcanoOldGang} {
+		if w, ok := p.take(key); ok {
+			p.inGang(w, w.value)
+		}
+	}
+	if w, ok := p.take(volcanoPlaces + "queue-name"); ok {
+		p.run.inQueue(p.of, p.system.name, w, w.value)
+	}
+	if w, ok := p.take(volcanoDomain + "qos-level"); ok {
+		switch w.value {
+		case "LC":
+			p.level(w, spec.QoSDedicated)
+		case "HLS":
+			p.level(w, spec.QoSShared, "Hilbert has one level of shared pods; give those that need more a pool of their own ("+spec.AnnotationPool+")")
+		case "LS":
+			p.level(w, spec.QoSShared)
+		case "BE":
+			p.level(w, spec.QoSReclaimed)
+		default:
+			p.wrong(w, "want LC, HLS, LS or BE")
+		}
+	}
+	if w, ok := p.take(volcanoDomain + "numa-topology-policy"); ok {
+		switch w.value {
+		case "none", "best-effort", "restricted", "single-numa-node":
+			p.setAnnotation(spec.AnnotationNUMAPolicy, w.value)
+			p.say(Translated, w, spec.AnnotationNUMAPolicy+": "+w.value)
+		default:
+			p.wrong(w, "want none, best-effort, restricted or single-numa-node")
+		}
+	}
+	for _, key := range []string{volcanoDomain + "jdb-min-available", volcanoDomain + "jdb-max-unavailable"} {
+		if w, ok := p.take(key); ok {
+			p.say(Manual, w, "write a PodDisruptionBudget: Hilbert heeds it when it preempts and evicts")
+		}
+	}
+	for _, c := range p.containers() {
+		p.vgpu(c, vgpuWords{volcanoDomain + "vgpu-number", volcanoDomain + "vgpu-memory", "", volcanoDomain + "vgpu-cores"})
+	}
+	p.takeLost(map[string]string{
+		volcanoDomain + "preemptable":       "whether a pod may be evicted follows from priority, and from its Queue (spec.reclaim)",
+		volcanoDomain + "revocable-zone":    "no nodes are lent by the hour",
+		volcanoDomain + "topology-decision": "written by Volcano",
+		volcanoDomain + "task-topology":     "members of one subgroup are packed together, see " + spec.LabelSubgroup,
+		volcanoDomain + "cooldown-time":     "a Queue says after which time its pods may be evicted (spec.reclaimMinRuntime)",
+	})
+}
+
+// volcanoPodGroup: a gang, and the Queue of its namespace.
+func volcanoPodGroup(r *run, s subject) ([]*yaml.Node, bool) {
+	o := &objectWords{run: r, of: s, system: "volcano", at: s.at("spec")}
+	g := r.gang(gangKey{s.namespace, s.name})
+	g.written, g.min = true, 1
+	if w, ok := o.take("minMember"); ok {
+		if n, err := strconv.Atoi(w.value); err == nil && n > 0 {
+			g.min = n
+			o.say(Translated, w, fmt.Sprintf("the PodGroup needs %d members", n))
+		} else {
+			o.say(Unknown, w, "a whole number of at least 1 is wanted")
+		}
+	}
+	if w, ok := o.take("queue"); ok {
+		r.inQueue(s, o.system, w, w.value)
+	}
+	o.lose(map[string]string{
+		"minTaskMember":     "members of all tasks are counted together",
+		"minResources":      "a gang waits for room for its members, and not for an amount",
+		"priorityClassName": "the priority is that of the pods; set priorityClassName in their template",
+	})
+	if w, ok := o.take("networkTopology"); ok {
+		o.say(Manual, w, "name the node label of the tier: "+spec.AnnotationRequiredTopology+" (hard) or "+spec.AnnotationPreferredTopology+" (soft)")
+	}
+	o.leftovers()
+	return []*yaml.Node{r.podGroup(gangKey{s.namespace, s.name}, g, nil)}, true
+}
+
+// volcanoQueue: guaranteed, max, weight.
+func volcanoQueue(r *run, s subject) ([]*yaml.Node, bool) {
+	o := &objectWords{run: r, of: s, system: "volcano", at: s.at("spec")}
+	q := newQueue(s.name)
+	if w, ok := o.take("parent"); ok && w.value != "root" && w.value != "" {
+		q.set(o, w, "parent", w.value)
+	}
+	if w, ok := o.take("weight"); ok {
+		q.number(o, w, "weight")
+	}
+	if amounts, w, ok := o.takeMap("capability"); ok {
+		q.put(o, w, "max", amounts)
+	}
+	guarantee := object{}
+	if g := o.at.at("guarantee", "resource"); g.node != nil {
+		guarantee = g
+		q.put(o, word{"guarantee.resource", "…", o.at.line("guarantee")}, "guaranteed", g.node)
+	}
+	o.at.remove("guarantee")
+	if amounts, w, ok := o.takeMap("deserved"); ok {
+		if guarantee.node == nil {
+			q.put(o, w, "guaranteed", amounts)
+		} else {
+			o.say(Lost, w, "a Queue has one amount that it gets back from others, its guarantee; raise spec.guaranteed to what it deserves if that is meant")
+		}
+	}
+	if w, ok := o.take("reclaimable"); ok && w.value == "false" {
+		q.set(o, w, "reclaim", "Never")
+	}
+	o.lose(map[string]string{
+		"priority":        "Queues are served by what they use of their share",
+		"type":            "it says how Volcano came to know of the Queue",
+		"affinity":        "a Queue has no nodes of its own; use node affinity and taints",
+		"extendClusters":  "Hilbert schedules one cluster",
+		"dequeueStrategy": "a unit that does not fit does not block those behind it, but nodes are reserved for it after some time",
+	})
+	o.leftovers()
+	return []*yaml.Node{q.node()}, true
+}
+
+// volcanoJob: a Job for each task, and one PodGroup.
+func volcanoJob(r *run, s subject) ([]*yaml.Node, bool) {
+	o := &objectWords{run: r, of: s, system: "volcano", at: s.at("spec")}
+	tasks := o.at.list("tasks")
+	members, replicas := 0, 0
+	if w, ok := o.take("minAvailable"); ok {
+		members, _ = strconv.Atoi(w.value)
+	}
+	if w, ok := o.take("queue"); ok {
+		r.inQueue(s, o.system, w, w.value)
+	}
+	class, hasClass := o.take("priorityClassName")
+	_, _ = o.take("schedulerName")
+	ttl, hasTTL := o.take("ttlSecondsAfterFinished")
+	retries, hasRetries := o.take("maxRetry")
+	var out []*yaml.Node
+	for i, t := range tasks {
+		task := &objectWords{run: r, of: s, system: "volcano", at: t}
+		name := "task" + strconv.Itoa(i)
+		if w, ok := task.take("name"); ok {
+			name = w.value
+		}
+		count := 1
+		if w, ok := task.take("replicas"); ok {
+			count, _ = strconv.Atoi(w.value)
+		}
+		replicas += count
+		template := t.at("template")
+		if template.node == nil {
+			r.add(Finding{Outcome: Unknown, Object: s.String(), Line: s.line("spec"), System: "volcano", Word: "spec.tasks: " + name, Message: "it has no template of pods"})
+			continue
+		}
+		if hasClass {
+			template.make("spec").set("priorityClassName", class.value)
+		}
+		if _, ok := template.at("spec").text("restartPolicy"); !ok {
+			template.make("spec").set("restartPolicy", "Never")
+		}
+		r.member(s, template, s.name)
+		task.lose(map[string]string{
+			"minAvailable": "members of all tasks are counted together", "policies": "a Job retries failed pods, see spec.podFailurePolicy",
+			"topologyPolicy": "write " + spec.AnnotationNUMAPolicy + " on the pods", "dependsOn": "Jobs do not wait for each other; let the pods wait",
+			"maxRetry": "see spec.backoffLimit of the Job", "partitionPolicy": "write " + spec.LabelSubgroup + " on the pods",
+		})
+		out = append(out, jobOf(s, name, count, template, ttl, hasTTL, retries, hasRetries))
+	}
+	if members == 0 {
+		members = replicas
+	}
+	g := r.gang(gangKey{s.namespace, s.name})
+	g.written, g.min = true, max(members, 1)
+	o.lose(map[string]string{
+		"policies": "a Job retries failed pods, see spec.podFailurePolicy", "plugins": "env, svc, ssh and the like are Volcano's controller's; a headless Service and the Job's index (JOB_COMPLETION_INDEX) stand in",
+		"volumes": "write the volumes in the tasks' templates", "minSuccess": "see spec.successPolicy of a Job", "runningEstimate": "Hilbert asks for no estimate",
+		"networkTopology": "write " + spec.AnnotationRequiredTopology + " on the PodGroup",
+	})
+	r.add(Finding{
+		Outcome: Translated, Object: s.String(), Line: s.line("kind"), System: "volcano", Word: "kind: Job",
+		Message: fmt.Sprintf("%d Jobs of Kubernetes, one a task, and a PodGroup that needs %d members", len(tasks), g.min),
+	})
+	o.at.remove("tasks")
+	o.leftovers()
+	return append([]*yaml.Node{r.podGroup(gangKey{s.namespace, s.name}, g, nil)}, out...), true
+}
+
+// jobOf is the Job of one task.
+func jobOf(s subject, task string, count int, template object, ttl word, hasTTL bool, retries word, hasRetries bool) *yaml.Node {
+	meta := map[string]any{"name": s.name + "-" + task}
+	if s.namespace != "" {
+		meta["namespace"] = s.namespace
+	}
+	job := map[string]any{"completionMode": "Indexed", "completions": count, "parallelism": count}
+	if n, err := strconv.Atoi(ttl.value); hasTTL && err == nil {
+		job["ttlSecondsAfterFinished"] = n
+	}
+	if n, err := strconv.Atoi(retries.value); hasRetries && err == nil {
+		job["backoffLimit"] = n
+	}
+	n := encode(map[string]any{"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": job})
+	object{n}.at("spec").put("template", template.node)
+	return n
+}
