@@ -153,7 +153,11 @@ func (b *bed) calm() (bool, string) {
 	for _, name := range b.names {
 		running += len(b.agents.Agent(name).Running())
 	}
-	return b.agents.Bound() == want && running == want, fmt.Sprintf("of %d pods %d are bound and %d run", want, b.agents.Bound(), running)
+	bound := b.agents.Bound()
+	if bound == want && running == want {
+		return true, ""
+	}
+	return false, fmt.Sprintf("of %d pods %d are bound and %d run: %s", want, bound, running, b.waiting())
 }
 
 // glance is the time between two looks at all objects.

@@ -1,7 +1,6 @@
 package numa
 
 import (
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -45,17 +43,12 @@ func TestPromisesAreKept(t *testing.T) {
 	b.startAgents(nil)
 	b.reported(len(b.names))
 	t.Logf("%d agents have reported after %.1f s", len(b.names), time.Since(began).Seconds())
-	b.create(kinds(*podsFlag, random), hilberts)
 	h := b.hilbertd(spec.DefaultSchedulerName, 15*time.Minute)
 
 	before, began := b.used(h), time.Now()
-	b.await("all pods are bound", 20*time.Millisecond, func() (bool, string) {
-		n := b.agents.Bound()
-		return n >= *podsFlag, fmt.Sprintf("%d of %d are: %s", n, *podsFlag, b.waiting())
-	})
+	b.fill(kinds(*podsFlag, random), b.calm)
 	took := time.Since(began)
-	t.Logf("%d pods bound in %.1f s: %.0f pods/s; CPU by pod: %s", *podsFlag, took.Seconds(), float64(*podsFlag)/took.Seconds(),
-		b.used(h).minus(before).over(*podsFlag))
+	t.Logf("%d pods created, bound and running after %.1f s; CPU by pod: %s", *podsFlag, took.Seconds(), b.used(h).minus(before).over(*podsFlag))
 	v := b.settle(false)
 	t.Logf("all confirmed and agreed after %.1f s more; %d of %d CPUs are held, %.1f %%", time.Since(began).Seconds()-took.Seconds(), v.cpus, v.room,
 		100*float64(v.cpus)/float64(v.room))
@@ -65,7 +58,7 @@ func TestPromisesAreKept(t *testing.T) {
 	}
 
 	for round := range *churnFlag {
-		b.replace(*podsFlag/10, random)
+		b.replace(*podsFlag/10, random, b.calm)
 		v = b.settle(false)
 		b.mustKeep(*podsFlag + (round+1)*(*podsFlag/10))
 	}
@@ -98,38 +91,6 @@ func (b *bed) waiting() string {
 		text += fmt.Sprintf("\n%s %+v: %s", pods.Items[i].Name, kindOf(&pods.Items[i]), unschedulable(&pods.Items[i]))
 	}
 	return text
-}
-
-// replace deletes pods at random, and makes as many of the same kinds at the same time.
-func (b *bed) replace(n int, random *rand.Rand) {
-	b.t.Helper()
-	pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
-		_, ours := b.number(pod.Name)
-		return !ours || pod.DeletionTimestamp != nil
-	})
-	random.Shuffle(len(pods.Items), func(i, j int) { pods.Items[i], pods.Items[j] = pods.Items[j], pods.Items[i] })
-	again := make([]kind, n)
-	for i := range again {
-		again[i] = kindOf(&pods.Items[i])
-		number, _ := b.number(pods.Items[i].Name)
-		b.made[number].replaced = true
-	}
-	deleted := make(chan error, 1)
-	go func() { deleted <- b.delete(pods.Items[:n]) }()
-	b.create(again, hilberts)
-	if err := <-deleted; err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-func (b *bed) delete(pods []corev1.Pod) error {
-	return each(b.t.Context(), len(pods), func(ctx context.Context, i int) error {
-		return b.client.CoreV1().Pods(namespace).Delete(ctx, pods[i].Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pods[i].UID))})
-	})
 }
 
 // steady counts the reports of a cluster at rest.

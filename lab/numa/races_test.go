@@ -79,12 +79,12 @@ func TestRaces(t *testing.T) {
 
 	r.believedSmaller()
 	promises := *podsFlag / 2
-	r.create(kinds(promises, r.random), hilberts)
-	r.restartSome()
-	r.await("all pods have a place", r.glance(), r.placed)
+	var restarts sync.WaitGroup
+	restarts.Go(r.restartSome)
+	r.fill(kinds(promises, r.random), r.placed)
+	restarts.Wait()
 	for range *churnFlag {
-		r.replace(promises/5, r.random)
-		r.await("all pods have a place again", r.glance(), r.placed)
+		r.replace(promises/5, r.random, r.placed)
 	}
 	promises += *churnFlag*(promises/5) + 1
 	c := r.counts()

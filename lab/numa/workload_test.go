@@ -3,7 +3,9 @@ package numa
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +32,7 @@ type kind struct {
 	take int // CPUs of the cores or NUMA nodes that it holds
 }
 
-// mix is twenty pods of 22 CPUs each in the mean. A NUMA node of hollow.BigMachine with a reserved core has 30 CPUs to give.
+// mix is twenty pods of 22 CPUs each in the mean, the largest kind first. A NUMA node of hollow.BigMachine with a reserved core has 30 CPUs to give.
 var mix = func() (out []kind) {
 	for _, m := range []struct {
 		kind
@@ -39,10 +41,10 @@ var mix = func() (out []kind) {
 		{kind{60, spec.NUMAExclusive, 60}, 2},
 		{kind{28, spec.NUMAExclusive, 30}, 5},
 		{kind{20, spec.NUMABound, 20}, 4},
+		{kind{16, spec.NUMABound, 16}, 2},
 		{kind{10, spec.NUMABound, 10}, 4},
 		{kind{9, spec.NUMABound, 10}, 1},
 		{kind{4, spec.NUMABound, 4}, 2},
-		{kind{16, spec.NUMABound, 16}, 2},
 	} {
 		for range m.n {
 			out = append(out, m.kind)
@@ -59,6 +61,17 @@ func kinds(n int, random *rand.Rand) []kind {
 	}
 	random.Shuffle(n, func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out
+}
+
+// byKind divides a list into its kinds, the largest first.
+func byKind(list []kind) (groups [][]kind) {
+	for _, k := range slices.Compact(slices.Clone(mix)) {
+		group := slices.DeleteFunc(slices.Clone(list), func(other kind) bool { return other != k })
+		if len(group) > 0 {
+			groups = append(groups, group)
+		}
+	}
+	return groups
 }
 
 // pod asks for its kind. It takes a second to leave, so that its node has let go of its CPUs when it is gone.
@@ -118,6 +131,58 @@ func (b *bed) create(list []kind, scheduler func(i int) string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// fill creates a full cluster's pods, and waits after each kind, the largest first, until they are settled. In this order all of them find a place,
+// wherever the scheduler puts each: what a pod needs is a whole number of equal places, of which the larger ones have left enough. In a random order
+// the last pod of two whole NUMA nodes may find none, however good the scheduler is.
+func (b *bed) fill(list []kind, settled func() (ok bool, why string)) {
+	b.t.Helper()
+	for _, group := range byKind(list) {
+		b.create(group, hilberts)
+		b.await(fmt.Sprintf("the pods %+v have a place", group[0]), b.glance(), settled)
+	}
+}
+
+// replace deletes n pods at random, and creates as many of the same kinds at the same time. One kind after the other: while no other kind waits,
+// what a pod leaves is still free for one of its kind, or the other has found a place elsewhere.
+func (b *bed) replace(n int, random *rand.Rand, settled func() (ok bool, why string)) {
+	b.t.Helper()
+	pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		_, ours := b.number(pod.Name)
+		return !ours || pod.DeletionTimestamp != nil
+	})
+	random.Shuffle(len(pods.Items), func(i, j int) { pods.Items[i], pods.Items[j] = pods.Items[j], pods.Items[i] })
+	leaving := make(map[kind][]corev1.Pod)
+	list := make([]kind, n)
+	for i, pod := range pods.Items[:n] {
+		list[i] = kindOf(&pod)
+		leaving[list[i]] = append(leaving[list[i]], pod)
+	}
+	for _, group := range byKind(list) {
+		gone := leaving[group[0]]
+		for i := range gone {
+			number, _ := b.number(gone[i].Name)
+			b.made[number].replaced = true
+		}
+		deleted := make(chan error, 1)
+		go func() { deleted <- b.delete(gone) }()
+		b.create(group, hilberts)
+		if err := <-deleted; err != nil {
+			b.t.Fatal(err)
+		}
+		b.await(fmt.Sprintf("the pods %+v have a place again", group[0]), b.glance(), settled)
+	}
+}
+
+func (b *bed) delete(pods []corev1.Pod) error {
+	return each(b.t.Context(), len(pods), func(ctx context.Context, i int) error {
+		return b.client.CoreV1().Pods(namespace).Delete(ctx, pods[i].Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pods[i].UID))})
+	})
 }
 
 // hilberts is the scheduler of all pods but in the races.
