@@ -99,13 +99,17 @@ func (a *absenceController) leave(now time.Time) {
 	}
 }
 
-// plan is what holds while the agent is silent: the CPUs of the pods that share, as if nothing were lent. Other pods keep what they have.
+// plan is what holds while the agent is silent: the CPUs of the pods that share, as if nothing were lent, and those of the kubelet's classes, for pods that come
+// meanwhile. Other pods keep what they have.
 func (a *absenceController) plan() (out watchdog.Plan) {
 	out.GPUs = a.devices.ours()
 	if a.node.options.Mode != spec.ModeAgent {
 		return out
 	}
 	a.node.manager.WithoutLoan(func() {
+		for _, k := range a.node.qosKnobs() {
+			out.CPUs = append(out.CPUs, watchdog.CgroupCPUs{Cgroup: k.Cgroup, CPUs: k.Value})
+		}
 		for _, pod := range a.node.pods.sorted() {
 			p, ok := a.node.placement(pod)
 			if !ok || p.Pool == "" || p.Pool == spec.PoolSystem || p.CPUs.IsEmpty() {

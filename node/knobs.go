@@ -91,6 +91,7 @@ func (k *knobController) knobs() (fast, slow []enforce.DesiredKnob) {
 			}
 		}
 	}
+	fast = append(fast, k.node.qosKnobs()...)
 	if k.node.lends() {
 		fast = append(fast, k.governors.knobs...)
 	}

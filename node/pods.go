@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/mps"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/topology"
@@ -68,13 +69,15 @@ type podTable struct {
 	containers map[string]*container // by ID
 	// changes counts pods that came or went.
 	changes uint64
+	// qosCgroups are the kubelet's cgroups of Burstable and of BestEffort pods; nil: no pod has come yet that tells where they are.
+	qosCgroups []string
 }
 
 func newPodTable() *podTable {
 	return &podTable{byUID: make(map[string]*pod), sandboxes: make(map[string]*pod), containers: make(map[string]*container)}
 }
 
-// clear forgets everything, before the runtime tells anew what runs.
+// clear forgets all pods, before the runtime tells anew what runs.
 func (t *podTable) clear() {
 	clear(t.byUID)
 	clear(t.sandboxes)
@@ -102,6 +105,9 @@ func (t *podTable) remember(s *Sandbox) *pod {
 	p.priority = priorityOf(s.Annotations)
 	p.labels, p.address = s.Labels, s.Address
 	t.sandboxes[s.ID] = p
+	if t.qosCgroups == nil {
+		t.qosCgroups = enforce.QoSCgroups(s.Cgroup)
+	}
 	return p
 }
 

@@ -59,3 +59,31 @@ func TestWithoutLoan(t *testing.T) {
 		}
 	})
 }
+
+// TestShareable: a CPU is shareable exactly if it is reserved, or nobody holds it and nobody has its NUMA node alone. What the pools have is.
+func TestShareable(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		n := newNode(r, spec.ModeAgent)
+		for range rapid.IntRange(1, 20).Draw(r, "steps") {
+			_, do := n.step(r)
+			do(n.m)
+		}
+		got, alloc := n.m.Shareable(), n.m.capacity.alloc
+		for _, cpu := range n.m.capacity.machine.CPUs {
+			free := true
+			for _, uid := range alloc.Holders() {
+				h, _ := alloc.Holding(uid)
+				alone := h.Request.Binding == topology.Exclusive && !h.CPUs.Intersection(alloc.NUMANode(cpu.NUMA)).IsEmpty()
+				free = free && !h.CPUs.Has(cpu.ID) && !alone
+			}
+			if want := free || alloc.Reserved().Has(cpu.ID); got.Has(cpu.ID) != want {
+				r.Fatalf("CPU %d is shareable: %v, want %v; held are %v", cpu.ID, got.Has(cpu.ID), want, alloc.Held())
+			}
+		}
+		for _, z := range n.m.Pools.NUMANodes() {
+			if outside := z.Shared.Union(z.Reclaimed).Minus(got); !outside.IsEmpty() {
+				r.Fatalf("the pools have %v, which is not shareable", outside)
+			}
+		}
+	})
+}

@@ -18,7 +18,7 @@ import (
 // kernel is a hierarchy in memory that behaves as the kernel does: an occupied cpuset cannot be emptied, and a line of io.max is one device's.
 type kernel struct {
 	files    map[string]string
-	occupied map[string]bool // cgroups with processes
+	occupied map[string]bool // cgroups with processes, in them or below
 	writes   []string
 }
 
@@ -94,7 +94,9 @@ func newKernel(dirs []string) *kernel {
 		for file, value := range idle {
 			k.files[dir+"/"+file] = value
 		}
-		k.occupied[dir] = levelOf(dir) == container
+		for above := dir; levelOf(dir) == container && above != "."; above = path.Dir(above) {
+			k.occupied[above] = true
+		}
 		if !strings.Contains(dir, "besteffort") {
 			k.files[dir+"/memory.max"], k.files[dir+"/cpu.weight"] = "1073741824", "79" // the pod's own limit and request
 		}
@@ -119,8 +121,10 @@ func agentSets(t *rapid.T, k *kernel, dirs []string) {
 			maps.Copy(values, set[part])
 		}
 		at := levelOf(dir)
-		if at == group {
+		if dir == dirs[0] {
 			delete(values, "cpuset.cpus")
+		}
+		if at == group {
 			delete(values, "cpuset.mems")
 		}
 		if at == pod {
