@@ -2,6 +2,7 @@ package nri
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -52,10 +53,21 @@ func TestBusyAgentFailsCreation(t *testing.T) {
 	}
 	defer r.Stop()
 	a := &slowAgent{wait: make(chan struct{})}
+	close(a.wait)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go Run(ctx, socket, a, slog.New(slog.DiscardHandler))
-	eventually(t, "synchronized", func() bool { return strings.Contains(a.take(), "0 pods") })
+	adjusted := func(pod *api.PodSandbox, c *api.Container) error {
+		out, err := r.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod, Container: c})
+		if got := out.GetAdjust().GetLinux().GetResources().GetCpu().GetCpus(); err == nil && got != "2-3" {
+			err = fmt.Errorf("it gets CPUs %q", got)
+		}
+		return err
+	}
+	// The runtime has a plugin only some time after it has told it what runs.
+	eventually(t, "the plugin is there", func() bool {
+		return adjusted(&api.PodSandbox{Id: "s0", Uid: "u0"}, &api.Container{Id: "c0", PodSandboxId: "s0"}) == nil
+	})
 	for _, required := range []string{"", `["hilbert"]`} {
 		pod := &api.PodSandbox{Id: "s1", Uid: "u1", Annotations: map[string]string{"required-plugins.noderesource.dev": required}}
 		c := &api.Container{Id: "c1", PodSandboxId: "s1", Name: "main", Env: []string{"NVIDIA_VISIBLE_DEVICES=all"}}
@@ -66,8 +78,8 @@ func TestBusyAgentFailsCreation(t *testing.T) {
 			}
 		}
 		close(a.wait)
-		if out, err := r.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod, Container: c}); err != nil || out.GetAdjust() == nil {
-			t.Errorf("required %q: when the agent answers: %v, %v", required, out.GetAdjust(), err)
+		if err := adjusted(pod, c); err != nil {
+			t.Errorf("required %q: when the agent answers: %v", required, err)
 		}
 	}
 }
