@@ -52,6 +52,7 @@ func (s *Store) Apply(event facts.Event) []Effect {
 		s.applyList(event)
 	}
 	s.settleKinds()
+	s.storageMoved()
 	s.recheckVolumes()
 	s.recheckPods()
 	s.takeIn()

@@ -179,7 +179,12 @@ func withVolumes(w facts.Key, volumes *facts.VolumeNeeds) facts.Key {
 // AppendSelection appends the canonical encoding of all that pods of the class ask of a node's own properties, apart from images: what their
 // requirements ask (see facts.Requirements), and what their volumes do.
 func (c *Class) AppendSelection(buffer []byte) []byte {
-	return withVolumes(c.Requirements.AppendSelection(buffer), c.Volumes)
+	w := facts.Key(c.Requirements.AppendSelection(buffer))
+	if !c.Volumes.Selects() {
+		return w
+	}
+	w.Number(2)
+	return c.Volumes.AppendSelection(w)
 }
 
 // variant returns a class of the request, nil if there is none.

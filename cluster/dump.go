@@ -253,6 +253,7 @@ func (l loader) pods(pods []PodRecord) {
 		for i := range pods {
 			if turn(&pods[i]) {
 				l.pod(&pods[i])
+				l.s.recheckVolumes()
 				l.s.recheckPods()
 				l.s.takeIn()
 			}
@@ -267,7 +268,7 @@ func (l loader) pod(r *PodRecord) {
 	l.s.enter(pod)
 	if !f.Finished {
 		pod.usesClaims = len(f.Claims) > 0
-		l.s.volumes.Use(f.UID, f.Namespace, f.Claims)
+		l.s.revolume(l.s.volumes.Use(f.UID, f.Namespace, f.Claims))
 	}
 	l.s.observe(pod, f)
 	pod.Phase = r.Phase // its class depends on it

@@ -70,9 +70,11 @@ func (s *State) apply(e *trialEntry, sign int32) {
 		}
 		if sign > 0 {
 			s.charge(e.slot, e.class, e.held)
+			s.attachVolumes(e.slot, e.pod, 1)
 			kind = changes.Charged
 		} else {
 			s.discharge(e.slot, e.class, e.held)
+			s.attachVolumes(e.slot, e.pod, -1)
 		}
 		if !e.uncounted {
 			e.pod.tally(&s.counts, e.slot, sign)

@@ -106,5 +106,9 @@ func (c *Class) AppendSize(buffer []byte) []byte {
 	for _, a := range c.Amounts {
 		w.Number(int64(a.Kind))
 	}
-	return w
+	if c.Volumes == nil {
+		w.Number(0)
+		return w
+	}
+	return c.Volumes.AppendSize(w)
 }

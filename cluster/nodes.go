@@ -26,6 +26,7 @@ func (t *slotTable) reuse() (slot Slot, ok bool) {
 
 func (s *Store) upsertNode(n *facts.Node) {
 	slot, known := s.slots.byNode[n.Name]
+	n = s.withMigrated(n)
 	if known && facts.SameNode(s.nodes[slot], n) {
 		return
 	}
@@ -55,6 +56,9 @@ func (s *Store) upsertNode(n *facts.Node) {
 		for _, pod := range orphans {
 			s.attach(pod, slot)
 		}
+	}
+	if !known {
+		s.attached[slot] = s.attachedOn(slot)
 	}
 	s.note(slot, changes.Redefined|changes.Freed|changes.Charged)
 }

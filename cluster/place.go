@@ -28,6 +28,7 @@ func (s *Store) attach(pod *Pod, slot Slot) {
 	s.spend(pod, 1)
 	s.placed.count(pod, 1)
 	s.charge(slot, pod.Class, pod.holding())
+	s.attachVolumes(slot, pod, 1)
 	if s.covers(slot, pod) {
 		s.recountCovered(slot)
 	}
@@ -54,6 +55,7 @@ func (s *Store) unplace(pod *Pod) {
 	}
 	s.pods.leave(pod)
 	s.discharge(slot, pod.Class, pod.holding())
+	s.attachVolumes(slot, pod, -1)
 	pod.tally(&s.counts, slot, -1)
 	s.spend(pod, -1)
 	s.placed.count(pod, -1)

@@ -66,7 +66,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 		pod = &Pod{UID: seen.UID, Namespace: seen.Namespace, Name: seen.Name, Created: seen.Created, slot: NoSlot}
 		s.enter(pod)
 		pod.usesClaims = len(seen.Claims) > 0
-		s.volumes.Use(seen.UID, seen.Namespace, seen.Claims)
+		s.revolume(s.volumes.Use(seen.UID, seen.Namespace, seen.Claims))
 	}
 	if seen.Node == "" && !seen.Finished && (pod.Phase == Bound || pod.Phase == Assumed) {
 		// Older than what we know: a bound pod never becomes unbound. While a Binding is under way only its deletion matters; the rest is kept in
@@ -90,7 +90,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 	switch {
 	case seen.Finished:
 		s.unplace(pod)
-		s.volumes.Forget(pod.UID)
+		s.revolume(s.volumes.Forget(pod.UID))
 		pod.usesClaims = false
 		s.refer(pod, class)
 		s.units.setPhase(pod, Finished)
@@ -188,7 +188,7 @@ func (s *Store) removePod(uid facts.UID) {
 	s.units.join(pod, facts.UnitName{})
 	s.selection.set(pod, nil)
 	s.quota.Leave(pod.tenant)
-	s.volumes.Forget(uid)
+	s.revolume(s.volumes.Forget(uid))
 	delete(s.pods.byUID, uid)
 	s.effects = append(s.effects, Effect{Kind: Settled, Pod: pod, Gone: true})
 }

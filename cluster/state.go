@@ -6,6 +6,7 @@ import (
 	"hilbert.dev/hilbert/cluster/census"
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/volumes"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -27,10 +28,13 @@ type State struct {
 	requested             []resource.Sums // by Kind, then Slot
 	scoreCPU, scoreMemory resource.Sums   // requested, as scores count it
 	ports                 [][]facts.HostPort
+	disks                 [][]facts.Disk
 	gpus                  []topology.Free
 	hasGPUs               []bool
 	rows                  nodeRows
 	reserved              []ReservationID
+	attached              []*attachedRow // nil: the node says nothing of storage drivers
+	volumes               *volumes.Book  // the Store's; it knows which volumes a pod has
 
 	counts census.Counts // of pods, by node and by topology domain
 	images Images
@@ -88,6 +92,9 @@ func (s *State) ScoreRequested(slot Slot) (cpu, memory int64) {
 // Ports returns the host ports taken on a node; the caller must not change them.
 func (s *State) Ports(slot Slot) []facts.HostPort { return s.ports[slot] }
 
+// Disks returns the volumes of pods' own specs on a node; the caller must not change them.
+func (s *State) Disks(slot Slot) []facts.Disk { return s.disks[slot] }
+
 // GPUs returns the GPU counters of a node; the caller must not change them.
 func (s *State) GPUs(slot Slot) *topology.Free { return &s.gpus[slot] }
 
@@ -118,10 +125,12 @@ func (s *State) addSlot() Slot {
 	s.scoreCPU.Grow(len(s.nodes))
 	s.scoreMemory.Grow(len(s.nodes))
 	s.ports = append(s.ports, nil)
+	s.disks = append(s.disks, nil)
 	s.gpus = append(s.gpus, topology.Free{})
 	s.hasGPUs = append(s.hasGPUs, false)
 	s.rows = append(s.rows, nil)
 	s.reserved = append(s.reserved, NoReservation)
+	s.attached = append(s.attached, nil)
 	s.counts.AddSlot()
 	s.touched = append(s.touched, 0)
 	return Slot(len(s.nodes) - 1)
@@ -176,9 +185,11 @@ func (s *State) vacate(slot Slot) {
 	s.scoreCPU.Zero(int(slot))
 	s.scoreMemory.Zero(int(slot))
 	s.ports[slot] = nil
+	s.disks[slot] = nil
 	s.gpus[slot] = topology.Free{}
 	s.rows[slot] = nil
 	s.reserved[slot] = NoReservation
+	s.attached[slot] = nil
 }
 
 // charge adds a pod of the class to the slot's sums.
@@ -190,22 +201,34 @@ func (s *State) charge(slot Slot, class *Class, held holding) {
 		slices.SortFunc(ports, facts.HostPort.Compare) // so that the order in which pods came and went does not show
 		s.ports[slot] = ports
 	}
+	if len(class.Disks) > 0 {
+		disks := append(slices.Clip(s.disks[slot]), class.Disks...)
+		slices.SortFunc(disks, facts.Disk.Compare)
+		s.disks[slot] = disks
+	}
 }
 
 // discharge takes a pod of the class from the slot's sums.
 func (s *State) discharge(slot Slot, class *Class, held holding) {
 	s.move(slot, class, -1)
 	s.moveHeld(slot, class, held, -1)
-	if len(class.Ports) == 0 {
-		return
+	if len(class.Ports) > 0 {
+		s.ports[slot] = without(s.ports[slot], class.Ports, func(a, b facts.HostPort) bool { return a == b })
 	}
-	left := slices.Clone(s.ports[slot])
-	for _, port := range class.Ports {
-		if i := slices.Index(left, port); i >= 0 {
+	if len(class.Disks) > 0 {
+		s.disks[slot] = without(s.disks[slot], class.Disks, func(a, b facts.Disk) bool { return a.Compare(b) == 0 })
+	}
+}
+
+// without is a copy of a list that lacks each of some elements once.
+func without[T any](list, gone []T, equal func(a, b T) bool) []T {
+	left := slices.Clone(list)
+	for _, x := range gone {
+		if i := slices.IndexFunc(left, func(y T) bool { return equal(x, y) }); i >= 0 {
 			left = slices.Delete(left, i, i+1)
 		}
 	}
-	s.ports[slot] = left
+	return left
 }
 
 func (s *State) move(slot Slot, class *Class, sign int64) {
@@ -251,12 +274,13 @@ func (s *State) copySlot(from *State, slot Slot, kind changes.Kind) {
 	}
 	s.scoreCPU.Copy(int(slot), &from.scoreCPU)
 	s.scoreMemory.Copy(int(slot), &from.scoreMemory)
-	s.ports[slot] = from.ports[slot]
+	s.ports[slot], s.disks[slot] = from.ports[slot], from.disks[slot]
 	s.gpus[slot], s.hasGPUs[slot] = from.gpus[slot], from.hasGPUs[slot]
 	if s.rows[slot] != from.rows[slot] { // they are equal only if both are nil
 		s.rows.copy(slot, from.rows[slot])
 	}
 	s.reserved[slot] = from.reserved[slot]
+	s.attached[slot] = from.attached[slot]
 	s.touched[slot] = from.touched[slot]
 }
 
@@ -274,6 +298,7 @@ func (s *State) copyAll(from *State) {
 	s.scoreCPU.CopyAll(&from.scoreCPU)
 	s.scoreMemory.CopyAll(&from.scoreMemory)
 	s.ports = append(s.ports[:0], from.ports...)
+	s.disks = append(s.disks[:0], from.disks...)
 	s.gpus = append(s.gpus[:0], from.gpus...)
 	s.hasGPUs = append(s.hasGPUs[:0], from.hasGPUs...)
 	s.rows = append(s.rows[:0], make(nodeRows, len(from.rows))...)
@@ -281,6 +306,7 @@ func (s *State) copyAll(from *State) {
 		s.rows.copy(Slot(slot), row)
 	}
 	s.reserved = append(s.reserved[:0], from.reserved...)
+	s.attached, s.volumes = append(s.attached[:0], from.attached...), from.volumes
 	s.touched = append(s.touched[:0], from.touched...)
 }
 

@@ -23,7 +23,6 @@ type Store struct {
 	budgets    Budgets
 	evictions  EvictionRequests
 	nodeEvents NodeEvents
-	volumes    *volumes.Book
 	revolumed  []facts.UID // pods about whose volumes something changed
 
 	placed      PodCounts
@@ -39,14 +38,14 @@ type Store struct {
 func NewStore(defaults ...facts.SpreadDefault) *Store {
 	kinds, registry := resource.NewTable(), census.NewRegistry()
 	s := &Store{
-		State:     State{kinds: kinds, counts: census.NewCounts(registry), images: newImages()},
+		State:     State{kinds: kinds, counts: census.NewCounts(registry), images: newImages(), volumes: volumes.New()},
 		slots:     slotTable{byNode: make(map[string]Slot)},
 		pods:      newPodTable(),
 		classes:   classBook{kinds: kinds, registry: registry, lent: lentKinds{kinds: kinds}, requests: make(map[string]*request), idle: idleClasses{byID: make(map[ClassID]*Class)}},
 		selection: newSelection(registry, defaults),
 		units:     Units{byName: make(map[facts.UnitName]*Unit)},
 		budgets:   Budgets{byKey: make(map[budgetKey]*facts.Budget)},
-		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(), volumes: volumes.New(),
+		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(),
 	}
 	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed}
 	s.fitKinds()

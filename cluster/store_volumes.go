@@ -11,11 +11,17 @@ func (s *Store) Volumes() *volumes.Book { return s.volumes }
 // revolume takes note that the volumes of some pods may ask for something else now.
 func (s *Store) revolume(pods []facts.UID) { s.revolumed = append(s.revolumed, pods...) }
 
-// recheckVolumes has the pods judged again about whose volumes something changed, and tells of those whose Binding is under way.
+// recheckVolumes takes in what changed about what nodes have attached, has the pods judged again about whose volumes something changed, and tells of those whose Binding is under way.
 func (s *Store) recheckVolumes() {
 	for _, uid := range s.revolumed {
 		pod := s.pods.byUID[uid]
-		if pod == nil || !pod.Ours {
+		if pod == nil {
+			continue
+		}
+		if pod.slot != NoSlot {
+			s.recountAttached(pod.slot)
+		}
+		if !pod.Ours {
 			continue
 		}
 		switch pod.Phase {

@@ -152,7 +152,7 @@ func (a *audit) tallies(slot Slot) error {
 func (a *audit) slot(slot Slot, node *facts.Node) error {
 	requested := make(quota.Exact, len(a.s.requested))
 	scores := make(quota.Exact, 2) // CPU, memory
-	ports := 0
+	ports, disks := 0, 0
 	for at, pod := range a.s.pods.onSlot[slot] {
 		if pod.slot != slot || int(pod.position) != at || pod.node != node.Name {
 			return fmt.Errorf("pod %s stands at %d but says slot %d, position %d, node %s", pod.UID, at, pod.slot, pod.position, pod.node)
@@ -167,7 +167,7 @@ func (a *audit) slot(slot Slot, node *facts.Node) error {
 		}
 		scores.Add(resource.CPU, pod.Class.ScoreCPU)
 		scores.Add(resource.Memory, pod.Class.ScoreMemory)
-		ports += len(pod.Class.Ports)
+		ports, disks = ports+len(pod.Class.Ports), disks+len(pod.Class.Disks)
 	}
 	if err := a.allocatable(slot, node); err != nil {
 		return err
@@ -182,8 +182,11 @@ func (a *audit) slot(slot Slot, node *facts.Node) error {
 			return fmt.Errorf("%s: score column says %s, pods say %s", a.s.kinds.Name(resource.Kind(kind)), has, &scores[kind])
 		}
 	}
-	if ports != len(a.s.ports[slot]) {
-		return fmt.Errorf("%d host ports taken, pods say %d", len(a.s.ports[slot]), ports)
+	if ports != len(a.s.ports[slot]) || disks != len(a.s.disks[slot]) {
+		return fmt.Errorf("%d host ports and %d disks taken, pods say %d and %d", len(a.s.ports[slot]), len(a.s.disks[slot]), ports, disks)
+	}
+	if err := a.attached(slot); err != nil {
+		return err
 	}
 	if err := a.tallies(slot); err != nil {
 		return err

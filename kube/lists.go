@@ -7,7 +7,8 @@ var resources = [...]string{
 	"nodes", "pods", "namespaces", "poddisruptionbudgets", "services", "replicationcontrollers", "replicasets", "statefulsets",
 	"podgroups", "queues", "customnoderesources", // empty where the API server does not have them
 	"finished pods", // which of a gang's members have ended must be known before anything is given up as partial
-	"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csidrivers", "csistoragecapacities",
+	"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csidrivers", "csistoragecapacities", "csinodes",
+	"volumeattachments",
 }
 
 // Lists keeps which of the lists that a Watch begins with have arrived. The zero value has none. Nothing may be decided before it has

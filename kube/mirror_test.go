@@ -267,7 +267,7 @@ var mirrored = map[string]struct {
 			ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "csi.example.org",
 			AllowedTopologies: []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "zone", Values: []string{"b", "a"}}}}},
 		},
-		told: "*facts.StorageClass Name:local Driver:csi.example.org Nodes:[{[{zone In [a b]}] []}]",
+		told: "*facts.StorageClass Name:local Driver:csi.example.org Attaches:csi.example.org Nodes:[{[{zone In [a b]}] []}]",
 		gone: "{Kind:3 Namespace: Name:local} gone",
 	},
 	"csidrivers": {
@@ -293,6 +293,35 @@ var mirrored = map[string]struct {
 		},
 		told: "*facts.StorageCapacity Namespace:default Name:a StorageClass:fast Nodes:{true []} Most:1024",
 		gone: "{Kind:5 Namespace:default Name:a} gone",
+	},
+	"csinodes": {
+		first: &storagev1.CSINode{
+			ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{corev1.MigratedPluginsAnnotationKey: "kubernetes.io/gce-pd,kubernetes.io/aws-ebs"}},
+			Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "b", NodeID: "x"}, {Name: "a", Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(2))}}}},
+		},
+		listed: "*facts.StorageNode Node:n1 Drivers:[{a 2 true} {b 0 false}] Migrated:[kubernetes.io/aws-ebs kubernetes.io/gce-pd]",
+		silent: []standin.Object{&storagev1.CSINode{
+			ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{corev1.MigratedPluginsAnnotationKey: "kubernetes.io/aws-ebs,kubernetes.io/gce-pd"}},
+			Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "a", NodeID: "y", Allocatable: &storagev1.VolumeNodeResources{Count: new(int32(2))}}, {Name: "b"}}},
+		}},
+		change: &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "a"}}}},
+		told:   "*facts.StorageNode Node:n1 Drivers:[{a 0 false}]",
+		gone:   "{Kind:6 Namespace: Name:n1} gone",
+	},
+	"volumeattachments": {
+		first: &storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: "x"},
+			Spec:       storagev1.VolumeAttachmentSpec{Attacher: "a", NodeName: "n1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("v")}},
+		},
+		listed: "*facts.Attachment Name:x Node:n1 Driver:a Volume:v",
+		silent: []standin.Object{&storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: "x"},
+			Spec:       storagev1.VolumeAttachmentSpec{Attacher: "a", NodeName: "n1", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("v")}},
+			Status:     storagev1.VolumeAttachmentStatus{Attached: true},
+		}},
+		change: &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: storagev1.VolumeAttachmentSpec{Attacher: "a", NodeName: "n2"}},
+		told:   "*facts.Attachment Name:x Node:n2 Driver:a",
+		gone:   "{Kind:7 Namespace: Name:x} gone",
 	},
 	"poddisruptionbudgets": {
 		first: budget(byApp("web"), 2, "web-2", "web-1"), listed: "budget default/b app In [web] allows 2 disrupted [web-1 web-2]",
@@ -461,6 +490,8 @@ func TestLists(t *testing.T) {
 		facts.StorageListed{Kind: facts.StorageClassKind},
 		facts.StorageListed{Kind: facts.CSIDriver},
 		facts.StorageListed{Kind: facts.CSIStorageCapacity},
+		facts.StorageListed{Kind: facts.CSINode},
+		facts.StorageListed{Kind: facts.VolumeAttachment},
 	}
 	for left := range all {
 		var lists Lists

@@ -23,6 +23,8 @@ var Permissions = []apiserver.Permission{
 	{Group: "storage.k8s.io", Resource: "storageclasses", Verbs: []string{"list", "watch"}},
 	{Group: "storage.k8s.io", Resource: "csidrivers", Verbs: []string{"list", "watch"}},
 	{Group: "storage.k8s.io", Resource: "csistoragecapacities", Verbs: []string{"list", "watch"}},
+	{Group: "storage.k8s.io", Resource: "csinodes", Verbs: []string{"list", "watch"}},
+	{Group: "storage.k8s.io", Resource: "volumeattachments", Verbs: []string{"list", "watch"}},
 	{Resource: "pods/binding", Verbs: []string{"create"}},
 	{Resource: "pods/status", Verbs: []string{"patch"}},
 	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies", Verbs: []string{"list"}}, // whether promises could be forged

@@ -25,4 +25,8 @@ func (w *Watch) runStorage(ctx context.Context, clients *readers, out outlet, pa
 	w.run(ctx, name(kind), source(drivers.List, drivers.Watch, "", note(name(kind))), &storagev1.CSIDriver{}, mirrorStorage(out, kind, parser().StorageDriver))
 	rooms, kind := clients.storage.CSIStorageCapacities(metav1.NamespaceAll), facts.CSIStorageCapacity
 	w.run(ctx, name(kind), source(rooms.List, rooms.Watch, "", note(name(kind))), &storagev1.CSIStorageCapacity{}, mirrorStorage(out, kind, parser().StorageCapacity))
+	nodes, kind := clients.storage.CSINodes(), facts.CSINode
+	w.run(ctx, name(kind), source(nodes.List, nodes.Watch, "", note(name(kind))), &storagev1.CSINode{}, mirrorStorage(out, kind, parser().StorageNode))
+	attachments, kind := clients.storage.VolumeAttachments(), facts.VolumeAttachment
+	w.run(ctx, name(kind), source(attachments.List, attachments.Watch, "", note(name(kind))), &storagev1.VolumeAttachment{}, mirrorStorage(out, kind, parser().Attachment))
 }

@@ -35,7 +35,7 @@ func TestDumpKeepsEveryField(t *testing.T) {
 			r.Report.HeldDevices[i].Grant.Instance = topology.MaxInstances
 		}
 	}
-	for _, o := range [...]facts.StorageObject{&facts.Claim{}, &facts.Volume{}, &facts.StorageClass{}, &facts.StorageDriver{}, &facts.StorageCapacity{}} {
+	for _, o := range [...]facts.StorageObject{&facts.Claim{}, &facts.Volume{}, &facts.StorageClass{}, &facts.StorageDriver{}, &facts.StorageCapacity{}, &facts.StorageNode{}, &facts.Attachment{}} {
 		f.fill(reflect.ValueOf(o).Elem())
 		d.Storage = append(d.Storage, o)
 	}

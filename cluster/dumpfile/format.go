@@ -116,6 +116,13 @@ type affinityRecord struct {
 	Pods        podSelectorRecord `json:"pods"`
 }
 
+type diskRecord struct {
+	Kind     string   `json:"kind"`
+	Name     string   `json:"name"`
+	ReadOnly bool     `json:"readOnly,omitempty"`
+	Monitors []string `json:"monitors,omitempty"`
+}
+
 type requirementsRecord struct {
 	Requests       []quantityRecord     `json:"requests,omitempty"`
 	ScoreCPU       int64                `json:"scoreCPU,omitempty"`
@@ -130,6 +137,7 @@ type requirementsRecord struct {
 	Preferred      []weightedTermRecord `json:"preferred,omitempty"`
 	Tolerations    []tolerationRecord   `json:"tolerations,omitempty"`
 	Ports          []portRecord         `json:"ports,omitempty"`
+	Disks          []diskRecord         `json:"disks,omitempty"`
 	Features       []string             `json:"features,omitempty"`
 	Images         []string             `json:"images,omitempty"`
 	Spread         []spreadRecord       `json:"spread,omitempty"`
@@ -160,6 +168,7 @@ type nodeRecord struct {
 	GPU           shapeRecord       `json:"gpu,omitzero"`
 	Images        []imageRecord     `json:"images,omitempty"`
 	Features      []string          `json:"features,omitempty"`
+	Migrated      []string          `json:"migrated,omitempty"`
 }
 
 type ownerRecord struct {
@@ -331,6 +340,7 @@ func writeRequirements(r *facts.Requirements) requirementsRecord {
 			return tolerationRecord{t.Key, t.Exists, t.Value, effectText(t.Effect)}
 		}),
 		Ports:    each(r.Ports, func(p facts.HostPort) portRecord { return portRecord(p) }),
+		Disks:    each(r.Disks, func(d facts.Disk) diskRecord { return diskRecord(d) }),
 		Features: r.Features, Images: r.Images,
 		Spread: each(r.Spread, writeSpread), Affinity: each(r.Affinity, writeAffinity), AntiAffinity: each(r.AntiAffinity, writeAffinity),
 		PreferredPods: each(r.PreferredPods, func(w facts.WeightedAffinityTerm) affinityRecord {
@@ -354,6 +364,7 @@ func readRequirements(r *requirementsRecord) *facts.Requirements {
 			return facts.Toleration{Key: t.Key, Exists: t.Exists, Value: t.Value, Effect: facts.TaintEffect(t.Effect)}
 		}),
 		Ports:    each(r.Ports, func(p portRecord) facts.HostPort { return facts.HostPort(p) }),
+		Disks:    each(r.Disks, func(d diskRecord) facts.Disk { return facts.Disk(d) }),
 		Features: r.Features, Images: r.Images,
 		Spread: each(r.Spread, readSpread), Affinity: each(r.Affinity, readAffinity), AntiAffinity: each(r.AntiAffinity, readAffinity),
 		PreferredPods: each(r.PreferredPods, func(r affinityRecord) facts.WeightedAffinityTerm {
@@ -367,7 +378,7 @@ func writeNode(n *facts.Node) nodeRecord {
 	return nodeRecord{
 		Name: n.Name, Labels: n.Labels, Unschedulable: n.Unschedulable, Allocatable: each(n.Allocatable, writeQuantity),
 		Taints: each(n.Taints, func(t facts.Taint) taintRecord { return taintRecord{t.Key, t.Value, effectText(t.Effect)} }),
-		GPU:    writeShape(&n.GPU), Images: each(n.Images, func(i facts.Image) imageRecord { return imageRecord(i) }), Features: n.Features,
+		GPU:    writeShape(&n.GPU), Images: each(n.Images, func(i facts.Image) imageRecord { return imageRecord(i) }), Features: n.Features, Migrated: n.Migrated,
 	}
 }
 
@@ -377,7 +388,7 @@ func readNode(n *nodeRecord) *facts.Node {
 		Taints: each(n.Taints, func(t taintRecord) facts.Taint {
 			return facts.Taint{Key: t.Key, Value: t.Value, Effect: facts.TaintEffect(t.Effect)}
 		}),
-		GPU: n.GPU.shape(), Images: each(n.Images, func(i imageRecord) facts.Image { return facts.Image(i) }), Features: n.Features,
+		GPU: n.GPU.shape(), Images: each(n.Images, func(i imageRecord) facts.Image { return facts.Image(i) }), Features: n.Features, Migrated: n.Migrated,
 	}
 }
 
@@ -388,7 +399,7 @@ func writePod(p *cluster.PodRecord, requirements int) podRecord {
 		Ours: f.Ours, Profile: f.Profile, Deleting: f.Deleting, Gated: f.Gated, Mirror: f.Mirror, Labels: labelMap(f.Labels), Owner: ownerRecord{workloadText(f.Owner.Kind), f.Owner.Name},
 		Started: f.Started, Scheduled: f.Scheduled, NeverPreempts: f.NeverPreempts, Nominated: f.Nominated, Requirements: requirements,
 		Reported: conditionRecord(f.Reported), Victims: p.Victims, Unit: f.Unit, Subgroup: f.Subgroup, Deadline: f.Deadline,
-		Claims: each(f.Claims, func(c facts.ClaimUse) claimUseRecord { return claimUseRecord(c) }),
+		Claims: each(f.Claims, writeClaimUse),
 	}
 	if !f.Grant.IsZero() {
 		r.Grant = writeGrant(&f.Grant)
@@ -404,7 +415,7 @@ func readPod(r *podRecord) (cluster.PodRecord, error) {
 			Ours:     r.Ours, Profile: r.Profile, Deleting: r.Deleting, Gated: r.Gated, Mirror: r.Mirror, Labels: labelList(r.Labels), Owner: facts.Owner{Kind: facts.WorkloadKind(r.Owner.Kind), Name: r.Owner.Name},
 			Started: r.Started, Scheduled: r.Scheduled, NeverPreempts: r.NeverPreempts, Nominated: r.Nominated, Reported: facts.Condition(r.Reported),
 			Unit: r.Unit, Subgroup: r.Subgroup, Deadline: r.Deadline,
-			Claims: each(r.Claims, func(c claimUseRecord) facts.ClaimUse { return facts.ClaimUse(c) }),
+			Claims: each(r.Claims, readClaimUse),
 		},
 		Phase: cluster.Phase(r.Phase), HeldBack: r.HeldBack, Victims: r.Victims,
 	}

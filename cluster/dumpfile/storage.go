@@ -13,11 +13,27 @@ type storageRecord struct {
 	Class    *storageClassRecord `json:"class,omitempty"`
 	Driver   *driverRecord       `json:"driver,omitempty"`
 	Capacity *capacityRecord     `json:"capacity,omitempty"`
+	Node     *storageNodeRecord  `json:"node,omitempty"`
+	Attached *attachmentRecord   `json:"attached,omitempty"`
 }
 
 type claimUseRecord struct {
-	Claim     string `json:"claim"`
-	Ephemeral bool   `json:"ephemeral,omitempty"`
+	Claim     string       `json:"claim,omitempty"`
+	Inline    handleRecord `json:"inline,omitzero"`
+	Ephemeral bool         `json:"ephemeral,omitempty"`
+}
+
+type handleRecord struct {
+	Driver string `json:"driver,omitempty"`
+	Handle string `json:"handle,omitempty"`
+}
+
+func writeClaimUse(u facts.ClaimUse) claimUseRecord {
+	return claimUseRecord{u.Claim, handleRecord(u.Inline), u.Ephemeral}
+}
+
+func readClaimUse(r claimUseRecord) facts.ClaimUse {
+	return facts.ClaimUse{Claim: r.Claim, Inline: facts.VolumeHandle(r.Inline), Ephemeral: r.Ephemeral}
 }
 
 type claimRecord struct {
@@ -48,6 +64,9 @@ type volumeRecord struct {
 	Attributes     string              `json:"attributes,omitempty"`
 	Labels         map[string]string   `json:"labels,omitempty"`
 	Nodes          *[]termRecord       `json:"nodes,omitempty"` // absent: everywhere
+	Handle         handleRecord        `json:"handle,omitzero"`
+	InTree         string              `json:"inTree,omitempty"`
+	Translated     *[]termRecord       `json:"translated,omitempty"` // absent: everywhere
 	Zones          []requirementRecord `json:"zones,omitempty"`
 	ClaimNamespace string              `json:"claimNamespace,omitempty"`
 	Claim          string              `json:"claim,omitempty"`
@@ -58,15 +77,52 @@ type volumeRecord struct {
 }
 
 type storageClassRecord struct {
-	Name   string        `json:"name"`
-	Driver string        `json:"driver,omitempty"`
-	Waits  bool          `json:"waits,omitempty"`
-	Nodes  *[]termRecord `json:"nodes,omitempty"` // absent: everywhere
+	Name     string        `json:"name"`
+	Driver   string        `json:"driver,omitempty"`
+	Attaches string        `json:"attaches,omitempty"`
+	InTree   bool          `json:"inTree,omitempty"`
+	Waits    bool          `json:"waits,omitempty"`
+	Nodes    *[]termRecord `json:"nodes,omitempty"` // absent: everywhere
 }
 
 type driverRecord struct {
 	Name          string `json:"name"`
 	TellsCapacity bool   `json:"tellsCapacity,omitempty"`
+	Required      bool   `json:"required,omitempty"`
+}
+
+type storageNodeRecord struct {
+	Node     string             `json:"node"`
+	Drivers  []nodeDriverRecord `json:"drivers,omitempty"`
+	Migrated []string           `json:"migrated,omitempty"`
+}
+
+type nodeDriverRecord struct {
+	Name  string `json:"name"`
+	Limit *int64 `json:"limit,omitempty"` // absent: none
+}
+
+type attachmentRecord struct {
+	Name   string `json:"name"`
+	Node   string `json:"node"`
+	Driver string `json:"driver"`
+	Volume string `json:"volume"`
+}
+
+func writeNodeDriver(d facts.NodeDriver) nodeDriverRecord {
+	r := nodeDriverRecord{Name: d.Name}
+	if d.Limited {
+		r.Limit = &d.Limit
+	}
+	return r
+}
+
+func readNodeDriver(r nodeDriverRecord) facts.NodeDriver {
+	d := facts.NodeDriver{Name: r.Name}
+	if r.Limit != nil {
+		d.Limit, d.Limited = *r.Limit, true
+	}
+	return d
 }
 
 type capacityRecord struct {
@@ -110,15 +166,20 @@ func writeStorage(object facts.StorageObject) (r storageRecord) {
 	case *facts.Volume:
 		r.Volume = &volumeRecord{
 			Name: o.Name, StorageClass: o.StorageClass, Size: o.Size, Modes: o.Modes, Block: o.Block, Attributes: o.Attributes, Labels: labelMap(o.Labels),
-			Nodes: writeTerms(o.Nodes), Zones: each(o.Zones, writeRequirement), ClaimNamespace: o.Claim.Namespace, Claim: o.Claim.Name, ClaimUID: o.ClaimUID,
+			Nodes: writeTerms(o.Nodes), Handle: handleRecord(o.Handle), InTree: o.InTree, Translated: writeTerms(o.Translated),
+			Zones: each(o.Zones, writeRequirement), ClaimNamespace: o.Claim.Namespace, Claim: o.Claim.Name, ClaimUID: o.ClaimUID,
 			Available: o.Available, Deleting: o.Deleting, Version: o.Version,
 		}
 	case *facts.StorageClass:
-		r.Class = &storageClassRecord{o.Name, o.Driver, o.Waits, writeTerms(o.Nodes)}
+		r.Class = &storageClassRecord{o.Name, o.Driver, o.Attaches, o.InTree, o.Waits, writeTerms(o.Nodes)}
 	case *facts.StorageDriver:
-		r.Driver = &driverRecord{o.Name, o.TellsCapacity}
+		r.Driver = &driverRecord{o.Name, o.TellsCapacity, o.Required}
 	case *facts.StorageCapacity:
 		r.Capacity = &capacityRecord{o.Namespace, o.Name, o.StorageClass, writeSelector(o.Nodes), o.Most}
+	case *facts.StorageNode:
+		r.Node = &storageNodeRecord{o.Node, each(o.Drivers, writeNodeDriver), o.Migrated}
+	case *facts.Attachment:
+		r.Attached = &attachmentRecord{o.Name, o.Node, o.Driver, o.Volume}
 	}
 	return r
 }
@@ -136,16 +197,23 @@ func readStorage(r *storageRecord) (facts.StorageObject, error) {
 		v := r.Volume
 		return &facts.Volume{
 			Name: v.Name, StorageClass: v.StorageClass, Size: v.Size, Modes: v.Modes, Block: v.Block, Attributes: v.Attributes, Labels: labelList(v.Labels),
-			Nodes: readTerms(v.Nodes), Zones: each(v.Zones, readRequirement), Claim: facts.ClaimName{Namespace: v.ClaimNamespace, Name: v.Claim}, ClaimUID: v.ClaimUID,
+			Nodes: readTerms(v.Nodes), Handle: facts.VolumeHandle(v.Handle), InTree: v.InTree, Translated: readTerms(v.Translated),
+			Zones: each(v.Zones, readRequirement), Claim: facts.ClaimName{Namespace: v.ClaimNamespace, Name: v.Claim}, ClaimUID: v.ClaimUID,
 			Available: v.Available, Deleting: v.Deleting, Version: v.Version,
 		}, nil
 	case r.Class != nil:
-		return &facts.StorageClass{Name: r.Class.Name, Driver: r.Class.Driver, Waits: r.Class.Waits, Nodes: readTerms(r.Class.Nodes)}, nil
+		c := r.Class
+		return &facts.StorageClass{Name: c.Name, Driver: c.Driver, Attaches: c.Attaches, InTree: c.InTree, Waits: c.Waits, Nodes: readTerms(c.Nodes)}, nil
 	case r.Driver != nil:
-		return &facts.StorageDriver{Name: r.Driver.Name, TellsCapacity: r.Driver.TellsCapacity}, nil
+		return &facts.StorageDriver{Name: r.Driver.Name, TellsCapacity: r.Driver.TellsCapacity, Required: r.Driver.Required}, nil
 	case r.Capacity != nil:
 		c := r.Capacity
 		return &facts.StorageCapacity{Namespace: c.Namespace, Name: c.Name, StorageClass: c.StorageClass, Nodes: readSelector(c.Nodes), Most: c.Most}, nil
+	case r.Node != nil:
+		return &facts.StorageNode{Node: r.Node.Node, Drivers: each(r.Node.Drivers, readNodeDriver), Migrated: r.Node.Migrated}, nil
+	case r.Attached != nil:
+		a := r.Attached
+		return &facts.Attachment{Name: a.Name, Node: a.Node, Driver: a.Driver, Volume: a.Volume}, nil
 	}
-	return nil, errors.New("storage: an object is of no kind; write one of claim, volume, class, driver, capacity")
+	return nil, errors.New("storage: an object is of no kind; write one of claim, volume, class, driver, capacity, node, attached")
 }

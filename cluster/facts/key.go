@@ -82,6 +82,13 @@ func (r *Requirements) AppendSize(buffer []byte) []byte {
 		w.Text(p.IP)
 		w.Number(int64(p.Port))
 	}
+	w.Number(int64(len(r.Disks)))
+	for i := range r.Disks {
+		w.Text(r.Disks[i].Kind)
+		w.Text(r.Disks[i].Name)
+		w.Flag(r.Disks[i].ReadOnly)
+		w.strings(r.Disks[i].Monitors)
+	}
 	return w
 }
 

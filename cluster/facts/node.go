@@ -21,6 +21,8 @@ type Node struct {
 	Images []Image
 	// Features that the node declares, sorted.
 	Features []string
+	// Migrated are the in-tree plugins of volumes that CSI drivers serve on the node, sorted. Its CSINode says so, and the ledger fills it in.
+	Migrated []string
 }
 
 // Taint repels pods from a node.
@@ -44,7 +46,7 @@ func SameNode(a, b *Node) bool { return slices.Equal(a.Images, b.Images) && Same
 
 // SameButImages reports whether two observations of a node differ in their images at most.
 func SameButImages(a, b *Node) bool {
-	return slices.Equal(a.Features, b.Features) && a.Unschedulable == b.Unschedulable && a.GPU == b.GPU && slices.Equal(a.Allocatable, b.Allocatable) &&
+	return slices.Equal(a.Features, b.Features) && slices.Equal(a.Migrated, b.Migrated) && a.Unschedulable == b.Unschedulable && a.GPU == b.GPU && slices.Equal(a.Allocatable, b.Allocatable) &&
 		slices.Equal(a.Taints, b.Taints) && maps.Equal(a.Labels, b.Labels)
 }
 

@@ -2,6 +2,8 @@ package facts
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
@@ -31,6 +33,8 @@ type Requirements struct {
 	Preferred   []WeightedTerm
 	Tolerations []Toleration
 	Ports       []HostPort
+	// Disks are volumes in the pod's own spec that two pods on one node must not both have, sorted.
+	Disks []Disk
 	// Features are what the node must declare, sorted.
 	Features []string
 	// Images of all containers, one entry for each, normalised to the names that nodes report.
@@ -116,6 +120,35 @@ func (p HostPort) Conflicts(q HostPort) bool {
 // Compare orders host ports by number, protocol and address.
 func (p HostPort) Compare(q HostPort) int {
 	return cmp.Or(cmp.Compare(p.Port, q.Port), cmp.Compare(p.Protocol, q.Protocol), cmp.Compare(p.IP, q.IP))
+}
+
+// Disk is a volume that is written into pods' specs without a claim, and that two pods on one node must not both have unless both only read it.
+type Disk struct {
+	Kind, Name string
+	ReadOnly   bool
+	// Monitors tell images of one name apart: two are the same if they share one. Without any they are not asked.
+	Monitors []string
+}
+
+// Conflicts reports whether pods with these must not share a node.
+func (d Disk) Conflicts(e Disk) bool {
+	if d.Kind != e.Kind || d.Name != e.Name || d.ReadOnly && e.ReadOnly {
+		return false
+	}
+	shares := func(monitor string) bool { return slices.Contains(e.Monitors, monitor) }
+	return d.Kind != "rbd" || slices.ContainsFunc(d.Monitors, shares)
+}
+
+// Compare orders disks.
+func (d Disk) Compare(e Disk) int {
+	readOnly := func(b bool) int {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(strings.Compare(d.Kind, e.Kind), strings.Compare(d.Name, e.Name), cmp.Compare(readOnly(d.ReadOnly), readOnly(e.ReadOnly)),
+		slices.Compare(d.Monitors, e.Monitors))
 }
 
 // AnyIP is a host port's address when it names none.

@@ -15,14 +15,17 @@ type Book struct {
 	drivers    map[string]*facts.StorageDriver
 	capacities map[facts.StorageName]*facts.StorageCapacity
 
-	byClass  map[string]map[string]*facts.Volume // volumes that nothing is bound to for good, by storage class and name
-	unbound  map[string]map[facts.ClaimName]bool // claims that are not bound, by storage class
-	naming   map[string]map[facts.ClaimName]bool // claims that name a volume, by its name
+	free     map[string]map[string]*facts.Volume          // available volumes that are kept for no claim, by storage class and name
+	kept     map[facts.ClaimName]map[string]*facts.Volume // volumes that are bound to a claim or kept for it, by name
+	unbound  map[string]map[facts.ClaimName]bool          // claims that are not bound, by storage class
+	naming   map[string]map[facts.ClaimName]bool          // claims that name a volume, by its name
 	rooms    map[string]map[facts.StorageName]*facts.StorageCapacity
 	users    map[facts.ClaimName]map[facts.UID]*user
 	pods     map[facts.UID]*user
 	promised map[string]facts.ClaimName // volumes
 	told     map[facts.ClaimName]*promise
+
+	attachments attachments
 }
 
 // user is a pod that uses claims.
@@ -32,6 +35,7 @@ type user struct {
 	uses      []facts.ClaimUse
 	placed    bool
 	promises  []*promise // that wait to be carried out
+	attached  []attach   // see attaches
 }
 
 // promise is a claim that is bound once its pod has a node.
@@ -48,11 +52,12 @@ func New() *Book {
 	return &Book{
 		claims: make(map[facts.ClaimName]*facts.Claim), volumes: make(map[string]*facts.Volume), classes: make(map[string]*facts.StorageClass),
 		drivers: make(map[string]*facts.StorageDriver), capacities: make(map[facts.StorageName]*facts.StorageCapacity),
-		byClass: make(map[string]map[string]*facts.Volume), unbound: make(map[string]map[facts.ClaimName]bool),
+		free: make(map[string]map[string]*facts.Volume), kept: make(map[facts.ClaimName]map[string]*facts.Volume), unbound: make(map[string]map[facts.ClaimName]bool),
 		naming: make(map[string]map[facts.ClaimName]bool),
 		rooms:  make(map[string]map[facts.StorageName]*facts.StorageCapacity),
 		users:  make(map[facts.ClaimName]map[facts.UID]*user), pods: make(map[facts.UID]*user),
 		promised: make(map[string]facts.ClaimName), told: make(map[facts.ClaimName]*promise),
+		attachments: newAttachments(),
 	}
 }
 
@@ -80,14 +85,17 @@ func (b *Book) Set(object facts.StorageObject) []facts.UID {
 	case *facts.Volume:
 		b.setVolume(o.Name, o, affected)
 	case *facts.StorageClass:
-		b.classes[o.Name] = o
-		b.ofClass(o.Name, affected)
+		b.setClass(o.Name, o, affected)
 	case *facts.StorageDriver:
-		b.drivers[o.Name] = o
-		b.ofDriver(o.Name, affected)
+		b.setDriver(o.Name, o, affected)
 	case *facts.StorageCapacity:
 		b.setCapacity(o.StorageName(), o, affected)
+	case *facts.StorageNode:
+		b.setNode(o.Node, o, affected)
+	case *facts.Attachment:
+		b.setAttachment(o.Name, o)
 	}
+	b.settle(affected)
 	return affected.list()
 }
 
@@ -100,14 +108,17 @@ func (b *Book) Remove(name facts.StorageName) []facts.UID {
 	case facts.PersistentVolume:
 		b.setVolume(name.Name, nil, affected)
 	case facts.StorageClassKind:
-		delete(b.classes, name.Name)
-		b.ofClass(name.Name, affected)
+		b.setClass(name.Name, nil, affected)
 	case facts.CSIDriver:
-		delete(b.drivers, name.Name)
-		b.ofDriver(name.Name, affected)
+		b.setDriver(name.Name, nil, affected)
 	case facts.CSIStorageCapacity:
 		b.setCapacity(name, nil, affected)
+	case facts.CSINode:
+		b.setNode(name.Name, nil, affected)
+	case facts.VolumeAttachment:
+		b.setAttachment(name.Name, nil)
 	}
+	b.settle(affected)
 	return affected.list()
 }
 
@@ -132,7 +143,8 @@ func (b *Book) Objects() (list []facts.StorageObject) {
 }
 
 func (b *Book) each(yield func(facts.StorageObject) bool) {
-	_ = eachOf(b.claims, yield) && eachOf(b.volumes, yield) && eachOf(b.classes, yield) && eachOf(b.drivers, yield) && eachOf(b.capacities, yield)
+	_ = eachOf(b.claims, yield) && eachOf(b.volumes, yield) && eachOf(b.classes, yield) && eachOf(b.drivers, yield) && eachOf(b.capacities, yield) &&
+		eachOf(b.attachments.nodes, yield) && eachOf(b.attachments.known, yield)
 }
 
 func eachOf[K comparable, V facts.StorageObject](m map[K]V, yield func(facts.StorageObject) bool) bool {
@@ -197,18 +209,44 @@ func (b *Book) setClaim(name facts.ClaimName, claim *facts.Claim, to pods) {
 	b.ofClaim(name, to)
 }
 
+// setClass takes in a storage class; nil: it is gone. What provisions never changes, so that bound claims ask for nothing else while it is there.
+func (b *Book) setClass(name string, class *facts.StorageClass, to pods) {
+	old := b.classes[name]
+	delete(b.classes, name)
+	if class != nil {
+		b.classes[name] = class
+	}
+	b.ofClass(name, to)
+	if (old == nil) == (class == nil) && (old == nil || old.Attaches == class.Attaches) {
+		return
+	}
+	for claim, c := range b.claims { // a claim whose volume is missing is counted by its class
+		if c.StorageClass == name && c.Bound && b.volumes[c.Volume] == nil {
+			b.ofClaim(claim, to)
+		}
+	}
+}
+
 func (b *Book) setVolume(name string, volume *facts.Volume, to pods) {
-	for _, v := range [...]*facts.Volume{b.volumes[name], volume} {
-		if v != nil {
+	old := b.volumes[name]
+	for _, v := range [...]*facts.Volume{old, volume} {
+		switch {
+		case v == nil:
+		case v.Claim != (facts.ClaimName{}):
 			b.ofClaim(v.Claim, to)
+		case v.Available:
 			b.ofClass(v.StorageClass, to)
 		}
 	}
 	for claim := range b.naming[name] {
 		b.ofClaim(claim, to)
 	}
-	if old := b.volumes[name]; old != nil {
-		leave(b.byClass, old.StorageClass, name)
+	for _, a := range b.attachments.ofVolume[name] {
+		b.attachments.moved[a.Node] = true
+	}
+	if old != nil {
+		leave(b.free, old.StorageClass, name)
+		leave(b.kept, old.Claim, name)
 		delete(b.volumes, name)
 	}
 	if claim, ok := b.promised[name]; ok {
@@ -218,8 +256,11 @@ func (b *Book) setVolume(name string, volume *facts.Volume, to pods) {
 		return
 	}
 	b.volumes[name] = volume
-	if volume.Available || volume.Claim != (facts.ClaimName{}) {
-		enter(b.byClass, volume.StorageClass, name, volume)
+	switch {
+	case volume.Claim != (facts.ClaimName{}):
+		enter(b.kept, volume.Claim, name, volume)
+	case volume.Available:
+		enter(b.free, volume.StorageClass, name, volume)
 	}
 	if p := b.told[volume.Claim]; p != nil && p.volume == name && p.uid == volume.ClaimUID {
 		p.seen = true
@@ -239,27 +280,44 @@ func (b *Book) setCapacity(name facts.StorageName, capacity *facts.StorageCapaci
 	}
 }
 
-// Use says which claims a pod uses. A pod that uses none is not known to the Book.
-func (b *Book) Use(uid facts.UID, namespace string, uses []facts.ClaimUse) {
+// Use says which volumes a pod uses, and returns the other pods whose needs may be others now, sorted. A pod that uses none is not known to the Book.
+func (b *Book) Use(uid facts.UID, namespace string, uses []facts.ClaimUse) []facts.UID {
 	if len(uses) == 0 || b.pods[uid] != nil {
-		return // what volumes a pod has never changes
+		return nil // what volumes a pod has never changes
 	}
 	u := &user{uid: uid, namespace: namespace, uses: uses}
 	b.pods[uid] = u
-	for _, use := range uses {
-		enter(b.users, facts.ClaimName{Namespace: namespace, Name: use.Claim}, uid, u)
+	for name := range u.claims {
+		enter(b.users, name, uid, u)
 	}
+	affected := make(pods)
+	b.reattach(u, affected)
+	return affected.list()
 }
 
-// Forget forgets a pod. It must have been released.
-func (b *Book) Forget(uid facts.UID) {
+// Forget forgets a pod, and returns the others whose needs may be others now, sorted. It must have been released.
+func (b *Book) Forget(uid facts.UID) []facts.UID {
 	u := b.pods[uid]
 	if u == nil {
-		return
+		return nil
 	}
 	delete(b.pods, uid)
+	for name := range u.claims {
+		leave(b.users, name, uid)
+	}
+	affected := make(pods)
+	for _, a := range u.attached {
+		b.unshare(u, a.VolumeHandle, affected)
+	}
+	return affected.list()
+}
+
+// claims visits the claims that a pod uses.
+func (u *user) claims(yield func(facts.ClaimName, facts.ClaimUse) bool) {
 	for _, use := range u.uses {
-		leave(b.users, facts.ClaimName{Namespace: u.namespace, Name: use.Claim}, uid)
+		if use.Claim != "" && !yield(facts.ClaimName{Namespace: u.namespace, Name: use.Claim}, use) {
+			return
+		}
 	}
 }
 

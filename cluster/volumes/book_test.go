@@ -50,7 +50,8 @@ func terms(t *rapid.T) []facts.Term {
 
 func (w *world) object(t *rapid.T) facts.StorageObject {
 	modes := rapid.SampledFrom([]facts.AccessModes{facts.ReadWriteOnce, facts.ReadWriteOnce, facts.ReadWriteOncePod}).Draw(t, "modes")
-	switch rapid.IntRange(0, 6).Draw(t, "kind") {
+	handle := facts.VolumeHandle{Driver: rapid.SampledFrom([]string{"csi", "csi", "other"}).Draw(t, "by"), Handle: name(t, "h", 3)}
+	switch rapid.IntRange(0, 8).Draw(t, "kind") {
 	case 0, 1:
 		c := &facts.Claim{ClaimName: facts.ClaimName{Namespace: "d", Name: name(t, "c", 4)}, StorageClass: name(t, "s", 2), Modes: modes, Size: rapid.Int64Range(1, 3).Draw(t, "size"), Sized: true}
 		c.UID = c.Name
@@ -61,16 +62,24 @@ func (w *world) object(t *rapid.T) facts.StorageObject {
 		}
 		return c
 	case 2, 3:
-		v := &facts.Volume{Name: name(t, "v", 4), StorageClass: name(t, "s", 2), Modes: facts.ReadWriteOnce | facts.ReadWriteOncePod, Size: rapid.Int64Range(1, 4).Draw(t, "size"), Nodes: terms(t), Available: true}
+		v := &facts.Volume{Name: name(t, "v", 4), StorageClass: name(t, "s", 2), Modes: facts.ReadWriteOnce | facts.ReadWriteOncePod, Size: rapid.Int64Range(1, 4).Draw(t, "size"), Nodes: terms(t), Available: true, Handle: handle}
 		if rapid.IntRange(0, 3).Draw(t, "kept") == 0 {
 			v.Claim, v.Available = facts.ClaimName{Namespace: "d", Name: name(t, "c", 4)}, false
 			v.ClaimUID = v.Claim.Name
 		}
 		return v
 	case 4:
-		return &facts.StorageClass{Name: name(t, "s", 2), Driver: rapid.SampledFrom([]string{"", "csi"}).Draw(t, "driver"), Waits: rapid.IntRange(0, 4).Draw(t, "waits") > 0, Nodes: terms(t)}
+		return &facts.StorageClass{Name: name(t, "s", 2), Driver: rapid.SampledFrom([]string{"", "csi"}).Draw(t, "driver"), Attaches: "csi", Waits: rapid.IntRange(0, 4).Draw(t, "waits") > 0, Nodes: terms(t)}
 	case 5:
-		return &facts.StorageDriver{Name: "csi", TellsCapacity: rapid.Bool().Draw(t, "tells")}
+		return &facts.StorageDriver{Name: "csi", TellsCapacity: rapid.Bool().Draw(t, "tells"), Required: rapid.Bool().Draw(t, "required")}
+	case 6:
+		n := &facts.StorageNode{Node: rapid.SampledFrom([]string{"na", "nb"}).Draw(t, "node")}
+		if rapid.Bool().Draw(t, "has") {
+			n.Drivers = []facts.NodeDriver{{Name: "csi", Limit: 2, Limited: rapid.Bool().Draw(t, "limited")}}
+		}
+		return n
+	case 7:
+		return &facts.Attachment{Name: name(t, "a", 3), Node: "na", Driver: "csi", Volume: name(t, "v", 4)}
 	default:
 		return &facts.StorageCapacity{Namespace: "d", Name: name(t, "r", 2), StorageClass: name(t, "s", 2), Most: rapid.Int64Range(0, 3).Draw(t, "most")}
 	}

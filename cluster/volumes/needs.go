@@ -17,8 +17,8 @@ func (b *Book) Needs(uid facts.UID) (needs *facts.VolumeNeeds, waits string) {
 	}
 	n := &facts.VolumeNeeds{}
 	var unbound []*facts.Claim
-	for _, use := range u.uses {
-		claim := b.claims[facts.ClaimName{Namespace: u.namespace, Name: use.Claim}]
+	for name, use := range u.claims {
+		claim := b.claims[name]
 		if waits := b.waits(u, use, claim); waits != "" {
 			return nil, waits
 		}
@@ -31,8 +31,8 @@ func (b *Book) Needs(uid facts.UID) (needs *facts.VolumeNeeds, waits string) {
 			n.Missing = true
 			continue
 		}
-		if volume.Nodes != nil {
-			n.Bound = append(n.Bound, volume.Nodes)
+		if bound, asks := volume.BoundVolume(); asks {
+			n.Bound = append(n.Bound, bound)
 		}
 		if !use.Ephemeral { // as upstream
 			n.Zones = append(n.Zones, volume.Zones...)
@@ -41,7 +41,8 @@ func (b *Book) Needs(uid facts.UID) (needs *facts.VolumeNeeds, waits string) {
 	for _, claim := range b.inOrder(unbound) {
 		n.Unbound = append(n.Unbound, b.choices(claim))
 	}
-	if !n.Missing && len(n.Bound)+len(n.Zones)+len(n.Unbound) == 0 {
+	n.Drivers = b.driverNeeds(u)
+	if !n.Selects() && len(n.Drivers) == 0 {
 		return nil, ""
 	}
 	n.Zones = facts.Canonical(n.Zones)
@@ -125,22 +126,26 @@ func (b *Book) choices(c *facts.Claim) facts.UnboundClaim {
 
 // candidates lists the volumes that a claim could be bound to, the best first: one that is kept for it alone, else the smallest that is large enough.
 func (b *Book) candidates(c *facts.Claim) []facts.VolumeChoice {
-	var fit []*facts.Volume
-	for _, name := range slices.Sorted(maps.Keys(b.byClass[c.StorageClass])) {
-		v := b.volumes[name]
-		if v.Size < c.Size || v.Block != c.Block || v.Attributes != c.Attributes || v.Deleting {
-			continue
+	suits := func(v *facts.Volume) bool {
+		return v.StorageClass == c.StorageClass && v.Size >= c.Size && v.Block == c.Block && v.Attributes == c.Attributes && !v.Deleting
+	}
+	if p := b.told[c.ClaimName]; p != nil && p.volume != "" {
+		if v := b.volumes[p.volume]; v != nil && suits(v) {
+			return []facts.VolumeChoice{{Volume: v.Name, Nodes: v.Nodes}}
 		}
-		if owner, ok := b.promised[name]; ok && owner == c.ClaimName || v.KeptFor(c) {
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.kept[c.ClaimName])) {
+		if v := b.volumes[name]; suits(v) && v.KeptFor(c) {
 			return []facts.VolumeChoice{{Volume: name, Nodes: v.Nodes}}
-		} else if ok {
-			continue
 		}
-		if v.Claim == (facts.ClaimName{}) && v.Available && c.Modes&^v.Modes == 0 && c.Selector.Matches(v.Labels) {
+	}
+	var fit []*facts.Volume
+	for name, v := range b.free[c.StorageClass] {
+		if _, taken := b.promised[name]; !taken && suits(v) && c.Modes&^v.Modes == 0 && c.Selector.Matches(v.Labels) {
 			fit = append(fit, v)
 		}
 	}
-	slices.SortStableFunc(fit, func(x, y *facts.Volume) int { return cmp.Compare(x.Size, y.Size) })
+	slices.SortFunc(fit, func(x, y *facts.Volume) int { return cmp.Or(cmp.Compare(x.Size, y.Size), cmp.Compare(x.Name, y.Name)) })
 	var list []facts.VolumeChoice
 	for _, v := range fit {
 		list = append(list, facts.VolumeChoice{Volume: v.Name, Nodes: v.Nodes})

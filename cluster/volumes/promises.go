@@ -51,8 +51,8 @@ func (b *Book) Take(uid facts.UID, node *facts.Node) (conflict string, affected 
 
 // unboundOf lists the claims of a pod that are not bound.
 func (b *Book) unboundOf(u *user) (list []*facts.Claim) {
-	for _, use := range u.uses {
-		if c := b.claims[facts.ClaimName{Namespace: u.namespace, Name: use.Claim}]; c != nil && !c.Bound {
+	for name := range u.claims {
+		if c := b.claims[name]; c != nil && !c.Bound {
 			list = append(list, c)
 		}
 	}
@@ -63,8 +63,7 @@ func (b *Book) unboundOf(u *user) (list []*facts.Claim) {
 func (b *Book) place(u *user, placed bool) []facts.UID {
 	u.placed = placed
 	affected := make(pods)
-	for _, use := range u.uses {
-		name := facts.ClaimName{Namespace: u.namespace, Name: use.Claim}
+	for name := range u.claims {
 		if c := b.claims[name]; c != nil && (c.Modes&facts.ReadWriteOncePod != 0 || !c.Bound) {
 			b.ofClaim(name, affected)
 		}
@@ -149,14 +148,13 @@ func (b *Book) Progress(uid facts.UID, node *facts.Node) (ready bool, failed str
 		return true, ""
 	}
 	ready = true
-	for _, use := range u.uses {
-		name := facts.ClaimName{Namespace: u.namespace, Name: use.Claim}
+	for name, use := range u.claims {
 		claim := b.claims[name]
 		if claim == nil || claim.Deleting || claim.Lost {
 			return false, fmt.Sprintf("persistentvolumeclaim %q is gone, or is being deleted", use.Claim)
 		}
 		if claim.Volume != "" {
-			if v := b.volumes[claim.Volume]; v != nil && !(&facts.VolumeNeeds{Bound: [][]facts.Term{v.Nodes}}).Suits(node) {
+			if v := b.volumes[claim.Volume]; v != nil && !v.UsableOn(node) {
 				return false, fmt.Sprintf("pv %q node affinity doesn't match node %q", v.Name, node.Name)
 			}
 		}
@@ -172,8 +170,8 @@ func (b *Book) Progress(uid facts.UID, node *facts.Node) (ready bool, failed str
 
 // keeps reports whether a volume is kept for the claim.
 func (b *Book) keeps(c *facts.Claim) bool {
-	for _, v := range b.byClass[c.StorageClass] {
-		if v.KeptFor(c) {
+	for _, v := range b.kept[c.ClaimName] {
+		if v.StorageClass == c.StorageClass && v.KeptFor(c) {
 			return true
 		}
 	}

@@ -2,6 +2,8 @@ package volumes
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"hilbert.dev/hilbert/cluster/facts"
 )
@@ -33,9 +35,9 @@ func (b *Book) verifyPromises() error {
 		if len(u.promises) > 0 && !u.placed {
 			return fmt.Errorf("pod %s was promised something and has no node", uid)
 		}
-		for _, use := range u.uses {
-			if b.users[facts.ClaimName{Namespace: u.namespace, Name: use.Claim}][uid] != u {
-				return fmt.Errorf("pod %s is not among the users of claim %s", uid, use.Claim)
+		for name := range u.claims {
+			if b.users[name][uid] != u {
+				return fmt.Errorf("pod %s is not among the users of claim %s", uid, name)
 			}
 		}
 	}
@@ -53,10 +55,17 @@ func (b *Book) verifyLists() error {
 		}
 	}
 	free := 0
-	for class, volumes := range b.byClass {
+	for class, volumes := range b.free {
 		for name, v := range volumes {
-			if free++; b.volumes[name] != v || v.StorageClass != class {
-				return fmt.Errorf("volume %s is among those of storage class %q", name, class)
+			if free++; b.volumes[name] != v || v.StorageClass != class || !v.Available || v.Claim != (facts.ClaimName{}) {
+				return fmt.Errorf("volume %s is among the free ones of storage class %q", name, class)
+			}
+		}
+	}
+	for claim, volumes := range b.kept {
+		for name, v := range volumes {
+			if free++; b.volumes[name] != v || v.Claim != claim {
+				return fmt.Errorf("volume %s is among those that are kept for claim %s", name, claim)
 			}
 		}
 	}
@@ -66,7 +75,38 @@ func (b *Book) verifyLists() error {
 		}
 	}
 	if free != 0 {
-		return fmt.Errorf("%d volumes too many are listed by storage class", free)
+		return fmt.Errorf("%d volumes too many are listed as free or kept", free)
+	}
+	return b.verifyAttachments()
+}
+
+// verifyAttachments counts anew what pods have attached, and which drivers nodes limit.
+func (b *Book) verifyAttachments() error {
+	users := 0
+	for uid, u := range b.pods {
+		want := b.attaches(u)
+		if !slices.Equal(want, u.attached) {
+			return fmt.Errorf("pod %s has %v attached, and %v is noted", uid, want, u.attached)
+		}
+		for _, a := range want {
+			if users++; !slices.Contains(b.attachments.users[a.VolumeHandle], u) {
+				return fmt.Errorf("pod %s is not among the users of volume %v", uid, a.VolumeHandle)
+			}
+		}
+	}
+	for _, list := range b.attachments.users {
+		users -= len(list)
+	}
+	limited := make(map[string]int)
+	for _, n := range b.attachments.nodes {
+		for i := range n.Drivers {
+			if n.Drivers[i].Limited {
+				limited[n.Drivers[i].Name]++
+			}
+		}
+	}
+	if users != 0 || !maps.Equal(limited, b.attachments.limited) {
+		return fmt.Errorf("%d users of volumes too few are listed; nodes limit %v, and %v is noted", users, limited, b.attachments.limited)
 	}
 	return nil
 }

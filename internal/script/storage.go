@@ -1,6 +1,7 @@
 package script
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,16 +12,18 @@ import (
 
 var storageKinds = map[string]facts.StorageKind{
 	"claim": facts.PersistentVolumeClaim, "volume": facts.PersistentVolume, "class": facts.StorageClassKind,
-	"driver": facts.CSIDriver, "room": facts.CSIStorageCapacity,
+	"driver": facts.CSIDriver, "room": facts.CSIStorageCapacity, "node": facts.CSINode, "attached": facts.VolumeAttachment,
 }
 
 // Storage reads a storage object, or that one is gone. Sizes are in GiB; nodes are named by one label.
 //
 //	storage claim data class=fast size=5 modes=(rwo,rwop) selected=n1 volume=v bound lost deleting owner=p uid=u
-//	storage volume v class=fast size=5 modes=rwo on=zone:a zone=a+b claim=data uid=u available version=3
+//	storage volume v class=fast driver=csi size=5 modes=rwo on=zone:a zone=a+b claim=data uid=u available version=3
 //	storage class fast driver=csi waits on=zone:a
-//	storage driver csi capacity
+//	storage driver csi capacity required
 //	storage room r class=fast most=5 on=zone:a
+//	storage node n1 drivers=(csi,other:5) migrated=kubernetes.io/aws-ebs
+//	storage attached x node=n1 driver=csi volume=v
 //	storage claim data gone
 func Storage(t testing.TB, d *datadriven.TestData) facts.Event {
 	t.Helper()
@@ -39,9 +42,13 @@ func Storage(t testing.TB, d *datadriven.TestData) facts.Event {
 	case facts.PersistentVolume:
 		return facts.StorageUpserted{Object: r.volume(name)}
 	case facts.StorageClassKind:
-		return facts.StorageUpserted{Object: &facts.StorageClass{Name: name, Driver: r.text("driver"), Waits: d.HasArg("waits"), Nodes: r.nodes()}}
+		return facts.StorageUpserted{Object: &facts.StorageClass{Name: name, Driver: r.text("driver"), Attaches: r.text("driver"), Waits: d.HasArg("waits"), Nodes: r.nodes()}}
 	case facts.CSIDriver:
-		return facts.StorageUpserted{Object: &facts.StorageDriver{Name: name, TellsCapacity: d.HasArg("capacity")}}
+		return facts.StorageUpserted{Object: &facts.StorageDriver{Name: name, TellsCapacity: d.HasArg("capacity"), Required: d.HasArg("required")}}
+	case facts.CSINode:
+		return facts.StorageUpserted{Object: r.node(name)}
+	case facts.VolumeAttachment:
+		return facts.StorageUpserted{Object: &facts.Attachment{Name: name, Node: r.text("node"), Driver: r.text("driver"), Volume: r.text("volume")}}
 	case facts.CSIStorageCapacity:
 		return facts.StorageUpserted{Object: &facts.StorageCapacity{
 			Namespace: "default", Name: name, StorageClass: r.text("class"), Most: r.size("most"), Nodes: facts.LabelSelector{Expressions: r.nodes()[0].Expressions},
@@ -105,6 +112,9 @@ func (r storageReader) volume(name string) *facts.Volume {
 		Name: name, StorageClass: r.text("class"), Size: r.size("size"), Modes: r.modes(), Nodes: r.nodes(), Available: r.d.HasArg("available"),
 		Deleting: r.d.HasArg("deleting"), Version: r.text("version"),
 	}
+	if driver := r.text("driver"); driver != "" {
+		v.Handle = facts.VolumeHandle{Driver: driver, Handle: name}
+	}
 	if claim := r.text("claim"); claim != "" {
 		v.Claim, v.ClaimUID = facts.ClaimName{Namespace: "default", Name: claim}, r.text("uid")
 	}
@@ -112,6 +122,28 @@ func (r storageReader) volume(name string) *facts.Volume {
 		v.Zones = []facts.Requirement{{Key: facts.LabelZone, Operator: facts.In, Values: strings.Split(zones, "+")}}
 	}
 	return v
+}
+
+func (r storageReader) node(name string) *facts.StorageNode {
+	n := &facts.StorageNode{Node: name}
+	for _, arg := range r.d.CmdArgs {
+		if arg.Key == "migrated" {
+			n.Migrated = arg.Vals
+		}
+		if arg.Key != "drivers" {
+			continue
+		}
+		for _, driver := range arg.Vals {
+			name, limit, limited := strings.Cut(driver, ":")
+			d := facts.NodeDriver{Name: name, Limited: limited}
+			if limited {
+				d.Limit = scaled(r.t, r.d, limit, 1)
+			}
+			n.Drivers = append(n.Drivers, d)
+		}
+	}
+	slices.SortFunc(n.Drivers, func(a, b facts.NodeDriver) int { return strings.Compare(a.Name, b.Name) })
+	return n
 }
 
 // claims reads the claims that a pod uses; a name that ends in ! is of an ephemeral volume.

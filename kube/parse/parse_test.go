@@ -244,10 +244,6 @@ func TestUnsupported(t *testing.T) {
 		},
 		"spec.resourceClaims":  func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
 		"spec.schedulingGroup": func(s *corev1.PodSpec) { s.SchedulingGroup = &corev1.PodSchedulingGroup{} },
-		"spec.volumes[].gcePersistentDisk": func(s *corev1.PodSpec) {
-			disk := corev1.VolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{}}
-			s.Volumes = []corev1.Volume{{Name: "a", VolumeSource: disk}, {Name: "b", VolumeSource: disk}}
-		},
 	}
 	for want, change := range cases {
 		t.Run(want, func(t *testing.T) {

@@ -42,6 +42,8 @@ func (m *requirementsMemo) of(pod *corev1.Pod, ours bool) *facts.Requirements {
 	key.qos(pod)
 	key.devices(pod)
 	key.podAffinity(pod)
+	taken := disks(&pod.Spec)
+	key.disks(taken)
 	key.flag(ours)
 	var cannot, features []string
 	if ours {
@@ -56,7 +58,7 @@ func (m *requirementsMemo) of(pod *corev1.Pod, ours bool) *facts.Requirements {
 		m.latest = r.serial
 		return r.Requirements
 	}
-	r := &facts.Requirements{Ports: m.hostPorts(pod)}
+	r := &facts.Requirements{Ports: m.hostPorts(pod), Disks: taken}
 	m.requests(pod, r)
 	malformed := m.constraints.podAffinity(pod, r)
 	if ours {

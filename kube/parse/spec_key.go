@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	componentresource "k8s.io/component-helpers/resource"
+
+	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // specKey spells fields out in a buffer. Every string and list carries its length, so different fields never give equal bytes.
@@ -94,6 +96,16 @@ func (k *specKey) takes(pod *corev1.Pod) {
 	}
 	k.resources(s.Overhead)
 	k.observed(pod)
+}
+
+func (k *specKey) disks(list []facts.Disk) {
+	k.num(int64(len(list)))
+	for i := range list {
+		k.str(list[i].Kind)
+		k.str(list[i].Name)
+		k.flag(list[i].ReadOnly)
+		k.strings(list[i].Monitors)
+	}
 }
 
 func (k *specKey) ports(ports []corev1.ContainerPort) {

@@ -25,7 +25,7 @@ const (
 	noProvisioner = "kubernetes.io/no-provisioner"
 )
 
-// claimUses lists the pod's volumes that claims stand for.
+// claimUses lists the pod's volumes that claims stand for, or that a CSI driver attaches without a claim.
 func (p *Parser) claimUses(pod *corev1.Pod) (uses []facts.ClaimUse) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -34,6 +34,10 @@ func (p *Parser) claimUses(pod *corev1.Pod) (uses []facts.ClaimUse) {
 			uses = append(uses, facts.ClaimUse{Claim: p.strings.get(v.PersistentVolumeClaim.ClaimName)})
 		case v.Ephemeral != nil:
 			uses = append(uses, facts.ClaimUse{Claim: p.strings.get(pod.Name + "-" + v.Name), Ephemeral: true})
+		default:
+			if h := p.inlineHandle(v, pod.Namespace); h.Driver != "" {
+				uses = append(uses, facts.ClaimUse{Inline: h})
+			}
 		}
 	}
 	return uses
@@ -117,14 +121,8 @@ func (p *Parser) Volume(v *corev1.PersistentVolume) *facts.Volume {
 	if out.Available || out.Claim != (facts.ClaimName{}) && out.ClaimUID == "" { // it may be bound yet
 		out.Version = v.ResourceVersion
 	}
-	if affinity := v.Spec.NodeAffinity; affinity != nil && affinity.Required != nil {
-		out.Nodes = []facts.Term{} // not nil: without a term that can match, nothing does
-		for i := range affinity.Required.NodeSelectorTerms {
-			if term, ok := p.constraints.term(&affinity.Required.NodeSelectorTerms[i]); ok {
-				out.Nodes = append(out.Nodes, term)
-			}
-		}
-	}
+	out.Nodes = p.volumeNodes(v)
+	p.handle(v, out)
 	return out
 }
 
@@ -150,6 +148,7 @@ func (p *Parser) StorageClass(c *storagev1.StorageClass) *facts.StorageClass {
 	if out.Driver == noProvisioner {
 		out.Driver = ""
 	}
+	out.Attaches, out.InTree = attachedBy(c.Provisioner)
 	if len(c.AllowedTopologies) > 0 {
 		out.Nodes = []facts.Term{}
 	}
@@ -167,7 +166,8 @@ func (p *Parser) StorageClass(c *storagev1.StorageClass) *facts.StorageClass {
 
 // StorageDriver parses a CSI driver.
 func (p *Parser) StorageDriver(d *storagev1.CSIDriver) *facts.StorageDriver {
-	return &facts.StorageDriver{Name: d.Name, TellsCapacity: d.Spec.StorageCapacity != nil && *d.Spec.StorageCapacity}
+	said := func(b *bool) bool { return b != nil && *b }
+	return &facts.StorageDriver{Name: d.Name, TellsCapacity: said(d.Spec.StorageCapacity), Required: said(d.Spec.PreventPodSchedulingIfMissing)}
 }
 
 // StorageCapacity parses what a driver can provision for some nodes. One that names neither a capacity nor a size has room for nothing.
@@ -196,4 +196,6 @@ var StorageResources = map[facts.StorageKind]string{
 	facts.StorageClassKind:      "storageclasses",
 	facts.CSIDriver:             "csidrivers",
 	facts.CSIStorageCapacity:    "csistoragecapacities",
+	facts.CSINode:               "csinodes",
+	facts.VolumeAttachment:      "volumeattachments",
 }

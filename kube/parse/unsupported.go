@@ -26,11 +26,6 @@ func unsupported(pod *corev1.Pod) []string {
 			out = appendNew(out, "spec.tolerations[].operator or effect: "+string(s.Tolerations[i].Operator)+string(s.Tolerations[i].Effect))
 		}
 	}
-	for i := range s.Volumes {
-		if kind := constrainingVolume(&s.Volumes[i].VolumeSource); kind != "" {
-			out = appendNew(out, "spec.volumes[]."+kind)
-		}
-	}
 	return out
 }
 
@@ -40,30 +35,4 @@ func appendNew(list []string, s string) []string {
 		return list
 	}
 	return append(list, s)
-}
-
-// constrainingVolume names the kind of a volume inside the pod's spec that binds the pod to some nodes (a zone, attach limits, exclusive use). It is empty for
-// the kinds that every node can mount, and for claims: what these ask is found by what they are bound to.
-func constrainingVolume(v *corev1.VolumeSource) string {
-	switch {
-	case v.GCEPersistentDisk != nil:
-		return "gcePersistentDisk"
-	case v.AWSElasticBlockStore != nil:
-		return "awsElasticBlockStore"
-	case v.AzureDisk != nil:
-		return "azureDisk"
-	case v.AzureFile != nil:
-		return "azureFile"
-	case v.Cinder != nil:
-		return "cinder"
-	case v.VsphereVolume != nil:
-		return "vsphereVolume"
-	case v.PortworxVolume != nil:
-		return "portworxVolume"
-	case v.ISCSI != nil:
-		return "iscsi"
-	case v.RBD != nil:
-		return "rbd"
-	}
-	return ""
 }

@@ -30,6 +30,8 @@ var examples = map[string]runtime.Object{
 	"storageclasses":         &storagev1.StorageClass{},
 	"csidrivers":             &storagev1.CSIDriver{},
 	"csistoragecapacities":   &storagev1.CSIStorageCapacity{},
+	"csinodes":               &storagev1.CSINode{},
+	"volumeattachments":      &storagev1.VolumeAttachment{},
 }
 
 // Object is what Set and Delete take: any kind of examples but nodes and pods, which have methods of their own.

@@ -41,6 +41,8 @@ var kinds = map[string]schema.GroupVersionKind{
 	"storageclasses":         storagev1.SchemeGroupVersion.WithKind("StorageClass"),
 	"csidrivers":             storagev1.SchemeGroupVersion.WithKind("CSIDriver"),
 	"csistoragecapacities":   storagev1.SchemeGroupVersion.WithKind("CSIStorageCapacity"),
+	"csinodes":               storagev1.SchemeGroupVersion.WithKind("CSINode"),
+	"volumeattachments":      storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"),
 	"priorityclasses":        schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"),
 	"leases":                 coordinationv1.SchemeGroupVersion.WithKind("Lease"),
 	"events":                 eventsv1.SchemeGroupVersion.WithKind("Event"),

@@ -81,6 +81,8 @@ var obstacleRules = []obstacleRule{
 	{filter: "NodePorts", each: takenPorts, say: sayPort, none: "a port is free when its pods have left", leaving: true},
 	{filter: "Reservation", each: noDetail, say: sayReservation, none: "the unit that it is kept for comes first"},
 	{filter: "NodeResourcesFit", each: shortages, say: sayShortage, changes: []changer{supply}, leaving: true},
+	{filter: "VolumeRestrictions", each: noDetail, say: sayDisk, none: "a disk is free when its pods have left", leaving: true},
+	{filter: "NodeVolumeLimits", each: noDetail, say: sayAttached, none: "volumes are detached when their pods have left", leaving: true},
 	{filter: "GPUFit", each: lacksGPUs, say: sayGPUs, changes: []changer{vacateGPUs, widen, askLess}, leaving: true},
 	{filter: "NUMAFit", each: lacksNUMA, say: sayNUMA, changes: []changer{vacateNUMANode}, leaving: true},
 	{filter: "NearFit", each: lacksNear, say: sayNear, changes: []changer{vacateGPUs, widen, askLess}, leaving: true},
@@ -121,6 +123,18 @@ func sayVolumes(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstac
 		return "cannot help: a claim of the pod is bound to a volume that does not exist"
 	default:
 		return "has no volume that the pod's claims could be bound to, and none can be made for it"
+	}
+}
+
+func sayDisk(*cluster.State, cluster.Slot, *cluster.Class, *obstacle) string {
+	return "has a pod that uses a disk which the pod's spec names"
+}
+
+func sayAttached(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
+	if missing, full := s.Attachable(slot, c); missing == "" {
+		return "can attach no more volumes of " + full
+	} else {
+		return "has no CSI driver " + missing
 	}
 }
 

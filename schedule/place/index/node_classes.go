@@ -316,9 +316,11 @@ func (a *nodeClasses) classOf(n *facts.Node) int32 {
 		str(n.Taints[i].Key)
 		str(n.Taints[i].Value)
 	}
-	b = binary.AppendUvarint(b, uint64(len(n.Features)))
-	for _, feature := range n.Features {
-		str(feature)
+	for _, list := range [...][]string{n.Features, n.Migrated} {
+		b = binary.AppendUvarint(b, uint64(len(list)))
+		for _, name := range list {
+			str(name)
+		}
 	}
 	if n.Unschedulable {
 		b = append(b, 1)

@@ -2,9 +2,11 @@ package rules
 
 import (
 	"math"
+	"slices"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -20,10 +22,10 @@ func PodsThatPass(s *cluster.State, slot cluster.Slot, c *cluster.Class) int32 {
 	if !FitsIn(Local, s, slot, c) {
 		return 0
 	}
-	if len(c.Ports) > 0 {
-		return 1 // the second would want the same ports
+	if apart(c) {
+		return 1 // the second would want the same ports, or disk
 	}
-	most := int64(unlimitedPods)
+	most := min(int64(unlimitedPods), s.PodsAttachable(slot, c))
 	for _, a := range c.Amounts {
 		if a.Value > 0 {
 			most = min(most, s.Free(slot, a.Kind)/a.Value)
@@ -35,6 +37,11 @@ func PodsThatPass(s *cluster.State, slot cluster.Slot, c *cluster.Class) int32 {
 		most = grantsThatFit(&v, &left, c, most)
 	}
 	return int32(most)
+}
+
+// apart reports whether no two pods of the class can be on one node, for they take the same ports or disk.
+func apart(c *cluster.Class) bool {
+	return len(c.Ports) > 0 || slices.ContainsFunc(c.Disks, func(d facts.Disk) bool { return !d.ReadOnly })
 }
 
 // PodsThatFit is how many more pods of a class fit on the node by amounts, ports and devices, whatever other filters say.
@@ -54,9 +61,10 @@ func PodsThatFitWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, l
 		}
 		n = min(n, max(free, 0)/a.Value)
 	}
-	if len(c.Ports) > 0 {
+	if apart(c) {
 		n = min(n, 1)
 	}
+	n = min(n, s.PodsAttachableWithout(slot, c, leaving))
 	if n == 0 || !c.AsksGrant() {
 		return int(n)
 	}

@@ -42,6 +42,8 @@ var Filters = []Filter{
 	ungranted("NodePorts", Local, fitsPorts, whyPorts),
 	ungranted(reservationFilter, Local, fitsReservation, whyReservation),
 	ungranted("NodeResourcesFit", Local, fitsResources, whyResources),
+	ungranted("VolumeRestrictions", Local, fitsDisks, whyDisks),
+	ungranted("NodeVolumeLimits", Local, fitsAttached, whyAttached),
 	{Name: "GPUFit", Scope: Local, Fits: FitsGPUs, Commits: commitsGPUs, Why: whyGPUs},
 	{Name: "NUMAFit", Scope: Local, Fits: fitsNUMA, Commits: commitsNUMA, Why: whyNUMA},
 	{Name: "NearFit", Scope: Local, Fits: fitsNear, Commits: commitsNear, Why: whyNear},
@@ -155,6 +157,34 @@ func fitsVolumes(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 
 func whyVolumes(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
 	add(c.Volumes.Conflict(s.Node(slot)).String())
+}
+
+// fitsDisks keeps pods apart that name one disk in their specs.
+func fitsDisks(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	for _, want := range c.Disks {
+		if slices.ContainsFunc(s.Disks(slot), want.Conflicts) {
+			return false
+		}
+	}
+	return true
+}
+
+func whyDisks(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
+	add("node(s) had no available disk")
+}
+
+// fitsAttached lets a pod onto nodes that have the drivers of its volumes, and can attach so many.
+func fitsAttached(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	missing, full := s.Attachable(slot, c)
+	return missing == "" && full == ""
+}
+
+func whyAttached(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
+	if missing, _ := s.Attachable(slot, c); missing != "" {
+		add(missing + " CSI driver is not installed on the node")
+		return
+	}
+	add("node(s) exceed max volume count")
 }
 
 // fitsReservation keeps pods off a node that is reserved for a unit. Pods that may use it all the same are let through by opening it.

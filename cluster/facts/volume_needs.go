@@ -1,0 +1,347 @@
+package facts
+
+import (
+	"slices"
+)
+
+// VolumeNeeds is what the volumes of a pod ask of its node, as claims, volumes and storage classes stand. It is immutable.
+type VolumeNeeds struct {
+	// Bound are the node affinities of the volumes that are bound.
+	Bound []BoundVolume
+	// Zones are the zones of these volumes, see Volume.Zones.
+	Zones []Requirement
+	// Missing: a claim is bound to a volume that does not exist.
+	Missing bool
+	// Unbound are the claims that are bound once the pod has a node: those whose node has been chosen, then the smallest first.
+	Unbound []UnboundClaim
+	// Drivers are what must be attached, by driver: of drivers that nodes limit, or that are required. A node is asked apart from Conflict.
+	Drivers []DriverNeed
+}
+
+// BoundVolume is the node affinity of a volume: one of the terms must match. On nodes that have migrated the plugin InTree one of Translated must.
+type BoundVolume struct {
+	Nodes, Translated []Term
+	InTree            string
+}
+
+func (t Term) equal(u Term) bool {
+	return slices.EqualFunc(t.Expressions, u.Expressions, Requirement.Equal) && slices.EqualFunc(t.Fields, u.Fields, Requirement.Equal)
+}
+
+// Selects reports whether anything is asked of a node's own properties.
+func (v *VolumeNeeds) Selects() bool {
+	return v != nil && (v.Missing || len(v.Bound)+len(v.Zones)+len(v.Unbound) > 0)
+}
+
+func (b *BoundVolume) matches(n *Node) bool {
+	if b.InTree != "" && slices.Contains(n.Migrated, b.InTree) {
+		return matchLabels(b.Translated, n)
+	}
+	return matchLabels(b.Nodes, n)
+}
+
+// BoundVolume is what is asked of nodes while the volume is bound; ok is false if it is nothing.
+func (v *Volume) BoundVolume() (b BoundVolume, ok bool) {
+	b = BoundVolume{Nodes: v.Nodes}
+	if v.InTree != "" && ((v.Nodes == nil) != (v.Translated == nil) || !slices.EqualFunc(v.Nodes, v.Translated, Term.equal)) {
+		b.InTree, b.Translated = v.InTree, v.Translated
+	}
+	return b, b.Nodes != nil || b.Translated != nil
+}
+
+// UsableOn reports whether the volume's node affinity allows the node.
+func (v *Volume) UsableOn(n *Node) bool {
+	b, asks := v.BoundVolume()
+	return !asks || b.matches(n)
+}
+
+// UnboundClaim is what decides where a claim can be bound, whatever its name is.
+type UnboundClaim struct {
+	// Node was chosen for it before; empty: none was.
+	Node string
+	// Volumes that it could be bound to, the best first.
+	Volumes []VolumeChoice
+	// Provisioned: a driver makes a volume for it where Nodes allow (nil: everywhere) and, if Tracked, where one of Room matches.
+	Provisioned bool
+	Nodes       []Term
+	Tracked     bool
+	Room        []LabelSelector
+}
+
+// VolumeChoice is a volume that a claim could be bound to, on nodes that one of the terms matches (nil: on all).
+type VolumeChoice struct {
+	Volume string
+	Nodes  []Term
+}
+
+// VolumeConflict is why a node cannot give a pod its volumes; the zero value: it can.
+type VolumeConflict uint8
+
+// The conflicts. See String.
+const (
+	NoVolumeConflict VolumeConflict = iota
+	VolumeElsewhere
+	VolumeZoneElsewhere
+	NoVolumeToBind
+	NoStorageLeft
+	VolumeMissing
+)
+
+// String is upstream's phrase.
+func (c VolumeConflict) String() string {
+	switch c {
+	case VolumeElsewhere:
+		return "node(s) didn't match PersistentVolume's node affinity"
+	case VolumeZoneElsewhere:
+		return "node(s) had no available volume zone"
+	case NoVolumeToBind:
+		return "node(s) didn't find available persistent volumes to bind"
+	case NoStorageLeft:
+		return "node(s) did not have enough free storage"
+	case VolumeMissing:
+		return "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+	default:
+		return ""
+	}
+}
+
+// The labels of nodes that zones of volumes are compared with. The older ones stand for the newer ones where nodes have only these.
+const (
+	LabelZone       = "topology.kubernetes.io/zone"
+	LabelRegion     = "topology.kubernetes.io/region"
+	LabelZoneBeta   = "failure-domain.beta.kubernetes.io/zone"
+	LabelRegionBeta = "failure-domain.beta.kubernetes.io/region"
+)
+
+// ZoneLabels are all of them.
+func ZoneLabels() []string { return []string{LabelZoneBeta, LabelRegionBeta, LabelZone, LabelRegion} }
+
+// currentZoneLabel is the label that took the place of an older one.
+func currentZoneLabel(label string) string {
+	switch label {
+	case LabelZoneBeta:
+		return LabelZone
+	case LabelRegionBeta:
+		return LabelRegion
+	}
+	return label
+}
+
+// Conflict returns why the node cannot give the pod its volumes.
+func (v *VolumeNeeds) Conflict(n *Node) VolumeConflict {
+	if !v.inZones(n) {
+		return VolumeZoneElsewhere
+	}
+	return v.bindingConflict(n)
+}
+
+// bindingConflict leaves the zones out.
+func (v *VolumeNeeds) bindingConflict(n *Node) VolumeConflict {
+	if v.Missing {
+		return VolumeMissing
+	}
+	if !v.Suits(n) {
+		return VolumeElsewhere
+	}
+	if len(v.Unbound) == 0 {
+		return NoVolumeConflict
+	}
+	_, conflict := v.Choose(n)
+	return conflict
+}
+
+// Suits reports whether the node has all that is bound, whatever else is asked.
+func (v *VolumeNeeds) Suits(n *Node) bool {
+	return !slices.ContainsFunc(v.Bound, func(b BoundVolume) bool { return !b.matches(n) })
+}
+
+// inZones reports whether the node is in the zones of the volumes that are bound. A node that says nothing of zones is in all.
+func (v *VolumeNeeds) inZones(n *Node) bool {
+	if len(v.Zones) == 0 || !slices.ContainsFunc(ZoneLabels(), func(label string) bool { _, ok := n.Labels[label]; return ok }) {
+		return true
+	}
+	for i := range v.Zones {
+		value, ok := n.Labels[v.Zones[i].Key]
+		if !ok {
+			value, ok = n.Labels[currentZoneLabel(v.Zones[i].Key)]
+		}
+		if !v.Zones[i].holds(value, ok) {
+			return false
+		}
+	}
+	return true
+}
+
+// Choose chooses for each of the Unbound what it is bound to on the node: a volume, or with an empty name one that is provisioned. Each volume is chosen once.
+func (v *VolumeNeeds) Choose(n *Node) (choice []string, conflict VolumeConflict) {
+	choice = make([]string, len(v.Unbound))
+	for i := range v.Unbound {
+		if u := &v.Unbound[i]; u.Node != "" && u.Node != n.Name {
+			return nil, NoVolumeToBind
+		}
+	}
+	for i := range v.Unbound {
+		u := &v.Unbound[i]
+		at := -1
+		if u.Node == "" {
+			at = slices.IndexFunc(u.Volumes, func(c VolumeChoice) bool {
+				return !slices.Contains(choice[:i], c.Volume) && matchLabels(c.Nodes, n)
+			})
+		}
+		if at >= 0 {
+			choice[i] = u.Volumes[at].Volume
+			continue
+		}
+		if conflict := u.provisionConflict(n); conflict != NoVolumeConflict {
+			return nil, conflict
+		}
+	}
+	return choice, NoVolumeConflict
+}
+
+// provisionConflict returns why no volume can be provisioned for the claim.
+func (u *UnboundClaim) provisionConflict(n *Node) VolumeConflict {
+	switch {
+	case !u.Provisioned || !matchLabels(u.Nodes, n):
+		return NoVolumeToBind
+	case u.Tracked && !slices.ContainsFunc(u.Room, func(s LabelSelector) bool { return s.matchesNode(n) }):
+		return NoStorageLeft
+	}
+	return NoVolumeConflict
+}
+
+func (s *LabelSelector) matchesNode(n *Node) bool {
+	if s.Nothing {
+		return false
+	}
+	for i := range s.Expressions {
+		value, ok := n.Labels[s.Expressions[i].Key]
+		if !s.Expressions[i].holds(value, ok) {
+			return false
+		}
+	}
+	return true
+}
+
+// matchLabels reports whether one of the terms matches the node's labels; nil matches all. Volumes know nothing of the names of nodes.
+func matchLabels(terms []Term, n *Node) bool {
+	if terms == nil {
+		return true
+	}
+	return slices.ContainsFunc(terms, func(t Term) bool { return len(t.Fields) == 0 && t.Matches(n) })
+}
+
+// Tied reports whether a volume is somewhere already, or a node has been chosen for one.
+func (v *VolumeNeeds) Tied() bool {
+	return len(v.Bound)+len(v.Zones) > 0 || slices.ContainsFunc(v.Unbound, func(u UnboundClaim) bool { return u.Node != "" })
+}
+
+// Hosts names the nodes beyond which the pod can go nowhere, by the field of their name or their hostname; key is empty if there is no such bound.
+func (v *VolumeNeeds) Hosts() (key string, values []string) {
+	for i := range v.Unbound {
+		if v.Unbound[i].Node != "" {
+			return FieldName, []string{v.Unbound[i].Node}
+		}
+	}
+	for i := range v.Bound {
+		if values, ok := hosts(v.Bound[i].Nodes); ok && v.Bound[i].InTree == "" {
+			return HostnameKey, values
+		}
+	}
+	return "", nil
+}
+
+// hosts lists the hostnames that the terms allow; ok is false if one of them allows more.
+func hosts(terms []Term) (values []string, ok bool) {
+	for i := range terms {
+		at := slices.IndexFunc(terms[i].Expressions, func(r Requirement) bool { return r.Key == HostnameKey && r.Operator == In })
+		if at < 0 {
+			return nil, false
+		}
+		values = append(values, terms[i].Expressions[at].Values...)
+	}
+	return values, len(values) > 0
+}
+
+// Labels lists the labels of nodes, and the field for their name, that the needs are about.
+func (v *VolumeNeeds) Labels() (keys []string) {
+	add := func(terms []Term) {
+		for i := range terms {
+			for _, e := range terms[i].Expressions {
+				keys = append(keys, e.Key)
+			}
+		}
+	}
+	for i := range v.Bound {
+		add(v.Bound[i].Nodes)
+		add(v.Bound[i].Translated)
+	}
+	if len(v.Zones) > 0 {
+		keys = append(keys, ZoneLabels()...)
+	}
+	for i := range v.Unbound {
+		u := &v.Unbound[i]
+		if u.Node != "" {
+			keys = append(keys, FieldName)
+		}
+		for _, c := range u.Volumes {
+			add(c.Nodes)
+		}
+		add(u.Nodes)
+		for _, s := range u.Room {
+			for _, e := range s.Expressions {
+				keys = append(keys, e.Key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// AppendKey appends the canonical encoding.
+func (v *VolumeNeeds) AppendKey(buffer []byte) []byte {
+	return v.AppendSelection(v.AppendSize(buffer))
+}
+
+// AppendSize appends the canonical encoding of what must be attached, which depends on what is attached to a node already.
+func (v *VolumeNeeds) AppendSize(buffer []byte) []byte { return appendDrivers(buffer, v.Drivers) }
+
+// AppendSelection appends the canonical encoding of what is asked of a node's own properties.
+func (v *VolumeNeeds) AppendSelection(buffer []byte) []byte {
+	w := Key(buffer)
+	w.Flag(v.Missing)
+	w.Number(int64(len(v.Bound)))
+	for i := range v.Bound {
+		w.terms(v.Bound[i].Nodes)
+		w.terms(v.Bound[i].Translated)
+		w.Text(v.Bound[i].InTree)
+	}
+	w.requirements(v.Zones)
+	w.Number(int64(len(v.Unbound)))
+	for i := range v.Unbound {
+		u := &v.Unbound[i]
+		w.Text(u.Node)
+		w.Number(int64(len(u.Volumes)))
+		for _, c := range u.Volumes {
+			w.Text(c.Volume)
+			w.terms(c.Nodes)
+		}
+		w.Flag(u.Provisioned)
+		w.terms(u.Nodes)
+		w.Flag(u.Tracked)
+		w.Number(int64(len(u.Room)))
+		for j := range u.Room {
+			w.labelSelector(&u.Room[j])
+		}
+	}
+	return w
+}
+
+// terms writes a list of which one must match, and whether there is any.
+func (w *Key) terms(list []Term) {
+	w.Flag(list != nil)
+	w.Number(int64(len(list)))
+	for i := range list {
+		w.term(&list[i])
+	}
+}
