@@ -140,6 +140,9 @@ func TestFuzz(t *testing.T) {
 	for _, f := range report.Failures {
 		t.Errorf("history %d: %s", f.Number, f)
 	}
+	if report.Volumes.Failure != nil {
+		t.Error(report.Volumes.Failure)
+	}
 	if vacuous := report.Coverage.Vacuous(); len(vacuous) > 0 {
 		t.Errorf("%v never mattered: nothing is known about them", vacuous)
 	}

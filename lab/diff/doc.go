@@ -14,7 +14,8 @@
 // Invariants: equal arguments give equal cases and reports on every machine; any part of a case is a case; every object that is generated
 // is one that an API server admits. What failed once is kept in testdata/regressions.
 //
-// Claims and volumes are compared apart from the rest, by TestVolumes: pod after pod is judged and placed on both sides.
+// Claims and volumes are compared in worlds of their own (volumes.go): pod after pod is judged and placed on both sides, and in between claims are bound,
+// pods leave, and attachments and drivers change. A world that fails is told by its number and seed; it is not shrunk.
 //
-// It does not compare what Hilbert refuses as a whole (resource claims, volumes of cloud providers in the pod's spec), attach limits, or who is next.
+// It does not compare what Hilbert refuses as a whole (resource claims), or who is next.
 package diff

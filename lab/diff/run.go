@@ -35,6 +35,7 @@ type Options struct {
 type Report struct {
 	Options
 	Coverage Coverage
+	Volumes  VolumeReport
 	// Failures has one failure of each kind, the earliest, made small; Counts is how many histories failed in each way.
 	Failures []*Failure
 	Counts   map[string]int
@@ -60,11 +61,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	stop := r.report(ctx)
 	workers.Wait()
+	volumes := runVolumes(ctx, o)
 	stop()
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	report := &Report{Options: o, Coverage: r.coverage, Counts: r.counts}
+	report := &Report{Options: o, Coverage: r.coverage, Volumes: volumes, Counts: r.counts}
 	for _, kind := range slices.Sorted(maps.Keys(r.first)) {
 		report.Failures = append(report.Failures, Shrink(NewPlayer(), r.first[kind]))
 	}
@@ -168,8 +170,9 @@ func (r *Report) Write(w io.Writer) error {
 	if err := r.Coverage.WriteTable(w); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%d pods in %.1f s on %d cores: %.0f a second\n", r.Coverage.Judged, r.Elapsed.Seconds(), r.Workers,
-		float64(r.Coverage.Judged)/r.Elapsed.Seconds())
+	r.Volumes.write(w)
+	fmt.Fprintf(w, "%d pods in %.1f s on %d cores: %.0f a second\n", r.Coverage.Judged+r.Volumes.coverage.judged, r.Elapsed.Seconds(), r.Workers,
+		float64(r.Coverage.Judged+r.Volumes.coverage.judged)/r.Elapsed.Seconds())
 	return nil
 }
 
@@ -180,7 +183,7 @@ func (r *Report) Err() error {
 		failed += n
 	}
 	if failed == 0 {
-		return nil
+		return r.Volumes.Failure
 	}
 	return fmt.Errorf("the schedulers differ on %d histories, in %d ways", failed, len(r.Failures))
 }
