@@ -50,6 +50,11 @@ func (s *State) Attachable(slot Slot, c *Class) (missing, full string) {
 	return "", ""
 }
 
+// Lifted reports whether the pod is off its node in what is being tried.
+func (s *State) Lifted(uid facts.UID) bool {
+	return slices.ContainsFunc(s.journal, func(e trialEntry) bool { return e.what == lifted && e.pod.UID == uid })
+}
+
 // has reports whether the node has the driver; nil: a node that says nothing of CSI.
 func (r *attachedRow) has(d *facts.DriverNeed) bool {
 	if r == nil {

@@ -14,8 +14,16 @@ type VolumeNeeds struct {
 	Missing bool
 	// Unbound are the claims that are bound once the pod has a node: those whose node has been chosen, then the smallest first.
 	Unbound []UnboundClaim
+	// Users are the pods that have a node and use claims which one pod alone may use (ReadWriteOncePod), by UID. They must leave first.
+	Users []ClaimUser
 	// Drivers are what must be attached, by driver: of drivers that nodes limit, or that are required. A node is asked apart from Conflict.
 	Drivers []DriverNeed
+}
+
+// ClaimUser is a pod that uses a claim, and its node.
+type ClaimUser struct {
+	Pod  UID
+	Node string
 }
 
 // BoundVolume is the node affinity of a volume: one of the terms must match. On nodes that have migrated the plugin InTree one of Translated must.
@@ -30,7 +38,7 @@ func (t Term) equal(u Term) bool {
 
 // Selects reports whether anything is asked of a node's own properties.
 func (v *VolumeNeeds) Selects() bool {
-	return v != nil && (v.Missing || len(v.Bound)+len(v.Zones)+len(v.Unbound) > 0)
+	return v != nil && (v.Missing || len(v.Bound)+len(v.Zones)+len(v.Unbound)+len(v.Users) > 0)
 }
 
 func (b *BoundVolume) matches(n *Node) bool {
@@ -85,6 +93,7 @@ const (
 	NoVolumeToBind
 	NoStorageLeft
 	VolumeMissing
+	VolumeInUse
 )
 
 // String is upstream's phrase.
@@ -100,6 +109,8 @@ func (c VolumeConflict) String() string {
 		return "node(s) did not have enough free storage"
 	case VolumeMissing:
 		return "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+	case VolumeInUse:
+		return "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 	default:
 		return ""
 	}
@@ -129,6 +140,9 @@ func currentZoneLabel(label string) string {
 
 // Conflict returns why the node cannot give the pod its volumes.
 func (v *VolumeNeeds) Conflict(n *Node) VolumeConflict {
+	if slices.ContainsFunc(v.Users, func(u ClaimUser) bool { return u.Node != n.Name }) {
+		return VolumeInUse // no pod that could be evicted here would help
+	}
 	if !v.inZones(n) {
 		return VolumeZoneElsewhere
 	}
@@ -238,6 +252,9 @@ func (v *VolumeNeeds) Tied() bool {
 
 // Hosts names the nodes beyond which the pod can go nowhere, by the field of their name or their hostname; key is empty if there is no such bound.
 func (v *VolumeNeeds) Hosts() (key string, values []string) {
+	if len(v.Users) > 0 {
+		return FieldName, []string{v.Users[0].Node}
+	}
 	for i := range v.Unbound {
 		if v.Unbound[i].Node != "" {
 			return FieldName, []string{v.Unbound[i].Node}
@@ -279,6 +296,9 @@ func (v *VolumeNeeds) Labels() (keys []string) {
 	if len(v.Zones) > 0 {
 		keys = append(keys, ZoneLabels()...)
 	}
+	if len(v.Users) > 0 {
+		keys = append(keys, FieldName)
+	}
 	for i := range v.Unbound {
 		u := &v.Unbound[i]
 		if u.Node != "" {
@@ -304,7 +324,14 @@ func (v *VolumeNeeds) AppendKey(buffer []byte) []byte {
 }
 
 // AppendSize appends the canonical encoding of what must be attached, which depends on what is attached to a node already.
-func (v *VolumeNeeds) AppendSize(buffer []byte) []byte { return appendDrivers(buffer, v.Drivers) }
+func (v *VolumeNeeds) AppendSize(buffer []byte) []byte {
+	w := appendDrivers(buffer, v.Drivers)
+	w.Number(int64(len(v.Users)))
+	for _, u := range v.Users {
+		w.Text(string(u.Pod))
+	}
+	return w
+}
 
 // AppendSelection appends the canonical encoding of what is asked of a node's own properties.
 func (v *VolumeNeeds) AppendSelection(buffer []byte) []byte {
@@ -317,6 +344,11 @@ func (v *VolumeNeeds) AppendSelection(buffer []byte) []byte {
 		w.Text(v.Bound[i].InTree)
 	}
 	w.requirements(v.Zones)
+	w.Number(int64(len(v.Users)))
+	for _, u := range v.Users {
+		w.Text(string(u.Pod))
+		w.Text(u.Node)
+	}
 	w.Number(int64(len(v.Unbound)))
 	for i := range v.Unbound {
 		u := &v.Unbound[i]

@@ -33,7 +33,7 @@ type user struct {
 	uid       facts.UID
 	namespace string
 	uses      []facts.ClaimUse
-	placed    bool
+	node      string     // empty: it has none
 	promises  []*promise // that wait to be carried out
 	attached  []attach   // see attaches
 }

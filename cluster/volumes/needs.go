@@ -22,6 +22,9 @@ func (b *Book) Needs(uid facts.UID) (needs *facts.VolumeNeeds, waits string) {
 		if waits := b.waits(u, use, claim); waits != "" {
 			return nil, waits
 		}
+		if claim.Modes&facts.ReadWriteOncePod != 0 && !use.Ephemeral { // of an ephemeral volume the pod is the only user
+			n.Users = b.otherUsers(n.Users, u, name)
+		}
 		if !claim.Bound {
 			unbound = append(unbound, claim)
 			continue
@@ -41,6 +44,8 @@ func (b *Book) Needs(uid facts.UID) (needs *facts.VolumeNeeds, waits string) {
 	for _, claim := range b.inOrder(unbound) {
 		n.Unbound = append(n.Unbound, b.choices(claim))
 	}
+	slices.SortFunc(n.Users, func(x, y facts.ClaimUser) int { return cmp.Compare(x.Pod, y.Pod) })
+	n.Users = slices.Compact(n.Users)
 	n.Drivers = b.driverNeeds(u)
 	if !n.Selects() && len(n.Drivers) == 0 {
 		return nil, ""
@@ -63,8 +68,6 @@ func (b *Book) waits(u *user, use facts.ClaimUse, claim *facts.Claim) string {
 		return quoted + " is being deleted"
 	case use.Ephemeral && claim.Pod != u.uid:
 		return "PVC " + claim.String() + " was not created for the pod (pod is not owner)"
-	case claim.Modes&facts.ReadWriteOncePod != 0 && b.usedByOther(u, claim.ClaimName):
-		return "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
 	case claim.Bound:
 		return ""
 	}
@@ -75,14 +78,14 @@ func (b *Book) waits(u *user, use facts.ClaimUse, claim *facts.Claim) string {
 	return ""
 }
 
-// usedByOther reports whether another pod that has a node uses the claim.
-func (b *Book) usedByOther(u *user, name facts.ClaimName) bool {
+// otherUsers adds the other pods that have a node and use the claim.
+func (b *Book) otherUsers(list []facts.ClaimUser, u *user, name facts.ClaimName) []facts.ClaimUser {
 	for _, other := range b.users[name] {
-		if other != u && other.placed {
-			return true
+		if other != u && other.node != "" {
+			list = append(list, facts.ClaimUser{Pod: other.uid, Node: other.node})
 		}
 	}
-	return false
+	return list
 }
 
 // inOrder sorts claims by the order in which they are given volumes: those with a node first, then the smallest, as upstream does.

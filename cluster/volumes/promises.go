@@ -46,7 +46,7 @@ func (b *Book) Take(uid facts.UID, node *facts.Node) (conflict string, affected 
 			b.promised[p.volume] = p.claim
 		}
 	}
-	return "", b.place(u, true)
+	return "", b.place(u, node.Name)
 }
 
 // unboundOf lists the claims of a pod that are not bound.
@@ -59,9 +59,9 @@ func (b *Book) unboundOf(u *user) (list []*facts.Claim) {
 	return list
 }
 
-// place notes whether a pod has a node, and returns the others that are affected.
-func (b *Book) place(u *user, placed bool) []facts.UID {
-	u.placed = placed
+// place notes which node a pod has (empty: none), and returns the others that are affected.
+func (b *Book) place(u *user, node string) []facts.UID {
+	u.node = node
 	affected := make(pods)
 	for name := range u.claims {
 		if c := b.claims[name]; c != nil && (c.Modes&facts.ReadWriteOncePod != 0 || !c.Bound) {
@@ -85,12 +85,12 @@ func (b *Book) classOf(name facts.ClaimName) string {
 }
 
 // Hold notes that a pod was seen on a node: nothing need be promised to it. It returns the others whose needs may be others now, sorted.
-func (b *Book) Hold(uid facts.UID) []facts.UID {
+func (b *Book) Hold(uid facts.UID, node string) []facts.UID {
 	u := b.pods[uid]
-	if u == nil || u.placed && len(u.promises) == 0 {
+	if u == nil || u.node == node && len(u.promises) == 0 {
 		return nil
 	}
-	affected := b.place(u, true)
+	affected := b.place(u, node)
 	b.dropPromises(u)
 	return affected
 }
@@ -98,10 +98,10 @@ func (b *Book) Hold(uid facts.UID) []facts.UID {
 // Release takes back that a pod has a node, with what was promised to it. It returns the others whose needs may be others now, sorted.
 func (b *Book) Release(uid facts.UID) []facts.UID {
 	u := b.pods[uid]
-	if u == nil || !u.placed {
+	if u == nil || u.node == "" {
 		return nil
 	}
-	affected := b.place(u, false)
+	affected := b.place(u, "")
 	b.dropPromises(u)
 	return affected
 }

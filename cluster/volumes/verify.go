@@ -32,7 +32,7 @@ func (b *Book) verifyPromises() error {
 				return fmt.Errorf("pod %s: volume %s is promised to %s, not to %s", uid, p.volume, b.promised[p.volume], p.claim)
 			}
 		}
-		if len(u.promises) > 0 && !u.placed {
+		if len(u.promises) > 0 && u.node == "" {
 			return fmt.Errorf("pod %s was promised something and has no node", uid)
 		}
 		for name := range u.claims {

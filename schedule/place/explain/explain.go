@@ -199,18 +199,32 @@ func (e Explanation) Counts() string {
 	if len(e.Reasons) == 0 {
 		return head + "."
 	}
-	text := head + ": "
-	for i, r := range e.Reasons {
+	text, reasons := head+": ", e.byPhrase()
+	for i, r := range reasons {
 		phrase := fmt.Sprintf("%d %s", r.Nodes, r.Phrase)
 		if i > 0 {
 			phrase = ", " + phrase
 		}
 		if len(text)+len(phrase) > maxReasons {
-			return fmt.Sprintf("%s and %d more reasons.", text, len(e.Reasons)-i)
+			return fmt.Sprintf("%s and %d more reasons.", text, len(reasons)-i)
 		}
 		text += phrase
 	}
 	return text + "."
+}
+
+// byPhrase is the reasons with those of one phrase as one, whichever filter gave it.
+func (e Explanation) byPhrase() []Reason {
+	reasons := make([]Reason, 0, len(e.Reasons))
+	for _, r := range e.Reasons {
+		if i := slices.IndexFunc(reasons, func(x Reason) bool { return x.Phrase == r.Phrase }); i >= 0 {
+			reasons[i].Nodes += r.Nodes
+			continue
+		}
+		reasons = append(reasons, r)
+	}
+	slices.SortStableFunc(reasons, func(a, b Reason) int { return cmp.Compare(b.Nodes, a.Nodes) })
+	return reasons
 }
 
 // String renders a near miss: "n1 lacks 1 cpu (3 asked, 2 free of 2)".

@@ -119,6 +119,8 @@ func sayVolumes(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstac
 		return "is in another zone than a volume that the pod's claims are bound to"
 	case facts.NoStorageLeft:
 		return "has not enough free storage for a volume that must be made"
+	case facts.VolumeInUse:
+		return "cannot help: another pod uses a claim which one pod alone may use (ReadWriteOncePod)"
 	case facts.VolumeMissing:
 		return "cannot help: a claim of the pod is bound to a volume that does not exist"
 	default:
@@ -126,7 +128,10 @@ func sayVolumes(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstac
 	}
 }
 
-func sayDisk(*cluster.State, cluster.Slot, *cluster.Class, *obstacle) string {
+func sayDisk(_ *cluster.State, _ cluster.Slot, c *cluster.Class, _ *obstacle) string {
+	if c.Volumes != nil && len(c.Volumes.Users) > 0 {
+		return "has a pod that uses a claim which one pod alone may use"
+	}
 	return "has a pod that uses a disk which the pod's spec names"
 }
 

@@ -42,7 +42,7 @@ var Filters = []Filter{
 	ungranted("NodePorts", Local, fitsPorts, whyPorts),
 	ungranted(reservationFilter, Local, fitsReservation, whyReservation),
 	ungranted("NodeResourcesFit", Local, fitsResources, whyResources),
-	ungranted("VolumeRestrictions", Local, fitsDisks, whyDisks),
+	ungranted("VolumeRestrictions", Local, fitsRestrictions, whyRestrictions),
 	ungranted("NodeVolumeLimits", Local, fitsAttached, whyAttached),
 	{Name: "GPUFit", Scope: Local, Fits: FitsGPUs, Commits: commitsGPUs, Why: whyGPUs},
 	{Name: "NUMAFit", Scope: Local, Fits: fitsNUMA, Commits: commitsNUMA, Why: whyNUMA},
@@ -159,17 +159,27 @@ func whyVolumes(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(
 	add(c.Volumes.Conflict(s.Node(slot)).String())
 }
 
-// fitsDisks keeps pods apart that name one disk in their specs.
-func fitsDisks(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+// fitsRestrictions keeps pods apart that name one disk in their specs, or that use a claim which one pod alone may use. That another pod uses such a claim is
+// known to VolumeBinding too, which refuses all nodes but the user's own: there the user could be evicted.
+func fitsRestrictions(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	for _, want := range c.Disks {
 		if slices.ContainsFunc(s.Disks(slot), want.Conflicts) {
 			return false
 		}
 	}
-	return true
+	return !inUse(s, c)
 }
 
-func whyDisks(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(string)) {
+// inUse reports whether a claim of the class has a user that is not lifted.
+func inUse(s *cluster.State, c *cluster.Class) bool {
+	return c.Volumes != nil && slices.ContainsFunc(c.Volumes.Users, func(u facts.ClaimUser) bool { return !s.Lifted(u.Pod) })
+}
+
+func whyRestrictions(s *cluster.State, _ cluster.Slot, c *cluster.Class, add func(string)) {
+	if inUse(s, c) {
+		add(facts.VolumeInUse.String())
+		return
+	}
 	add("node(s) had no available disk")
 }
 
