@@ -48,11 +48,16 @@ func (s *Store) Apply(event facts.Event) []Effect {
 		s.revolume(s.volumes.Set(e.Object))
 	case facts.StorageRemoved:
 		s.revolume(s.volumes.Remove(e.Name))
+	case facts.DRAUpserted:
+		s.revolume(s.dra.Set(e.Object))
+	case facts.DRARemoved:
+		s.revolume(s.dra.Remove(e.Name))
 	default:
 		s.applyList(event)
 	}
 	s.settleKinds()
 	s.storageMoved()
+	s.review()
 	s.recheckVolumes()
 	s.recheckPods()
 	s.takeIn()
@@ -86,6 +91,9 @@ func (s *Store) applyList(event facts.Event) {
 	case facts.StorageListed:
 		relist(s.volumes.Names(e.Kind), e.Objects, facts.StorageObject.StorageName,
 			func(name facts.StorageName) { s.revolume(s.volumes.Remove(name)) }, func(o facts.StorageObject) { s.revolume(s.volumes.Set(o)) })
+	case facts.DRAListed:
+		relist(s.dra.Names(e.Kind), e.Objects, facts.DRAObject.DRAName,
+			func(name facts.DRAName) { s.revolume(s.dra.Remove(name)) }, func(o facts.DRAObject) { s.revolume(s.dra.Set(o)) })
 	case facts.BudgetsListed:
 		relist(s.budgets.keys(), e.Budgets, keyOfBudget,
 			func(key budgetKey) { s.setBudget(key, nil) }, func(b *facts.Budget) { s.setBudget(keyOfBudget(b), b) })

@@ -42,6 +42,9 @@ type Class struct {
 	Volumes *facts.VolumeNeeds
 	// VolumesWait says why no node can be chosen for the class's pod, because of its volumes; empty when one can.
 	VolumesWait string
+	// Claims are what the ResourceClaims of its pods ask of the node; nil: nothing. ClaimsWait says why no node can be chosen because of them.
+	Claims     *facts.ClaimNeeds
+	ClaimsWait string
 	// HeldBack says of the pods of the class that too many others wait which are unlike them, see package waiting; empty if they are taken in.
 	HeldBack string
 
@@ -131,16 +134,16 @@ func (b *classBook) withGPUs(amounts resource.List, gpus topology.Request) resou
 }
 
 // class returns the class of a request for pods with an identity (nil: for a pod that needs no place), and the tallies that came up with it.
-func (b *classBook) class(q *request, id *identity, namespaces census.Namespaces, volumes *facts.VolumeNeeds) (_ *Class, known bool, fresh []census.TallyID) {
+func (b *classBook) class(q *request, id *identity, namespaces census.Namespaces, asks needs) (_ *Class, known bool, fresh []census.TallyID) {
 	w, self := variant(q.Requirements, id, namespaces)
 	constrained := len(w) > 0
-	w = withVolumes(w, volumes)
+	w = asks.append(w)
 	if class := q.variant(w); class != nil {
 		return class, true, nil
 	}
 	class := &Class{
 		Requirements: q.Requirements, ID: b.next, Amounts: q.amounts, Charge: q.charge, Absent: q.absent, request: q, variant: string(w),
-		key: keyOfClass([]byte(q.key), w), Volumes: volumes,
+		key: keyOfClass([]byte(q.key), w), Volumes: asks.volumes, Claims: asks.claims,
 	}
 	b.next++
 	q.classes = append(q.classes, class)
@@ -167,19 +170,33 @@ func variant(r *facts.Requirements, id *identity, namespaces census.Namespaces) 
 	return w, self
 }
 
-// withVolumes adds what volumes ask to a variant.
-func withVolumes(w facts.Key, volumes *facts.VolumeNeeds) facts.Key {
-	if volumes == nil {
-		return w
+// needs is what the volumes and the ResourceClaims of a pod ask of its node; nil: nothing.
+type needs struct {
+	volumes *facts.VolumeNeeds
+	claims  *facts.ClaimNeeds
+}
+
+// append adds the needs to a variant.
+func (n needs) append(w facts.Key) facts.Key {
+	if n.volumes != nil {
+		w.Number(2)
+		w = n.volumes.AppendKey(w)
 	}
-	w.Number(2)
-	return volumes.AppendKey(w)
+	if n.claims != nil {
+		w.Number(3)
+		w = n.claims.AppendKey(w)
+	}
+	return w
 }
 
 // AppendSelection appends the canonical encoding of all that pods of the class ask of a node's own properties, apart from images: what their
-// requirements ask (see facts.Requirements), and what their volumes do.
+// requirements ask (see facts.Requirements), and what their volumes and ResourceClaims do.
 func (c *Class) AppendSelection(buffer []byte) []byte {
 	w := facts.Key(c.Requirements.AppendSelection(buffer))
+	if c.Claims != nil {
+		w.Number(3)
+		w = c.Claims.AppendKey(w)
+	}
 	if !c.Volumes.Selects() {
 		return w
 	}
@@ -208,10 +225,10 @@ func keyOfClass(request, variant []byte) (key waiting.Key) {
 }
 
 // find returns the class of pods with these requirements and an identity, without making one: nil if there is none. The key is that which it would have.
-func (b *classBook) find(r *facts.Requirements, id *identity, namespaces census.Namespaces, volumes *facts.VolumeNeeds) (*Class, waiting.Key) {
+func (b *classBook) find(r *facts.Requirements, id *identity, namespaces census.Namespaces, asks needs) (*Class, waiting.Key) {
 	b.scratch = r.AppendKey(b.scratch[:0])
 	w, _ := variant(r, id, namespaces)
-	w = withVolumes(w, volumes)
+	w = asks.append(w)
 	if q := b.requests[string(b.scratch)]; q != nil {
 		if class := q.variant(w); class != nil {
 			return class, class.key
@@ -225,7 +242,7 @@ func (b *classBook) find(r *facts.Requirements, id *identity, namespaces census.
 // registered, however many it names.
 func held(pod *Pod) *Class {
 	r := pod.requirements
-	if old := pod.Class; old != nil && old.private && old.HeldBack == "" && old.VolumesWait == "" && old.request.Requirements == r {
+	if old := pod.Class; old != nil && old.private && old.HeldBack == "" && old.VolumesWait == "" && old.ClaimsWait == "" && old.request.Requirements == r {
 		return old
 	}
 	class := &Class{Requirements: r, request: &request{Requirements: r}, private: true}
@@ -244,6 +261,15 @@ func waitingForVolumes(pod *Pod, why string) *Class {
 		return old
 	}
 	return &Class{Requirements: r, request: &request{Requirements: r}, private: true, VolumesWait: why}
+}
+
+// waitingForClaims is the same for a pod whose ResourceClaims let no node be chosen.
+func waitingForClaims(pod *Pod, why string) *Class {
+	r := pod.requirements
+	if old := pod.Class; old != nil && old.private && old.ClaimsWait == why && old.request.Requirements == r {
+		return old
+	}
+	return &Class{Requirements: r, request: &request{Requirements: r}, private: true, ClaimsWait: why}
 }
 
 // mustWait reports whether no place may be looked for, whatever the cluster looks like.
@@ -317,7 +343,9 @@ func (b *classBook) sweep() bool {
 }
 
 // Class returns the class of the requirements for a pod that nothing in the cluster is about, for questions such as "would this fit".
-func (s *Store) Class(r *facts.Requirements) *Class { return s.class(s.request(r), &identity{}, nil) }
+func (s *Store) Class(r *facts.Requirements) *Class {
+	return s.class(s.request(r), &identity{}, needs{})
+}
 
 // request returns the request with these requirements. It forgets idle classes first, so that a class which comes up now is not tied to terms
 // that no pod carries any more.
@@ -339,8 +367,8 @@ func (s *Store) sweep() {
 }
 
 // class returns the class of a request for a pod with an identity; nil for a pod that needs no place.
-func (s *Store) class(q *request, id *identity, volumes *facts.VolumeNeeds) *Class {
-	class, known, fresh := s.classes.class(q, id, s.selection.namespaces, volumes)
+func (s *Store) class(q *request, id *identity, asks needs) *Class {
+	class, known, fresh := s.classes.class(q, id, s.selection.namespaces, asks)
 	if known {
 		return class
 	}

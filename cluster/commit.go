@@ -105,6 +105,7 @@ func (j *judgement) restore() (some bool) {
 		}
 		if slot, ok := j.s.slots.byNode[g.node]; ok {
 			j.s.takeVolumes(g.pod, slot) // nobody has taken them meanwhile
+			j.s.takeDevices(g.pod, slot)
 		}
 		j.s.place(g.pod, g.node, &g.grant)
 		j.s.units.setPhase(g.pod, Assumed)
@@ -195,6 +196,10 @@ func (j *judgement) placeOne(p *Placement, check Check) (reason string, seen cha
 	}
 	if !j.s.takeVolumes(pod, slot) {
 		return RejectVolumes, j.s.log.Len()
+	}
+	if !j.s.takeDevices(pod, slot) {
+		j.s.revolume(j.s.volumes.Release(pod.UID))
+		return RejectDevices, j.s.log.Len()
 	}
 	j.s.place(pod, p.Node, &p.Grant)
 	j.s.units.setPhase(pod, Assumed)

@@ -134,6 +134,7 @@ func (s *Store) Dump() *Dump {
 	for _, pod := range s.pods.byUID {
 		r := pod.Record()
 		r.Facts.Claims = s.volumes.Uses(pod.UID)
+		r.Facts.ResourceClaims = s.dra.Uses(pod.UID)
 		d.Pods = append(d.Pods, r)
 	}
 	return d
@@ -269,6 +270,7 @@ func (l loader) pod(r *PodRecord) {
 	if !f.Finished {
 		pod.usesClaims = len(f.Claims) > 0
 		l.s.revolume(l.s.volumes.Use(f.UID, f.Namespace, f.Claims))
+		l.s.useResourceClaims(pod, f)
 	}
 	l.s.observe(pod, f)
 	pod.Phase = r.Phase // its class depends on it

@@ -115,6 +115,11 @@ func (s *Store) Recheck(uid facts.UID, check Check) string {
 
 // recheckWithout judges the placement of an assumed pod as if some pods were not there.
 func (s *Store) recheckWithout(away []*Pod, pod *Pod, check Check) (reason string) {
+	if pod.usesResourceClaims { // what its claims have there is for it
+		view := s.views[pod.slot]
+		s.views[pod.slot] = s.dra.ViewWithout(pod.UID, s.nodes[pod.slot])
+		defer func() { s.views[pod.slot] = view }()
+	}
 	s.supposing(away, s.reserved[pod.slot], func() { // whoever has reserved the node since came later
 		class := pod.Class
 		if pod.outdated {

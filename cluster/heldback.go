@@ -43,12 +43,12 @@ func (s *Store) countWaiting(pod *Pod) {
 }
 
 // admit returns the class of a pod that wants a place, if there is one already or the pod is held back.
-func (s *Store) admit(pod *Pod, r *facts.Requirements, volumes *facts.VolumeNeeds) (class *Class, known bool) {
+func (s *Store) admit(pod *Pod, r *facts.Requirements, asks needs) (class *Class, known bool) {
 	s.sweep()
 	if pod.identity.key == "" {
 		s.selection.set(pod, s.selection.identify(pod.Namespace, pod.identity.Labels))
 	}
-	class, key := s.classes.find(r, pod.identity, s.selection.namespaces, volumes)
+	class, key := s.classes.find(r, pod.identity, s.selection.namespaces, asks)
 	p := inLine(pod, key)
 	var from *waiting.Key
 	if pod.counted {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"hilbert.dev/hilbert/cluster/changes"
+	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -25,6 +26,7 @@ type trialEntry struct {
 	pod         *Pod
 	class       *Class
 	held        holding
+	view        *dra.View // of the slot before a pod with ResourceClaims was assumed there
 }
 
 type trialKind uint8
@@ -76,12 +78,26 @@ func (s *State) apply(e *trialEntry, sign int32) {
 			s.discharge(e.slot, e.class, e.held)
 			s.attachVolumes(e.slot, e.pod, -1)
 		}
+		e.moveDevices(s, sign)
 		if !e.uncounted {
 			e.pod.tally(&s.counts, e.slot, sign)
 		}
 	}
 	if !e.quiet {
 		s.log.Append(changes.Change{Slot: e.slot, Kind: kind})
+	}
+}
+
+// moveDevices gives the claims of a pod that is assumed their devices, or takes that back. Entries are taken back in reverse order. Pods that are lifted change
+// nothing: their claims keep their devices when they leave.
+func (e *trialEntry) moveDevices(s *State, sign int32) {
+	switch {
+	case e.what != assumed || e.class.Claims == nil:
+	case sign > 0:
+		e.view = s.views[e.slot]
+		s.views[e.slot] = e.view.After(e.class.Claims)
+	default:
+		s.views[e.slot] = e.view
 	}
 }
 

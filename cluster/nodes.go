@@ -41,6 +41,7 @@ func (s *Store) upsertNode(n *facts.Node) {
 	}
 	s.setAllocatable(slot, n)
 	s.provideGPUs(slot, -1)
+	s.views[slot] = s.dra.View(n)
 	regpu := s.nodes[slot] == nil || s.nodes[slot].GPU != n.GPU
 	s.setNode(slot, n)
 	if r := s.grants.reports[n.Name]; r != nil && !known {

@@ -46,6 +46,10 @@ func (s *Store) unplace(pod *Pod) {
 	if pod.usesClaims {
 		s.revolume(s.volumes.Release(pod.UID))
 	}
+	if pod.usesResourceClaims {
+		s.revolume(s.dra.Release(pod.UID))
+		s.review()
+	}
 	node, slot := pod.node, pod.slot
 	pod.node = ""
 	if slot == NoSlot {

@@ -71,6 +71,8 @@ const (
 	RejectBelowMinCount = "would leave the gang below minCount"
 	// RejectVolumes: claims of the pod cannot be bound on the node any more.
 	RejectVolumes = "the volumes are taken"
+	// RejectDevices: the ResourceClaims of the pod cannot be given devices on the node any more.
+	RejectDevices = "the devices are taken"
 	// RejectPacking: members of a unit would be in several domains of a label of which it asks for one.
 	RejectPacking = "the unit would not be packed as it asks"
 )

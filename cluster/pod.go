@@ -63,22 +63,23 @@ type Pod struct {
 
 	// The small fields stand together: a pod fills a size class of the allocator to the byte, and there are many.
 
-	NeverPreempts bool  // it waits rather than evict other pods
-	outdated      bool  // while it is on a node, something changed that is about it: its class is of before
-	unrecorded    parts // what it asks for and its Binding says nothing of
-	said          parts // what its node has said itself
-	own           int32 // the priority that its spec says; Priority is the unit's, if that has one
-	seat          int32 // in the unit's list
-	rank          int32 // among the identity's pods
-	slot          Slot  // NoSlot while not charged
-	position      int32 // in the slot's list of pods
-	gpus          uint16
-	milli         int16
-	lifted        bool // off its node while a Plan is judged
-	counted       bool // its class counts in Store.waiting
-	mirror        bool // see facts.Pod
-	tookBack      bool // see TookBack
-	usesClaims    bool // it has volumes that stand for claims
+	NeverPreempts      bool  // it waits rather than evict other pods
+	outdated           bool  // while it is on a node, something changed that is about it: its class is of before
+	unrecorded         parts // what it asks for and its Binding says nothing of
+	said               parts // what its node has said itself
+	own                int32 // the priority that its spec says; Priority is the unit's, if that has one
+	seat               int32 // in the unit's list
+	rank               int32 // among the identity's pods
+	slot               Slot  // NoSlot while not charged
+	position           int32 // in the slot's list of pods
+	gpus               uint16
+	milli              int16
+	lifted             bool // off its node while a Plan is judged
+	counted            bool // its class counts in Store.waiting
+	mirror             bool // see facts.Pod
+	tookBack           bool // see TookBack
+	usesClaims         bool // it has volumes that stand for claims
+	usesResourceClaims bool
 
 	tenant       *quota.Tenant
 	identity     *identity
@@ -119,7 +120,7 @@ func (p *Pod) Refusal() string {
 	if len(p.Class.Unsupported) > 0 {
 		return p.Class.Unsupported[0]
 	}
-	return cmp.Or(p.Class.VolumesWait, p.Class.HeldBack, p.Class.Absent)
+	return cmp.Or(p.Class.VolumesWait, p.Class.ClaimsWait, p.Class.HeldBack, p.Class.Absent)
 }
 
 // EffectKind is what an event did to a pod, as far as the queue cares.
@@ -132,7 +133,7 @@ const (
 	Held
 	// Settled: the pod wants no place any more: bound, finished, being deleted or gone.
 	Settled
-	// VolumesMoved: something changed about the volumes of a pod whose Binding is under way.
+	// VolumesMoved: something changed about the volumes or ResourceClaims of a pod whose Binding is under way.
 	VolumesMoved
 )
 

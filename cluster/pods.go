@@ -68,6 +68,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 		pod.usesClaims = len(seen.Claims) > 0
 		s.revolume(s.volumes.Use(seen.UID, seen.Namespace, seen.Claims))
 	}
+	s.useResourceClaims(pod, seen)
 	if seen.Node == "" && !seen.Finished && (pod.Phase == Bound || pod.Phase == Assumed) {
 		// Older than what we know: a bound pod never becomes unbound. While a Binding is under way only its deletion matters; the rest is kept in
 		// case the Binding comes to nothing.
@@ -91,7 +92,8 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 	case seen.Finished:
 		s.unplace(pod)
 		s.revolume(s.volumes.Forget(pod.UID))
-		pod.usesClaims = false
+		s.dra.Forget(pod.UID)
+		pod.usesClaims, pod.usesResourceClaims = false, false
 		s.refer(pod, class)
 		s.units.setPhase(pod, Finished)
 	case seen.Node != "":
@@ -189,6 +191,7 @@ func (s *Store) removePod(uid facts.UID) {
 	s.selection.set(pod, nil)
 	s.quota.Leave(pod.tenant)
 	s.revolume(s.volumes.Forget(uid))
+	s.dra.Forget(uid)
 	delete(s.pods.byUID, uid)
 	s.effects = append(s.effects, Effect{Kind: Settled, Pod: pod, Gone: true})
 }

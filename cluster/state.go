@@ -5,6 +5,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster/census"
 	"hilbert.dev/hilbert/cluster/changes"
+	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/volumes"
 	"hilbert.dev/hilbert/resource"
@@ -32,6 +33,7 @@ type State struct {
 	gpus                  []topology.Free
 	hasGPUs               []bool
 	rows                  nodeRows
+	views                 []*dra.View // of devices that drivers publish; nil: none
 	reserved              []ReservationID
 	attached              []*attachedRow // nil: the node says nothing of storage drivers
 	volumes               *volumes.Book  // the Store's; it knows which volumes a pod has
@@ -101,6 +103,9 @@ func (s *State) GPUs(slot Slot) *topology.Free { return &s.gpus[slot] }
 // HasGPUs reports whether a node has any. It reads a column, not the node.
 func (s *State) HasGPUs(slot Slot) bool { return s.hasGPUs[slot] }
 
+// DeviceView is what there is on a node of devices that drivers publish, for ResourceClaims.
+func (s *State) DeviceView(slot Slot) *dra.View { return s.views[slot] }
+
 // Log returns the state's change log, for readers that follow it from their own cursor.
 func (s *State) Log() *changes.Log { return &s.log }
 
@@ -129,6 +134,7 @@ func (s *State) addSlot() Slot {
 	s.gpus = append(s.gpus, topology.Free{})
 	s.hasGPUs = append(s.hasGPUs, false)
 	s.rows = append(s.rows, nil)
+	s.views = append(s.views, nil)
 	s.reserved = append(s.reserved, NoReservation)
 	s.attached = append(s.attached, nil)
 	s.counts.AddSlot()
@@ -188,6 +194,7 @@ func (s *State) vacate(slot Slot) {
 	s.disks[slot] = nil
 	s.gpus[slot] = topology.Free{}
 	s.rows[slot] = nil
+	s.views[slot] = nil
 	s.reserved[slot] = NoReservation
 	s.attached[slot] = nil
 }
@@ -275,6 +282,7 @@ func (s *State) copySlot(from *State, slot Slot, kind changes.Kind) {
 	s.scoreCPU.Copy(int(slot), &from.scoreCPU)
 	s.scoreMemory.Copy(int(slot), &from.scoreMemory)
 	s.ports[slot], s.disks[slot] = from.ports[slot], from.disks[slot]
+	s.views[slot] = from.views[slot]
 	s.gpus[slot], s.hasGPUs[slot] = from.gpus[slot], from.hasGPUs[slot]
 	if s.rows[slot] != from.rows[slot] { // they are equal only if both are nil
 		s.rows.copy(slot, from.rows[slot])
@@ -299,6 +307,7 @@ func (s *State) copyAll(from *State) {
 	s.scoreMemory.CopyAll(&from.scoreMemory)
 	s.ports = append(s.ports[:0], from.ports...)
 	s.disks = append(s.disks[:0], from.disks...)
+	s.views = append(s.views[:0], from.views...)
 	s.gpus = append(s.gpus[:0], from.gpus...)
 	s.hasGPUs = append(s.hasGPUs[:0], from.hasGPUs...)
 	s.rows = append(s.rows[:0], make(nodeRows, len(from.rows))...)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"hilbert.dev/hilbert/cluster/census"
 	"hilbert.dev/hilbert/cluster/changes"
+	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/cluster/volumes"
@@ -23,7 +24,8 @@ type Store struct {
 	budgets    Budgets
 	evictions  EvictionRequests
 	nodeEvents NodeEvents
-	revolumed  []facts.UID // pods about whose volumes something changed
+	dra        *dra.Book
+	revolumed  []facts.UID // pods about whose volumes or ResourceClaims something changed
 
 	placed      PodCounts
 	victims     victimLog
@@ -45,7 +47,7 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 		selection: newSelection(registry, defaults),
 		units:     Units{byName: make(map[facts.UnitName]*Unit)},
 		budgets:   Budgets{byKey: make(map[budgetKey]*facts.Budget)},
-		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(),
+		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(), dra: dra.New(),
 	}
 	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed}
 	s.fitKinds()

@@ -61,6 +61,9 @@ func (s *Store) takeVolumes(pod *Pod, slot Slot) bool {
 
 // holdVolumes takes note that a pod was seen on a node.
 func (s *Store) holdVolumes(pod *Pod) {
+	if pod.usesResourceClaims {
+		s.revolume(s.dra.Hold(pod.UID))
+	}
 	if pod.usesClaims {
 		s.revolume(s.volumes.Hold(pod.UID, pod.node))
 	}

@@ -141,27 +141,35 @@ func (s *Store) classify(pod *Pod, seeks bool) *Class {
 		s.waiting.Release(pod.UID)
 		return held(pod)
 	}
-	var volumes *facts.VolumeNeeds
+	var asks needs
 	if seeks && pod.Ours && pod.usesClaims {
 		needs, waits := s.volumes.Needs(pod.UID)
 		if waits != "" && pod.Phase == Pending {
 			s.waiting.Release(pod.UID)
 			return waitingForVolumes(pod, waits)
 		}
-		volumes = needs
+		asks.volumes = needs
+	}
+	if seeks && pod.Ours && pod.usesResourceClaims {
+		needs, waits := s.dra.Needs(pod.UID)
+		if waits != "" && pod.Phase == Pending {
+			s.waiting.Release(pod.UID)
+			return waitingForClaims(pod, waits)
+		}
+		asks.claims = needs
 	}
 	r := s.selection.effective(pod)
 	if seeks && pod.Ours && pod.Phase == Pending && s.waiting.Most() > 0 {
-		if class, known := s.admit(pod, r, volumes); known {
+		if class, known := s.admit(pod, r, asks); known {
 			return class
 		}
 	}
 	q := s.request(r)
 	switch {
 	case pod.Ours && seeks:
-		return s.class(q, pod.identity, volumes)
+		return s.class(q, pod.identity, asks)
 	case pod.Class != nil && pod.Class.request == q:
 		return pod.Class
 	}
-	return s.class(q, nil, nil)
+	return s.class(q, nil, needs{})
 }

@@ -9,6 +9,7 @@ var resources = [...]string{
 	"finished pods", // which of a gang's members have ended must be known before anything is given up as partial
 	"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csidrivers", "csistoragecapacities", "csinodes",
 	"volumeattachments",
+	"resourceclaims", "deviceclasses", "resourceslices", // empty where the API server does not have resource.k8s.io/v1
 }
 
 // Lists keeps which of the lists that a Watch begins with have arrived. The zero value has none. Nothing may be decided before it has
@@ -59,6 +60,8 @@ func listed(event facts.Event) (index int, ok bool) {
 		return 11, true
 	case facts.StorageListed:
 		return 11 + int(e.Kind), true // the kinds begin at 1, in the order of resources
+	case facts.DRAListed:
+		return 11 + facts.StorageKinds + int(e.Kind), true // likewise
 	}
 	return 0, false
 }

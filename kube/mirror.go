@@ -213,6 +213,25 @@ func mirrorStorage[O metav1.Object, R facts.StorageObject](out receiver, kind fa
 	}
 }
 
+// mirrorDRA mirrors a kind of objects of dynamic resource allocation.
+func mirrorDRA[O metav1.Object, R facts.DRAObject](out receiver, kind facts.DRAKind, read func(O) R) *mirror[O, R] {
+	return &mirror[O, R]{
+		out: out, resource: parse.DRAResources[kind], known: make(map[cache.ObjectName]R), equal: parse.SameDRA[R],
+		parse:    func(object O) (R, bool) { return read(object), true },
+		upserted: func(r R) facts.Event { return facts.DRAUpserted{Object: r} },
+		removed: func(n cache.ObjectName) facts.Event {
+			return facts.DRARemoved{Name: facts.DRAName{Kind: kind, Namespace: n.Namespace, Name: n.Name}}
+		},
+		listed: func(list []R) facts.Event {
+			objects := make([]facts.DRAObject, len(list))
+			for i, r := range list {
+				objects[i] = r
+			}
+			return facts.DRAListed{Kind: kind, Objects: objects}
+		},
+	}
+}
+
 // mirrorUnits mirrors the PodGroups of one API.
 func mirrorUnits[O metav1.Object](out receiver, read func(O) *facts.Unit) *mirror[O, *facts.Unit] {
 	return &mirror[O, *facts.Unit]{

@@ -90,6 +90,10 @@ func describeOther(event facts.Event) string {
 		return fmt.Sprintf("unit %s min %d", e.Unit.UnitName, e.Unit.MinMember)
 	case facts.UnitRemoved:
 		return fmt.Sprintf("unit %s gone", e.Name)
+	case facts.DRAListed:
+		if len(e.Objects) == 0 { // the API server does not have them
+			return ""
+		}
 	case facts.QueuesListed:
 		for _, q := range e.Queues {
 			lines = append(lines, describeOther(facts.QueueUpserted{Queue: q}))
@@ -492,6 +496,9 @@ func TestLists(t *testing.T) {
 		facts.StorageListed{Kind: facts.CSIStorageCapacity},
 		facts.StorageListed{Kind: facts.CSINode},
 		facts.StorageListed{Kind: facts.VolumeAttachment},
+		facts.DRAListed{Kind: facts.ResourceClaimKind},
+		facts.DRAListed{Kind: facts.DeviceClassKind},
+		facts.DRAListed{Kind: facts.ResourceSliceKind},
 	}
 	for left := range all {
 		var lists Lists

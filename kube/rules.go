@@ -35,7 +35,7 @@ var Permissions = []apiserver.Permission{
 	{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}, InLeaseNamespace: true},
 }
 
-// OptionalPermissions are what hilbertd needs in addition where the API server has PodGroups, Queues and CustomNodeResources. Rules about resources that do not exist
+// OptionalPermissions are what hilbertd needs in addition where the API server has PodGroups, Queues, CustomNodeResources and ResourceClaims. Rules about resources that do not exist
 // do no harm, so that deploy/ grants them too.
 var OptionalPermissions = []apiserver.Permission{
 	{Group: parse.GroupScheduling, Resource: parse.PodGroups, Verbs: []string{"get", "list", "watch"}}, // get: what its condition says already
@@ -45,6 +45,11 @@ var OptionalPermissions = []apiserver.Permission{
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues, Verbs: []string{"get", "list", "watch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues + "/status", Verbs: []string{"patch"}},
 	{Group: nodev1alpha1.Group, Resource: nodev1alpha1.CustomNodeResources, Verbs: []string{"list", "watch", "patch"}}, // patch: which evictions a budget refuses
-	{Resource: "pods/eviction", Verbs: []string{"create"}},                                                             // of pods, at their nodes' request
-	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"patch"}},                                             // how often what nodes' agents have to tell was so
+	{Group: parse.GroupResource, Resource: "resourceclaims", Verbs: []string{"list", "watch", "patch"}},                // patch: the finalizer of claims that are given devices
+	{Group: parse.GroupResource, Resource: "resourceclaims/status", Verbs: []string{"patch"}},                          // which devices, and for which pods
+	{Group: parse.GroupResource, Resource: "resourceclaims/binding", Verbs: []string{"patch"}},                         // the same, to API servers of v1.36 and later
+	{Group: parse.GroupResource, Resource: "deviceclasses", Verbs: []string{"list", "watch"}},
+	{Group: parse.GroupResource, Resource: "resourceslices", Verbs: []string{"list", "watch"}},
+	{Resource: "pods/eviction", Verbs: []string{"create"}},                 // of pods, at their nodes' request
+	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"patch"}}, // how often what nodes' agents have to tell was so
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 
+	resourcev1 "k8s.io/api/resource/v1"
+
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/parse"
 )
@@ -17,6 +20,7 @@ type served struct {
 	queues string // the version of our Queue
 	// reports is the version of our CustomNodeResource.
 	reports string
+	devices string // the version of resource.k8s.io; empty: none that we know
 }
 
 // survey asks for each of the optional APIs. An error means that it is not known, never that an API is not there.
@@ -34,6 +38,7 @@ func survey(ctx context.Context, s *apiserver.Surveyor) (served, error) {
 		{parse.GroupSigs, parse.PodGroups, []string{parse.VersionSigs}, &out.sigs},
 		{v1alpha1.Group, v1alpha1.Queues, []string{v1alpha1.Version}, &out.queues},
 		{nodev1alpha1.Group, nodev1alpha1.CustomNodeResources, []string{nodev1alpha1.Version}, &out.reports},
+		{parse.GroupResource, parse.DRAResources[facts.ResourceClaimKind], []string{resourcev1.SchemeGroupVersion.Version}, &out.devices},
 	} {
 		var err error
 		*ask.into, err = s.First(ctx, ask.group, ask.versions, ask.resource)

@@ -11,6 +11,7 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	resourcev1client "k8s.io/client-go/kubernetes/typed/resource/v1"
 	schedulingv1beta1client "k8s.io/client-go/kubernetes/typed/scheduling/v1beta1"
 	"k8s.io/client-go/tools/cache"
 
@@ -24,7 +25,7 @@ import (
 // surveyPeriod is how often the API server is asked which of the APIs that it may lack it has now.
 const surveyPeriod = 30 * time.Second
 
-// optionals watches the APIs that an API server may lack: PodGroups of two groups, Queues, and CustomNodeResources. One that is not there is like one without
+// optionals watches the APIs that an API server may lack: PodGroups of two groups, Queues, CustomNodeResources, and what ResourceClaims depend on. One that is not there is like one without
 // objects, and is noticed when it comes.
 type optionals struct {
 	surveyor  *apiserver.Surveyor
@@ -38,7 +39,8 @@ type optionals struct {
 func newOptionals(c *apiserver.Connection, shared *http.Client, out outlet, parser func() *parse.Parser, log *slog.Logger) (*optionals, error) {
 	surveyor, surveyorErr := apiserver.NewSurveyor(c, shared)
 	builtin, builtinErr := schedulingv1beta1client.NewForConfigAndClient(c, shared)
-	if err := errors.Join(surveyorErr, builtinErr); err != nil {
+	devices, devicesErr := resourcev1client.NewForConfigAndClient(c, shared)
+	if err := errors.Join(surveyorErr, builtinErr, devicesErr); err != nil {
 		return nil, err
 	}
 	note := func(resource string) *apiserver.Health {
@@ -85,12 +87,12 @@ func newOptionals(c *apiserver.Connection, shared *http.Client, out outlet, pars
 	}
 	return &optionals{
 		fresh: fresh, surveyor: surveyor, period: surveyPeriod, health: note("discovery"),
-		followers: []*apiserver.Follower{
+		followers: append([]*apiserver.Follower{
 			{What: parse.PodGroups + "." + parse.GroupScheduling, Log: log, Reflector: groups, Absent: func() error { return book.page(0).send(facts.UnitsListed{}) }},
 			{What: parse.PodGroups + "." + parse.GroupSigs, Log: log, Reflector: sigs, Absent: func() error { return book.page(1).send(facts.UnitsListed{}) }},
 			{What: v1alpha1.Queues + "." + v1alpha1.Group, Log: log, Reflector: queues, Absent: func() error { return out.send(facts.QueuesListed{}) }},
 			{What: nodev1alpha1.CustomNodeResources + "." + nodev1alpha1.Group, Log: log, Reflector: reports, Absent: fresh.absent},
-		},
+		}, draFollowers(devices, out, parser, note, log)...),
 	}, nil
 }
 
@@ -121,7 +123,7 @@ func (o *optionals) run(ctx context.Context) {
 
 func (o *optionals) follow(ctx context.Context, has served) error {
 	var errs []error
-	for i, version := range [...]string{has.groups, has.sigs, has.queues, has.reports} {
+	for i, version := range [...]string{has.groups, has.sigs, has.queues, has.reports, has.devices, has.devices, has.devices} {
 		errs = append(errs, o.followers[i].Follow(ctx, version))
 	}
 	return errors.Join(errs...)

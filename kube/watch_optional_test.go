@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
+	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/parse"
@@ -317,8 +318,16 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 			r.server.Set(standin.FromYAML(t, c.text))
 		}
 	}
+	for _, resource := range parse.DRAResources {
+		r.server.Offer(resource+"."+parse.GroupResource, "v1")
+	}
+	r.server.Set(standin.FromYAML(t, "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {namespace: default, name: c, uid: u}}"))
 	w := startWatch(t, r.server, quiet)
 	for lists := (Lists{}); !lists.Complete(); lists.Note(<-w.Events()) {
+	}
+	claim := facts.ClaimName{Namespace: "default", Name: "c"}
+	for _, o := range []dra.Obligation{{Claim: claim, ClaimUID: "u", Protect: true}, {Claim: claim, ClaimUID: "u", Allocation: "{}"}} {
+		r.do(t, bind.Write{Kind: bind.WriteClaim, Name: "p", Pod: "uid-p", Claim: o}) // the stand-in has no such patches: only that it is asked matters
 	}
 	r.expect(t, unitWrite(true, "R", "M"), bind.Written)
 	r.server.Delete(standin.FromYAML(t, gangText))
@@ -345,6 +354,7 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 			allowed[verb+" "+permission.Group+"/"+permission.Resource] = true
 		}
 	}
+	delete(allowed, "patch resource.k8s.io/resourceclaims/binding") // the API server asks for it when the status is written
 	always := make(map[string]bool)
 	for _, permission := range Permissions {
 		for _, verb := range permission.Verbs {
@@ -357,7 +367,7 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 			continue
 		}
 		if strings.Contains(a, "podgroups") || strings.Contains(a, "queues") || strings.Contains(a, "customnoderesources") ||
-			strings.Contains(a, "eviction") || strings.Contains(a, "events") {
+			strings.Contains(a, "resource.k8s.io") || strings.Contains(a, "eviction") || strings.Contains(a, "events") {
 			asked[a] = true
 		}
 	}

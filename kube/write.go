@@ -162,6 +162,10 @@ func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 		c.Body, err = refusalsBody(write)
 	case bind.WriteVolume:
 		err = volumeCall(write, &c)
+	case bind.WriteClaim:
+		err = claimCall(write, &c)
+	case bind.GiveBackClaim:
+		err = giveBackCall(write, &c)
 	case bind.ReadPod:
 		return w.read(ctx, write)
 	case bind.WriteUnitCondition:
@@ -179,6 +183,9 @@ func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 	result, answer := by.send(ctx, &c)
 	if write.Kind == bind.WriteVolume {
 		return volumeResult(write, result, answer.Code)
+	}
+	if write.Kind == bind.GiveBackClaim {
+		result.Version = versionOf(answer.Body)
 	}
 	return result
 }

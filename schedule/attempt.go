@@ -243,6 +243,7 @@ func (a *attempt) park() bool {
 	condition := s.blocked.whyParked(a.unit, why)
 	s.setConditions(a.unit, condition, a.now)
 	a.withdrawNominations()
+	a.abandonDevices()
 	s.gangs.waits(a.unit, true, a.now)
 	if fresh {
 		s.queue.EachAlike(a.unit, func(other *queue.Unit) {
@@ -257,6 +258,15 @@ func (a *attempt) park() bool {
 		}
 	}
 	return true
+}
+
+// abandonDevices gives back the devices of claims that keep the unit on nodes that cannot take it.
+func (a *attempt) abandonDevices() {
+	for _, pod := range a.unit.Members() {
+		if pod.Class.Claims != nil && len(pod.Class.Claims.Allocated) > 0 {
+			a.s.store.ClaimsChanged(a.s.store.ResourceClaims().Abandon(pod.UID))
+		}
+	}
 }
 
 // withdrawNominations clears the nominations of a unit that fits nowhere, not even at the expense of others, unless its victims of before a restart are

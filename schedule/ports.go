@@ -5,6 +5,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/dra"
 )
 
 // Options make a Scheduler.
@@ -18,6 +19,8 @@ type Options struct {
 	Lag func(instance int) bool
 	// Observer, if set, receives what happens.
 	Observer Observer
+	// Devices, if set, chooses devices for ResourceClaims. Without it no claim is given any.
+	Devices dra.Allocator
 	// NoPodEvents: no Events are written about pods that wait or were placed; for who has nobody that reads them.
 	NoPodEvents bool
 }

@@ -82,6 +82,7 @@ func New(o Options) (*Scheduler, error) {
 		held:       make(map[facts.UID]changes.Revision),
 		vanished:   make(map[facts.UID]struct{}),
 	}
+	s.store.ResourceClaims().SetAllocator(o.Devices)
 	if most := o.Config.MaxWaitingClasses; most != nil {
 		s.store.Waiting().SetMost(*most)
 	}

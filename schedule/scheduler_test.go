@@ -35,12 +35,13 @@ func TestScheduler(t *testing.T) {
 
 // harness drives a Scheduler by hand and logs what its Observer hears.
 type harness struct {
-	s    *schedule.Scheduler
-	now  time.Time
-	lags bool     // the instance decides by what it has seen already
-	told []string // events about pods and units, for the command events
-	log  strings.Builder
-	ids  map[uint64]bind.WriteID // of writes handed out, by number
+	s       *schedule.Scheduler
+	now     time.Time
+	lags    bool     // the instance decides by what it has seen already
+	told    []string // events about pods and units, for the command events
+	log     strings.Builder
+	ids     map[uint64]bind.WriteID // of writes handed out, by number
+	devices script.Devices
 }
 
 func newHarness(t *testing.T) *harness {
@@ -48,7 +49,7 @@ func newHarness(t *testing.T) *harness {
 	cfg := spec.Default().Scheduling
 	cfg.Binding.MaxInFlight, cfg.Binding.MaxAhead, cfg.Binding.MaxAttempts = 2, 3, 2
 	cfg.Conditions.Burst, cfg.Conditions.PerSecond = 2, 1
-	s, err := schedule.New(schedule.Options{Config: cfg, Observer: h, Lag: func(int) bool { return h.lags }})
+	s, err := schedule.New(schedule.Options{Config: cfg, Observer: h, Lag: func(int) bool { return h.lags }, Devices: &h.devices})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,6 +83,17 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		h.bindAll()
 	case "storage":
 		h.s.Apply(script.Storage(t, d), h.now)
+	case "dra":
+		h.s.Apply(script.DRA(t, d), h.now)
+	case "devices": // devices [needs=CONDITION fails=CONDITION]: what all devices have
+		for _, arg := range d.CmdArgs {
+			switch arg.Key {
+			case "needs":
+				h.devices.Binding = arg.Vals
+			case "fails":
+				h.devices.Failure = arg.Vals
+			}
+		}
 	case "rmpod":
 		h.s.Apply(facts.PodRemoved{UID: facts.UID(d.CmdArgs[0].Key)}, h.now)
 	case "explain":
@@ -208,6 +220,7 @@ func (h *harness) finish(t *testing.T, d *datadriven.TestData) {
 		}
 		if len(arg.Vals) > 1 {
 			r.Node = arg.Vals[1]
+			r.Version, _ = strconv.ParseUint(arg.Vals[1], 10, 64) // of a claim that was given back
 		}
 		h.s.Finish(r, h.now)
 	}
@@ -243,6 +256,20 @@ func renderWrites(writes []bind.Write) string {
 				fmt.Fprintf(&b, "%d: volume %s version %s to claim %s", w.ID.Number, w.Volume.Volume, w.Volume.Version, w.Volume.Claim)
 			} else {
 				fmt.Fprintf(&b, "%d: claim %s to node %s", w.ID.Number, w.Volume.Claim, w.Volume.Node)
+			}
+		case bind.WriteClaim:
+			switch {
+			case w.Claim.Protect:
+				fmt.Fprintf(&b, "%d: protect claim %s", w.ID.Number, w.Claim.Claim)
+			case w.Claim.Allocation != "":
+				fmt.Fprintf(&b, "%d: claim %s for %s: %s", w.ID.Number, w.Claim.Claim, w.Name, strings.TrimSpace(w.Claim.Allocation))
+			default:
+				fmt.Fprintf(&b, "%d: reserve claim %s for %s", w.ID.Number, w.Claim.Claim, w.Name)
+			}
+		case bind.GiveBackClaim:
+			fmt.Fprintf(&b, "%d: give back claim %s of %s", w.ID.Number, w.GiveBack.Claim, w.GiveBack.Pod)
+			if w.GiveBack.Deallocate {
+				b.WriteString(" with its devices")
 			}
 		case bind.WriteCondition:
 			fmt.Fprintf(&b, "%d: condition of %s: %s: %s", w.ID.Number, w.Name, w.Condition.Reason, w.Condition.Message)

@@ -209,6 +209,13 @@ type podRecord struct {
 	Subgroup      string            `json:"subgroup,omitempty"`
 	Deadline      int64             `json:"deadline,omitempty"`
 	Claims        []claimUseRecord  `json:"claims,omitempty"`
+
+	ResourceClaims []resourceClaimUseRecord `json:"resourceClaims,omitempty"`
+}
+
+type resourceClaimUseRecord struct {
+	Claim     string `json:"claim"`
+	Generated bool   `json:"generated,omitempty"`
 }
 
 type namespaceRecord struct {
@@ -399,7 +406,8 @@ func writePod(p *cluster.PodRecord, requirements int) podRecord {
 		Ours: f.Ours, Profile: f.Profile, Deleting: f.Deleting, Gated: f.Gated, Mirror: f.Mirror, Labels: labelMap(f.Labels), Owner: ownerRecord{workloadText(f.Owner.Kind), f.Owner.Name},
 		Started: f.Started, Scheduled: f.Scheduled, NeverPreempts: f.NeverPreempts, Nominated: f.Nominated, Requirements: requirements,
 		Reported: conditionRecord(f.Reported), Victims: p.Victims, Unit: f.Unit, Subgroup: f.Subgroup, Deadline: f.Deadline,
-		Claims: each(f.Claims, writeClaimUse),
+		Claims:         each(f.Claims, writeClaimUse),
+		ResourceClaims: each(f.ResourceClaims, func(c facts.ResourceClaimUse) resourceClaimUseRecord { return resourceClaimUseRecord(c) }),
 	}
 	if !f.Grant.IsZero() {
 		r.Grant = writeGrant(&f.Grant)
@@ -415,7 +423,8 @@ func readPod(r *podRecord) (cluster.PodRecord, error) {
 			Ours:     r.Ours, Profile: r.Profile, Deleting: r.Deleting, Gated: r.Gated, Mirror: r.Mirror, Labels: labelList(r.Labels), Owner: facts.Owner{Kind: facts.WorkloadKind(r.Owner.Kind), Name: r.Owner.Name},
 			Started: r.Started, Scheduled: r.Scheduled, NeverPreempts: r.NeverPreempts, Nominated: r.Nominated, Reported: facts.Condition(r.Reported),
 			Unit: r.Unit, Subgroup: r.Subgroup, Deadline: r.Deadline,
-			Claims: each(r.Claims, readClaimUse),
+			Claims:         each(r.Claims, readClaimUse),
+			ResourceClaims: each(r.ResourceClaims, func(c resourceClaimUseRecord) facts.ResourceClaimUse { return facts.ResourceClaimUse(c) }),
 		},
 		Phase: cluster.Phase(r.Phase), HeldBack: r.HeldBack, Victims: r.Victims,
 	}

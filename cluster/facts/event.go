@@ -100,6 +100,18 @@ type StorageListed struct {
 	Objects []StorageObject
 }
 
+// DRAUpserted: an object of dynamic resource allocation exists.
+type DRAUpserted struct{ Object DRAObject }
+
+// DRARemoved: it exists no more.
+type DRARemoved struct{ Name DRAName }
+
+// DRAListed is the complete, consistent set of the DRA objects of one kind.
+type DRAListed struct {
+	Kind    DRAKind
+	Objects []DRAObject
+}
+
 func (StorageUpserted) event() {}
 
 func (StorageRemoved) event() {}
@@ -155,3 +167,9 @@ func (QueueUpserted) event() {}
 func (QueueRemoved) event() {}
 
 func (QueuesListed) event() {}
+
+func (DRAUpserted) event() {}
+
+func (DRARemoved) event() {}
+
+func (DRAListed) event() {}

@@ -50,6 +50,9 @@ type Pod struct {
 	Unit, Subgroup string
 	// Claims are its volumes that stand for claims, in the order of its spec; they never change. A pod that neither is ours nor has a node has none.
 	Claims []ClaimUse
+	// ResourceClaims are the entries of its spec.resourceClaims that ask for anything, with the names of the claims that were made from templates. Only our own pods
+	// have them.
+	ResourceClaims []ResourceClaimUse
 	// Deadline in nanoseconds is the most that the pod may run (spec.activeDeadlineSeconds); 0: for ever.
 	Deadline int64
 }

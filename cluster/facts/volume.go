@@ -36,7 +36,7 @@ func CompareStorageNames(a, b StorageName) int {
 // StorageObject is one of *Claim, *Volume, *StorageClass, *StorageDriver, *StorageCapacity, *StorageNode and *Attachment. It is immutable.
 type StorageObject interface{ StorageName() StorageName }
 
-// ClaimName names a PersistentVolumeClaim.
+// ClaimName names a PersistentVolumeClaim, or a ResourceClaim.
 type ClaimName struct{ Namespace, Name string }
 
 // CompareClaimNames orders by namespace and name.

@@ -85,6 +85,10 @@ func Pod(t testing.TB, d *datadriven.TestData) facts.Pod {
 			pod.Claims = claims(arg.Vals)
 			continue
 		}
+		if arg.Key == "resourceClaims" {
+			pod.ResourceClaims = resourceClaims(arg.Vals)
+			continue
+		}
 		if !podField(t, d, &pod, arg.Key, first(arg.Vals)) && !requirement(t, d, r, amounts, arg) {
 			d.Fatalf(t, "pod: unknown argument %q", arg.Key)
 		}

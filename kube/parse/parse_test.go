@@ -242,7 +242,6 @@ func TestUnsupported(t *testing.T) {
 			odd := corev1.TopologySpreadConstraint{MaxSkew: 1, WhenUnsatisfiable: "Shrug"}
 			s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{odd, odd}
 		},
-		"spec.resourceClaims":  func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
 		"spec.schedulingGroup": func(s *corev1.PodSpec) { s.SchedulingGroup = &corev1.PodSchedulingGroup{} },
 	}
 	for want, change := range cases {

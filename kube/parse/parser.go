@@ -32,7 +32,8 @@ type Parser struct {
 	labels       labelSets
 	images       imageSets
 	devices      deviceSets
-	features     []string // of the node that was parsed last: its neighbours declare the same
+	claimSpecs   map[string]facts.ClaimRequests // what claims ask for, by its encoding
+	features     []string                       // of the node that was parsed last: its neighbours declare the same
 }
 
 // NewParser returns a Parser for which the pods with the given spec.schedulerName are ours. Complaints about objects go to log, once
@@ -76,6 +77,7 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 	p.group(pod, &seen)
 	if seen.Ours {
 		seen.Owner = p.owner(pod)
+		seen.ResourceClaims = p.resourceClaims(pod)
 	}
 	if seen.Ours || seen.Node != "" {
 		seen.Claims = p.claimUses(pod)

@@ -15,9 +15,6 @@ func unsupported(pod *corev1.Pod) []string {
 			out = appendNew(out, "spec.topologySpreadConstraints[].whenUnsatisfiable: "+string(when))
 		}
 	}
-	if len(s.ResourceClaims) > 0 {
-		out = append(out, "spec.resourceClaims")
-	}
 	if s.SchedulingGroup != nil && s.SchedulingGroup.PodGroupName == nil { // a way of naming it that we do not know
 		out = append(out, "spec.schedulingGroup")
 	}

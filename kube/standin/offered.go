@@ -26,6 +26,9 @@ var optional = map[string]string{
 	"queues.scheduling.hilbert.dev":        "Queue",
 	"customnoderesources.node.hilbert.dev": "CustomNodeResource",
 	"serviceprofiles.node.hilbert.dev":     "ServiceProfile",
+	"resourceclaims.resource.k8s.io":       "ResourceClaim",
+	"deviceclasses.resource.k8s.io":        "DeviceClass",
+	"resourceslices.resource.k8s.io":       "ResourceSlice",
 }
 
 // Offer serves a resource of optional under a group and version; an empty version takes it away again.

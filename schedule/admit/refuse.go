@@ -26,6 +26,8 @@ func Refuse(pod *cluster.Pod) (condition facts.Condition, refused bool) {
 		}, true
 	case class.VolumesWait != "":
 		return facts.Condition{Reason: spec.ReasonUnschedulable, Message: class.VolumesWait}, true
+	case class.ClaimsWait != "":
+		return facts.Condition{Reason: spec.ReasonUnschedulable, Message: class.ClaimsWait}, true
 	case class.HeldBack != "":
 		return facts.Condition{Reason: spec.ReasonTooManyDifferentPods, Message: class.HeldBack}, true
 	case class.Absent != "":

@@ -6,6 +6,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/volumes"
 	"hilbert.dev/hilbert/internal/deadline"
@@ -87,6 +88,11 @@ type row struct {
 	told          []facts.ClaimName  // claims about which was written
 	awaitsVolumes bool               // it pauses until its claims are bound
 	volumesReady  bool               // they are
+
+	// Of ResourceClaims, see claims.go.
+	claim       *dra.Obligation   // the write in flight, nil: it is not about one
+	protected   []facts.ClaimName // that have their finalizer
+	claimsSince int64             // when the first was written
 }
 
 // hasVictims reports whether some victims of the row may not have left yet.
@@ -119,6 +125,7 @@ type Binder struct {
 	unanswered map[facts.UID]int // writes in flight whose row is decided already, by pod
 
 	evictions   evictions
+	giveBacks   giveBacks
 	conditions  conditions
 	ready       []Write
 	transitions []Transition
@@ -141,6 +148,7 @@ func New(store *cluster.Store, check cluster.Check, cfg spec.Binding, conds spec
 			func(r *row, i int) { r.position = i }),
 		queue:      heap.New(servedBefore, nil),
 		evictions:  newEvictions(),
+		giveBacks:  giveBacks{flights: make(map[uint64]giveBack)},
 		conditions: newConditions(conds),
 	}
 }
@@ -154,7 +162,7 @@ func (b *Binder) Propose(plan *cluster.Plan, why facts.Condition) cluster.Verdic
 		return verdict
 	}
 	var group *planGroup
-	owes := slices.ContainsFunc(plan.Placements, func(p cluster.Placement) bool { return b.store.Volumes().Owes(p.Pod) })
+	owes := slices.ContainsFunc(plan.Placements, func(p cluster.Placement) bool { return b.hasClaims(p.Pod) })
 	if (len(plan.Victims) > 0 || owes) && len(plan.Placements) > 1 {
 		group = &planGroup{bindsVolumes: len(plan.Victims) == 0}
 	}
@@ -283,6 +291,7 @@ func (b *Binder) Ready(now time.Time) []Write {
 		}
 	}
 	b.startEvictions(now)
+	b.startGiveBacks(now)
 	b.ready = b.conditions.ready(b.store, b.ready, &b.next, now)
 	return b.ready
 }
@@ -299,6 +308,9 @@ func (b *Binder) start(r *row) {
 		write.Grant, write.Condition, r.nominated = topology.Grant{}, r.why, true
 	case WriteVolume:
 		write.Grant, write.Volume = topology.Grant{}, r.obligation
+		if r.claim != nil {
+			write.Kind, write.Volume, write.Claim = WriteClaim, volumes.Obligation{}, *r.claim
+		}
 	case WriteBinding:
 		if write.Reclaimed = reclaimedBy(pod.Class); pod.Class.Reclaimed {
 			write.Priority = pod.Priority
@@ -325,6 +337,7 @@ func (b *Binder) NextWake(now time.Time) (time.Time, bool) {
 	var next deadline.Earliest
 	next.Add(b.conditions.nextWake(now))
 	next.Add(b.evictions.nextWake())
+	next.Add(b.giveBacks.nextWake())
 	if b.pausing.Len() > 0 && b.inFlight < b.cfg.MaxInFlight {
 		next.Add(b.pausing.First().until, true)
 	}
@@ -340,6 +353,8 @@ func (b *Binder) Finish(result Result, now time.Time) {
 		b.finishEviction(result, now)
 	case OwnerCondition:
 		b.conditions.finish(result, now)
+	case OwnerClaims:
+		b.finishGiveBack(result, now)
 	case OwnerRelief, OwnerEvents, OwnerPodEvents: // not ours
 	}
 }

@@ -22,7 +22,12 @@ import (
 // no member is bound before the claims of all are, and one failure sends all back.
 
 // owes reports whether the row has claims that must be bound before the pod is.
-func (b *Binder) owes(r *row) bool { return !r.volumesReady && b.store.Volumes().Owes(r.pod) }
+func (b *Binder) owes(r *row) bool { return !r.volumesReady && b.hasClaims(r.pod) }
+
+// hasClaims reports whether a pod has claims, of volumes or of devices, that the API server must be told of, or that must be waited for.
+func (b *Binder) hasClaims(uid facts.UID) bool {
+	return b.store.Volumes().Owes(uid) || b.store.ResourceClaims().Owes(uid)
+}
 
 // queueVolumes queues the writes about the claims of a row whose victims have left.
 func (b *Binder) queueVolumes(r *row) {
@@ -46,6 +51,9 @@ func (b *Binder) startVolume(r *row, now time.Time) {
 			return
 		}
 	}
+	if b.startClaim(r, now) {
+		return
+	}
 	r.awaitsVolumes = true
 	b.pause(r, WriteVolume, now, b.cfg.VolumeTimeout.D())
 	b.checkVolumes(r)
@@ -53,6 +61,8 @@ func (b *Binder) startVolume(r *row, now time.Time) {
 
 func (b *Binder) finishVolume(r *row, result Result, now time.Time) {
 	switch {
+	case r.claim != nil:
+		b.finishClaim(r, result, now)
 	case b.store.Pod(r.pod).Claimed():
 		b.preempted(r)
 	case r.group != nil && r.group.broken:
@@ -84,10 +94,14 @@ func (b *Binder) checkVolumes(r *row) {
 		return // ReleaseFromLostNodes follows
 	}
 	ready, failed := b.store.Volumes().Progress(r.pod, b.store.Node(slot))
+	allocated, failedClaim := b.store.ResourceClaims().Progress(r.pod)
 	switch {
 	case failed != "":
 		b.released(r, "binding volumes: "+failed, false)
-	case ready:
+	case failedClaim != "":
+		b.released(r, "allocating devices: "+failedClaim, false)
+	case b.queueClaims(r):
+	case ready && allocated:
 		b.pausing.Remove(r.position)
 		r.awaitsVolumes, r.volumesReady, r.stage = false, true, waiting
 		b.victimsGone(r)

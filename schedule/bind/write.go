@@ -2,6 +2,7 @@ package bind
 
 import (
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/volumes"
 	"hilbert.dev/hilbert/topology"
@@ -37,6 +38,10 @@ const (
 	// WriteVolume tells a claim the node for which a volume is to be provisioned, with the claim's UID as a precondition, or a volume its claim, with the volume's
 	// version as a precondition. Conflict: somebody else has changed the volume.
 	WriteVolume
+	// WriteClaim gives a ResourceClaim its finalizer, or its devices and the reservation for the pod, or that alone, with the claim's UID as a precondition.
+	WriteClaim
+	// GiveBackClaim takes the reservation for the pod, and if nobody else uses it the devices, off a ResourceClaim again. Result.Version is the claim's.
+	GiveBackClaim
 )
 
 // Owner is the component that handed out a write and takes its result.
@@ -55,6 +60,8 @@ const (
 	OwnerEvents
 	// OwnerPodEvents: the events about pods that wait or were placed (schedule/events).
 	OwnerPodEvents
+	// OwnerClaims: the Binder's GiveBackClaim.
+	OwnerClaims
 )
 
 // WriteID identifies a write. A result carries the ID of its write; the owner in the ID takes the result.
@@ -81,8 +88,10 @@ type Write struct {
 	// Withdraw of WriteCondition: the pod's nomination came to nothing. The Condition may be empty then: it stays as it is.
 	Withdraw bool
 
-	Volume  volumes.Obligation // WriteVolume
-	Related PodName            // WriteEvent: the other pod that it is about; zero for none
+	Volume   volumes.Obligation // WriteVolume
+	Claim    dra.Obligation     // WriteClaim
+	GiveBack dra.GiveBack       // GiveBackClaim
+	Related  PodName            // WriteEvent: the other pod that it is about; zero for none
 
 	Refused []PodName // WriteRefusals
 	Series  Series    // WriteNodeEvent
@@ -132,5 +141,6 @@ type Result struct {
 	ID      WriteID
 	Outcome Outcome
 	Node    string // ReadPod: where the pod is bound
+	Version uint64 // GiveBackClaim: of the object as it was written
 	Message string // Refused, Unknown: why, for people
 }

@@ -245,6 +245,7 @@ func (t *trial) remove(name string) (restore func()) {
 		if pod.Unit != nil && pod.Unit.Name == short || pod.Unit == nil && pod.Name == short {
 			f := pod.Record().Facts
 			f.Claims = t.store.Volumes().Uses(pod.UID)
+			f.ResourceClaims = t.store.ResourceClaims().Uses(pod.UID)
 			gone = append(gone, f)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/devices"
 	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -168,10 +169,11 @@ func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configur
 		},
 		writer: func() (writer, error) {
 			return kube.NewWriter(ctx, c, fence, kube.WriterOptions{
-				Workers: binding.MaxInFlight + bind.MaxConditionsInFlight + bind.MaxEvictionsInFlight + relief.MaxInFlight + events.MaxInFlight + events.MaxPodsInFlight, Timeout: binding.WriteTimeout.D(),
+				Workers: binding.MaxInFlight + bind.MaxConditionsInFlight + bind.MaxEvictionsInFlight + bind.MaxGiveBacksInFlight + relief.MaxInFlight + events.MaxInFlight + events.MaxPodsInFlight, Timeout: binding.WriteTimeout.D(),
 				SchedulerName: config.SchedulerName, Sent: m.sent,
 			})
 		},
+		devices: devices.NewAllocator(ctx),
 		queues: func() (queueWriter, error) {
 			return kube.NewQueueWriter(ctx, c, fence, binding.WriteTimeout.D(), m.queueWritten)
 		},

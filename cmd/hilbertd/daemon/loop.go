@@ -9,6 +9,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/kube/lease"
@@ -37,6 +38,7 @@ type (
 		watch    func() (watch, error)
 		writer   func() (writer, error)
 		queues   func() (queueWriter, error) // nil: no status of Queues is written
+		devices  dra.Allocator               // nil: no ResourceClaim is given devices
 		campaign func(context.Context) (term, error)
 		fence    interface {
 			Open(now time.Time, timeout time.Duration) bool
@@ -146,7 +148,7 @@ func (l *loop) run(ctx context.Context) error {
 
 // start makes an empty scheduler and begins to watch.
 func (l *loop) start() error {
-	scheduler, err := schedule.New(schedule.Options{Config: l.config.Scheduling, Observer: l.meter})
+	scheduler, err := schedule.New(schedule.Options{Config: l.config.Scheduling, Observer: l.meter, Devices: l.ports.devices})
 	if err != nil {
 		return fmt.Errorf("scheduling: %w", err)
 	}

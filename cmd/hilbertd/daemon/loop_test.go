@@ -129,6 +129,9 @@ func (w *world) listOthers() {
 	for kind := range facts.StorageKinds {
 		w.apply(facts.StorageListed{Kind: facts.StorageKind(kind + 1)})
 	}
+	for kind := range facts.DRAKinds {
+		w.apply(facts.DRAListed{Kind: facts.DRAKind(kind + 1)})
+	}
 }
 
 func pod(uid, node string) facts.Pod {

@@ -18,20 +18,20 @@ type meter struct {
 	now      func() time.Time
 	log      *slog.Logger
 
-	placed, unplaced, rejected, preempting attempt
-	rejections                             *prometheus.CounterVec
-	released, missedWakeups                prometheus.Counter
-	sli                                    prometheus.Histogram
-	bindings, conditions                   *prometheus.CounterVec
-	evictions                              *prometheus.CounterVec
-	victims                                prometheus.Counter
-	reliefs, events                        *prometheus.CounterVec
-	unitTime                               prometheus.Histogram
-	unitConditions, queueStatuses, volumes *prometheus.CounterVec
-	bindingTime                            prometheus.Histogram
-	leader, guarded                        prometheus.Gauge
-	blockedPods                            *prometheus.GaugeVec
-	unreadable                             prometheus.Counter
+	placed, unplaced, rejected, preempting         attempt
+	rejections                                     *prometheus.CounterVec
+	released, missedWakeups                        prometheus.Counter
+	sli                                            prometheus.Histogram
+	bindings, conditions                           *prometheus.CounterVec
+	evictions                                      *prometheus.CounterVec
+	victims                                        prometheus.Counter
+	reliefs, events                                *prometheus.CounterVec
+	unitTime                                       prometheus.Histogram
+	unitConditions, queueStatuses, volumes, claims *prometheus.CounterVec
+	bindingTime                                    prometheus.Histogram
+	leader, guarded                                prometheus.Gauge
+	blockedPods                                    *prometheus.GaugeVec
+	unreadable                                     prometheus.Counter
 
 	lap     time.Time                    // when the decision under way began
 	waiting map[facts.UID]time.Time      // when each unbound pod of ours became placeable
@@ -88,7 +88,7 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 			Help:    "Time from the moment when the first member of a gang was seen until as many as it needs have a place.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 20), // 10 ms to 1.5 h
 		}),
-		volumes: newVolumeWrites(),
+		volumes: newVolumeWrites(), claims: newClaimWrites(),
 		unitConditions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hilbert_unit_condition_writes_total", Help: "Writes of the conditions of PodGroups, by outcome.",
 		}, []string{"outcome"}),
@@ -119,7 +119,7 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 	m.rejected = attempt{attempts.WithLabelValues("rejected"), durations.WithLabelValues("rejected")}
 	m.preempting = attempt{attempts.WithLabelValues("preempting"), durations.WithLabelValues("preempting")}
 	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.missedWakeups, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.guarded, m.blockedPods,
-		m.reliefs, m.events, m.unitTime, m.unitConditions, m.volumes, m.queueStatuses, m.unreadable)
+		m.reliefs, m.events, m.unitTime, m.unitConditions, m.volumes, m.claims, m.queueStatuses, m.unreadable)
 	m.registry.MustRegister(processCollectors()...)
 	m.reset(cluster.NewStore())
 	return m
@@ -306,6 +306,13 @@ func newVolumeWrites() *prometheus.CounterVec {
 	}, []string{"outcome"})
 }
 
+func newClaimWrites() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hilbert_resource_claim_writes_total",
+		Help: "Writes that give ResourceClaims their devices and reserve them (allocation), or take that back after a placement that failed (give_back), by outcome.",
+	}, []string{"write", "outcome"})
+}
+
 // sent counts an answered write. It is called by the writer's goroutines.
 func (m *meter) sent(kind bind.WriteKind, outcome bind.Outcome, took time.Duration) {
 	switch kind {
@@ -320,6 +327,10 @@ func (m *meter) sent(kind bind.WriteKind, outcome bind.Outcome, took time.Durati
 		m.unitConditions.WithLabelValues(outcomeNames[outcome]).Inc()
 	case bind.WriteVolume:
 		m.volumes.WithLabelValues(outcomeNames[outcome]).Inc()
+	case bind.WriteClaim:
+		m.claims.WithLabelValues("allocation", outcomeNames[outcome]).Inc()
+	case bind.GiveBackClaim:
+		m.claims.WithLabelValues("give_back", outcomeNames[outcome]).Inc()
 	case bind.EvictPod:
 		m.reliefs.WithLabelValues(outcomeNames[outcome]).Inc()
 	case bind.WriteEvent, bind.WriteNodeEvent:

@@ -86,6 +86,7 @@ var obstacleRules = []obstacleRule{
 	{filter: "GPUFit", each: lacksGPUs, say: sayGPUs, changes: []changer{vacateGPUs, widen, askLess}, leaving: true},
 	{filter: "NUMAFit", each: lacksNUMA, say: sayNUMA, changes: []changer{vacateNUMANode}, leaving: true},
 	{filter: "NearFit", each: lacksNear, say: sayNear, changes: []changer{vacateGPUs, widen, askLess}, leaving: true},
+	{filter: "DynamicResources", each: noDetail, say: sayDevices, none: "devices are free once claims that have them are deallocated, with their pods"},
 	{filter: "PodTopologySpread", each: skews, say: saySkew, changes: []changer{loosen}, leaving: true},
 	{filter: "InterPodAffinity", each: podAffinityObstacles, say: sayPodAffinity, none: "it takes other pods to come or to leave", leaving: true},
 }
@@ -141,6 +142,10 @@ func sayAttached(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obsta
 	} else {
 		return "has no CSI driver " + missing
 	}
+}
+
+func sayDevices(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
+	return s.DeviceView(slot).Explain(s.Node(slot), c.Claims)
 }
 
 func sayReservation(*cluster.State, cluster.Slot, *cluster.Class, *obstacle) string {

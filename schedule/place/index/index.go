@@ -189,7 +189,7 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 		return ix.choose(&ix.scan, c, &v.selection)
 	}
 	v := ix.nodeClasses.selection(ix, c)
-	if simple && !ix.searchesPriced(&scorer) {
+	if simple && !asksAllocator(c) && !ix.searchesPriced(&scorer) {
 		if r := ix.ranking(c, &scorer, now); r != nil {
 			r.lastUsed = ix.uses
 			r.follow(ix)
@@ -205,6 +205,9 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	ix.scan.run(ix, c, &scorer, v, ix.nodeClasses.of)
 	return ix.choose(&ix.scan, c, v)
 }
+
+// asksAllocator reports whether an allocator judges nodes for the class. A ranking would have it judge all of them; a search asks about those that would win.
+func asksAllocator(c *cluster.Class) bool { return c.Claims != nil && len(c.Claims.Unallocated) > 0 }
 
 // searchesPriced reports whether a search serves a size that the price list matters to. A ranking would score all nodes with GPUs again for each new list. A
 // search scores their states, as long as these are few.

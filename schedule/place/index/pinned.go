@@ -44,6 +44,13 @@ func (ix *Index) pinned(c *cluster.Class) (slots []cluster.Slot, ok bool) {
 		}
 		ok = true
 	}
+	if len(c.Required) == 0 && !ok && c.Claims != nil {
+		key, values := c.Claims.Hosts()
+		if key == "" || !named(key, values) {
+			return nil, false
+		}
+		ok = true
+	}
 	slices.Sort(slots)
 	slots = slices.Compact(slots)
 	ix.pins = slots

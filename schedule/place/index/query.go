@@ -62,13 +62,15 @@ type groupBest struct {
 	slot cluster.Slot // NoSlot: there is none
 }
 
-// consider takes a node in, if it is better than the best of its group so far. Filters on other nodes' pods are asked only about one that would be.
+// consider takes a node in, if it is better than the best of its group so far. Filters on other nodes' pods, and an allocator of devices, are asked only about one
+// that would be.
 func (q *query) consider(ix *Index, best *groupBest, slot cluster.Slot) {
-	if ix.isException(slot) || !q.fitsLocal(ix, slot) {
+	late := asksAllocator(q.class)
+	if ix.isException(slot) || !late && !q.fitsLocal(ix, slot) || late && !q.scorer.Fits(&ix.dense.rows[slot]) {
 		return
 	}
 	bar := rules.Bar{Score: q.score(ix, slot), Tie: ix.dense.ties[slot]}
-	if !best.bar.BeatenBy(bar.Score, bar.Tie) || bar == best.bar && best.slot != cluster.NoSlot && slot > best.slot || !q.fitsDomain(ix, slot) {
+	if !best.bar.BeatenBy(bar.Score, bar.Tie) || bar == best.bar && best.slot != cluster.NoSlot && slot > best.slot || late && !q.fitsLocal(ix, slot) || !q.fitsDomain(ix, slot) {
 		return
 	}
 	best.slot, best.bar = slot, bar

@@ -36,6 +36,9 @@ func PodsThatPass(s *cluster.State, slot cluster.Slot, c *cluster.Class) int32 {
 		v := left.Load(s, slot)
 		most = grantsThatFit(&v, &left, c, most)
 	}
+	if c.Claims != nil {
+		most = int64(s.DeviceView(slot).Room(c.Claims, int(most)))
+	}
 	return int32(most)
 }
 
@@ -65,6 +68,9 @@ func PodsThatFitWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, l
 		n = min(n, 1)
 	}
 	n = min(n, s.PodsAttachableWithout(slot, c, leaving))
+	if c.Claims != nil && n > 0 { // who leaves gives no devices back: their claims keep them
+		n = int64(s.DeviceView(slot).Room(c.Claims, int(n)))
+	}
 	if n == 0 || !c.AsksGrant() {
 		return int(n)
 	}

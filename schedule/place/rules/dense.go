@@ -69,7 +69,7 @@ type DenseScorer struct {
 // DenseScorer returns the scorer of a class. The states are those that the Denses name.
 func (p *Profile) DenseScorer(c *cluster.Class, states *GPUStates) (x DenseScorer) {
 	x = DenseScorer{profile: p, pods: 1}
-	amountsOnly := len(c.Ports)+len(c.Disks) == 0 && (c.Volumes == nil || len(c.Volumes.Drivers)+len(c.Volumes.Users) == 0)
+	amountsOnly := len(c.Ports)+len(c.Disks) == 0 && c.Claims == nil && (c.Volumes == nil || len(c.Volumes.Drivers)+len(c.Volumes.Users) == 0)
 	for _, a := range c.Amounts {
 		switch a.Kind {
 		case resource.CPU:

@@ -47,6 +47,7 @@ var Filters = []Filter{
 	{Name: "GPUFit", Scope: Local, Fits: FitsGPUs, Commits: commitsGPUs, Why: whyGPUs},
 	{Name: "NUMAFit", Scope: Local, Fits: fitsNUMA, Commits: commitsNUMA, Why: whyNUMA},
 	{Name: "NearFit", Scope: Local, Fits: fitsNear, Commits: commitsNear, Why: whyNear},
+	ungranted("DynamicResources", Local, fitsDevices, whyDevices), // the last that looks at one node: it may ask an allocator
 	ungranted("PodTopologySpread", Domain, fitsSpread, whySpread),
 	ungranted("InterPodAffinity", Domain, fitsPodAffinity, whyPodAffinity),
 }
@@ -195,6 +196,20 @@ func whyAttached(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func
 		return
 	}
 	add("node(s) exceed max volume count")
+}
+
+// fitsDevices lets a pod onto nodes that can give its ResourceClaims the devices that they ask for, or where the devices that they have can be used. It is upstream's
+// DynamicResources.
+func fitsDevices(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	return c.Claims == nil || s.DeviceView(slot).Fits(s.Node(slot), c.Claims)
+}
+
+func whyDevices(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
+	if !c.Claims.Suits(s.Node(slot)) {
+		add("resourceclaim not available on the node")
+		return
+	}
+	add("cannot allocate all claims")
 }
 
 // fitsReservation keeps pods off a node that is reserved for a unit. Pods that may use it all the same are let through by opening it.

@@ -1,0 +1,91 @@
+package dra
+
+import "hilbert.dev/hilbert/cluster/facts"
+
+// Needs returns what the ResourceClaims of a pod ask of its node; nil if it has none. waits is why no node can be chosen yet, in upstream's words where it has
+// any; empty when one can.
+func (b *Book) Needs(uid facts.UID) (needs *facts.ClaimNeeds, waits string) {
+	u := b.pods[uid]
+	if u == nil {
+		return nil, ""
+	}
+	for _, use := range u.uses {
+		if waits := b.waits(u, use); waits != "" {
+			return nil, waits
+		}
+	}
+	n := &facts.ClaimNeeds{}
+	var key facts.Key
+	for _, name := range u.claims() {
+		claim := b.claims[name]
+		if a := b.allocation(name); a != nil {
+			if a.Nodes != nil {
+				n.Allocated = append(n.Allocated, a.Nodes)
+			}
+			continue
+		}
+		n.Unallocated = append(n.Unallocated, claim.Requests)
+		key.Text(claim.Requests.Key)
+	}
+	n.Key = string(key)
+	if len(n.Allocated)+len(n.Unallocated) == 0 {
+		return nil, ""
+	}
+	return n, ""
+}
+
+// waits returns why an entry of a pod's claims keeps the pod from having a node, whichever it is.
+func (b *Book) waits(u *user, use facts.ResourceClaimUse) string {
+	if use.Claim == "" {
+		return "waiting for the resourceclaim controller to create a ResourceClaim from the pod's template"
+	}
+	name := facts.ClaimName{Namespace: u.namespace, Name: use.Claim}
+	claim, quoted := b.claims[name], `resourceclaim "`+use.Claim+`"`
+	switch {
+	case claim == nil:
+		return quoted + " not found"
+	case claim.Deleting:
+		return quoted + " is being deleted"
+	case use.Generated && claim.Pod != u.uid:
+		return "ResourceClaim " + name.String() + " was not created for the pod (pod is not owner)"
+	}
+	switch {
+	case len(b.giving[name]) > 0:
+		return quoted + " is being given back"
+	case b.allocation(name) != nil:
+		if !claim.ReservedForUID(u.uid) && len(claim.ReservedFor)+b.reserving(name, claim) >= facts.MaxReservedFor {
+			return "resourceclaim in use"
+		}
+		return ""
+	}
+	for _, c := range claim.Requests.Classes {
+		if b.classes[c.Class] == nil {
+			return "request " + c.Request + ": device class " + c.Class + " does not exist"
+		}
+	}
+	if b.sharedInGang(name) {
+		return quoted + " is shared by pods of a gang, and has no devices yet: Hilbert does not choose them for a gang"
+	}
+	return ""
+}
+
+// reserving is how many pods have a place for which the claim is not reserved yet.
+func (b *Book) reserving(name facts.ClaimName, claim *facts.ResourceClaim) (n int) {
+	for uid, u := range b.users[name] {
+		if u.placed && !claim.ReservedForUID(uid) {
+			n++
+		}
+	}
+	return n
+}
+
+// sharedInGang reports whether several pods of a gang use a claim.
+func (b *Book) sharedInGang(name facts.ClaimName) bool {
+	gangs := 0
+	for _, u := range b.users[name] {
+		if u.gang {
+			gangs++
+		}
+	}
+	return gangs > 1
+}

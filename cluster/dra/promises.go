@@ -1,0 +1,239 @@
+package dra
+
+import (
+	"fmt"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster/facts"
+)
+
+// Obligation is what the API server must be told of a claim before a pod may be bound: first that it must not be deleted, then what it was given and for whom it
+// is reserved.
+type Obligation struct {
+	Claim    facts.ClaimName
+	ClaimUID string
+	Pod      facts.UID
+	// Protect: the claim gets its finalizer, and nothing else is written.
+	Protect bool
+	// Allocation is what the claim is given; empty: it has devices already. It is the JSON of status.allocation.
+	Allocation string
+	// Time is when the claim was given its devices, in seconds since 1970.
+	Time int64
+	// Waits: the write of another pod, which gives the claim its devices, comes first.
+	Waits bool
+}
+
+// Take gives the claims of a pod that gets a node their devices there, and reserves them for the pod. conflict says why that cannot be; then nothing is taken. It
+// returns the other pods whose needs may be others now, sorted.
+func (b *Book) Take(uid facts.UID, node *facts.Node) (conflict string, affected []facts.UID) {
+	u := b.pods[uid]
+	if u == nil {
+		return "", nil
+	}
+	needs, waits := b.Needs(uid)
+	if waits != "" {
+		return waits, nil
+	}
+	var allocations []*facts.ClaimAllocation
+	if needs != nil {
+		if !needs.Suits(node) {
+			return "resourceclaim not available on the node", nil
+		}
+		if len(needs.Unallocated) > 0 {
+			var refusal string
+			if allocations, refusal = b.view(node).Allocate(needs); refusal != "" {
+				return refusal, nil
+			}
+		}
+	}
+	for _, name := range u.claims() {
+		claim := b.claims[name]
+		p := &promise{claim: name, uid: claim.UID}
+		if b.allocation(name) == nil {
+			p.allocation, allocations = allocations[0], allocations[1:]
+			b.promised[name] = p
+			b.retake(name, nil)
+			affected = append(affected, b.usersOf(name)...)
+		}
+		p.seen = p.allocation == nil && claim.Allocation != nil && claim.ReservedForUID(uid)
+		u.promises = append(u.promises, p)
+	}
+	u.placed = true
+	return "", others(affected, uid)
+}
+
+func others(list []facts.UID, uid facts.UID) []facts.UID {
+	list = slices.DeleteFunc(list, func(other facts.UID) bool { return other == uid })
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// Hold notes that a pod was seen on a node: nothing need be promised to it.
+func (b *Book) Hold(uid facts.UID) []facts.UID {
+	u := b.pods[uid]
+	if u == nil || u.placed && len(u.promises) == 0 {
+		return nil
+	}
+	u.placed = true
+	return b.drop(u, false)
+}
+
+// Release takes back that a pod has a node, with what was promised to it. What may have been written must be given back, see NextGiveBack. It returns the others
+// whose needs may be others now, sorted.
+func (b *Book) Release(uid facts.UID) []facts.UID {
+	u := b.pods[uid]
+	if u == nil || !u.placed {
+		return nil
+	}
+	u.placed = false
+	return b.drop(u, true)
+}
+
+// drop ends the promises to a pod. What was written of them stays taken: until the watch says so, or, if the place was lost, until it is given back.
+func (b *Book) drop(u *user, lost bool) (affected []facts.UID) {
+	for _, p := range u.promises {
+		switch {
+		case p.written && lost:
+			b.giveBack(u, p)
+			affected = append(affected, b.usersOf(p.claim)...)
+		case !p.written && b.promised[p.claim] == p:
+			delete(b.promised, p.claim)
+			b.retake(p.claim, p.allocation)
+			affected = append(affected, b.usersOf(p.claim)...)
+		}
+	}
+	u.promises = nil
+	return others(affected, u.uid)
+}
+
+// Obligations lists what must be written for a pod that was taken, and the API server was not seen to have, nor told of.
+func (b *Book) Obligations(uid facts.UID) (list []Obligation) {
+	u := b.pods[uid]
+	if u == nil {
+		return nil
+	}
+	for _, p := range u.promises {
+		if p.seen || p.confirmed {
+			continue
+		}
+		claim := b.claims[p.claim]
+		o := Obligation{Claim: p.claim, ClaimUID: p.uid, Pod: uid}
+		if p.allocation != nil {
+			o.Allocation = p.allocation.Body
+			if claim != nil && !claim.Protected {
+				guard := o
+				guard.Protect, guard.Allocation = true, ""
+				list = append(list, guard)
+			}
+		} else if giver := b.promised[p.claim]; giver != nil && !giver.confirmed {
+			o.Waits = true
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// Writing notes that an Obligation is being written: from now on the API server may have it.
+func (b *Book) Writing(o *Obligation) {
+	if p := b.promiseOf(o.Pod, o.Claim); p != nil && !o.Protect {
+		p.written = true
+	}
+}
+
+// Wrote notes that an Obligation was written, or, with done false, that it certainly was not. It returns the other pods that wait for it.
+func (b *Book) Wrote(o *Obligation, done bool) []facts.UID {
+	p := b.promiseOf(o.Pod, o.Claim)
+	if p == nil || o.Protect {
+		return nil
+	}
+	p.written, p.confirmed = done, done
+	return others(b.usersOf(o.Claim), o.Pod)
+}
+
+func (b *Book) promiseOf(uid facts.UID, claim facts.ClaimName) *promise {
+	if u := b.pods[uid]; u != nil {
+		for _, p := range u.promises {
+			if p.claim == claim {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// Owes reports whether something must be written about the claims of a pod that has its node, or waited for.
+func (b *Book) Owes(uid facts.UID) bool {
+	ready, failed := b.Progress(uid)
+	return !ready || failed != ""
+}
+
+// Progress says how far the claims of a pod are that was taken for a node: ready when all have their devices and are reserved for it, failed (with the reason) when
+// that will not be.
+func (b *Book) Progress(uid facts.UID) (ready bool, failed string) {
+	u := b.pods[uid]
+	if u == nil {
+		return true, ""
+	}
+	ready = true
+	for _, p := range u.promises {
+		claim := b.claims[p.claim]
+		switch {
+		case claim == nil || claim.UID != p.uid || claim.Deleting:
+			return false, fmt.Sprintf("resourceclaim %q is gone, or is being deleted", p.claim.Name)
+		case p.allocation != nil && claim.Allocation != nil && !slices.EqualFunc(p.allocation.Devices, claim.Allocation.Devices, sameDevice):
+			return false, fmt.Sprintf("resourceclaim %q got allocated elsewhere in the meantime", p.claim.Name)
+		case p.allocation == nil && b.allocation(p.claim) == nil:
+			return false, fmt.Sprintf("resourceclaim %q got deallocated elsewhere in the meantime", p.claim.Name)
+		case p.seen && !claim.ReservedForUID(uid):
+			return false, fmt.Sprintf("resourceclaim %q is not reserved for the pod any more", p.claim.Name)
+		}
+		if other := b.givenTo(p); other != "" {
+			return false, other
+		}
+		bound, failure := conditions(claim, b.allocation(p.claim))
+		if failure != "" {
+			return false, fmt.Sprintf("resourceclaim %q: %s", p.claim.Name, failure)
+		}
+		ready = ready && (p.seen || p.confirmed) && bound
+	}
+	return ready, ""
+}
+
+// givenTo says that somebody else has given a device to another claim before the promise of it was written; empty: nobody has.
+func (b *Book) givenTo(p *promise) string {
+	if p.allocation == nil || p.written || b.promised[p.claim] != p {
+		return ""
+	}
+	for i := range p.allocation.Devices {
+		d := &p.allocation.Devices[i]
+		if d.Admin || d.Share != "" {
+			continue
+		}
+		for name, devices := range b.pool(poolOf(d)).taken {
+			if name != p.claim && slices.ContainsFunc(devices, func(other facts.AllocatedDevice) bool { return other.DeviceID == d.DeviceID && other.Share == "" }) {
+				return fmt.Sprintf("device %s was given to resourceclaim %s meanwhile", d.DeviceID, name)
+			}
+		}
+	}
+	return ""
+}
+
+// conditions reports whether the conditions of a claim's devices let pods be bound, or why they never will.
+func conditions(claim *facts.ResourceClaim, a *facts.ClaimAllocation) (bound bool, failure string) {
+	bound = true
+	for i := range a.Devices {
+		d := &a.Devices[i]
+		if len(d.Binding) == 0 {
+			continue
+		}
+		for _, c := range claim.Conditions {
+			if c.DeviceID == d.DeviceID && slices.Contains(d.Failure, c.Type) {
+				return false, fmt.Sprintf("device %s: binding failed: %s: %s", d.DeviceID, c.Type, c.Message)
+			}
+		}
+		for _, want := range d.Binding {
+			bound = bound && slices.ContainsFunc(claim.Conditions, func(c facts.DeviceCondition) bool { return c.DeviceID == d.DeviceID && c.Type == want })
+		}
+	}
+	return bound, ""
+}

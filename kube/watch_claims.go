@@ -1,0 +1,39 @@
+package kube
+
+import (
+	"log/slog"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcev1client "k8s.io/client-go/kubernetes/typed/resource/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/parse"
+)
+
+// draFollowers watch what dynamic resource allocation depends on, in the order of the kinds. An API server before v1.34 does not have it.
+func draFollowers(
+	clients *resourcev1client.ResourceV1Client, out outlet, parser func() *parse.Parser, note func(string) *apiserver.Health, log *slog.Logger,
+) []*apiserver.Follower {
+	follower := func(kind facts.DRAKind, reflector func(name string) *cache.Reflector) *apiserver.Follower {
+		name := parse.DRAResources[kind] + "." + parse.GroupResource
+		return &apiserver.Follower{
+			What: name, Log: log, Reflector: func(string) (*cache.Reflector, error) { return reflector(name), nil },
+			Absent: func() error { return out.send(facts.DRAListed{Kind: kind}) },
+		}
+	}
+	claims, classes, slices := clients.ResourceClaims(metav1.NamespaceAll), clients.DeviceClasses(), clients.ResourceSlices()
+	return []*apiserver.Follower{
+		follower(facts.ResourceClaimKind, func(name string) *cache.Reflector {
+			return newReflector(name, source(claims.List, claims.Watch, "", note(name)), &resourcev1.ResourceClaim{}, mirrorDRA(out, facts.ResourceClaimKind, parser().ResourceClaim))
+		}),
+		follower(facts.DeviceClassKind, func(name string) *cache.Reflector {
+			return newReflector(name, source(classes.List, classes.Watch, "", note(name)), &resourcev1.DeviceClass{}, mirrorDRA(out, facts.DeviceClassKind, parser().DeviceClass))
+		}),
+		follower(facts.ResourceSliceKind, func(name string) *cache.Reflector {
+			return newReflector(name, source(slices.List, slices.Watch, "", note(name)), &resourcev1.ResourceSlice{}, mirrorDRA(out, facts.ResourceSliceKind, parser().ResourceSlice))
+		}),
+	}
+}
