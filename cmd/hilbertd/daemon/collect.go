@@ -25,7 +25,7 @@ var (
 	queueDepthDesc  = prometheus.NewDesc("hilbert_event_queue_depth", "Events from the API server that wait for the scheduling loop.", nil, nil)
 	queueLimitDesc  = prometheus.NewDesc("hilbert_event_queue_limit", "Capacity of the queue that hilbert_event_queue_depth measures.", nil, nil)
 	responsiveDesc  = prometheus.NewDesc("hilbert_loop_responsive", "1 if the scheduling loop answered this scrape. Otherwise its gauges are missing.", nil, nil)
-	loopCollections = []*prometheus.Desc{pendingDesc, inFlightDesc, writesDesc, nodesDesc, overDesc, podsDesc, kindsDesc, queueDepthDesc, queueLimitDesc, responsiveDesc}
+	loopCollections = []*prometheus.Desc{pendingDesc, inFlightDesc, writesDesc, nodesDesc, overDesc, podsDesc, kindsDesc, queueDepthDesc, queueLimitDesc, responsiveDesc, upstreamPendingDesc}
 )
 
 // scrapeTimeout is how long a scrape waits for the loop.
@@ -78,6 +78,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 			gauge(pendingDesc, n, string(waits))
 		}
 	}
+	collectUpstreamPending(state.pending, out)
 	state.tenancy.collect(out)
 	state.bounds.collect(out)
 	state.numaNodes.collect(out)

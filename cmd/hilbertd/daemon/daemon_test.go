@@ -180,6 +180,8 @@ func TestDaemon(t *testing.T) {
 		`hilbert_leader 1`, `hilbert_cache_nodes 1`, `hilbert_cache_pods 5`, `hilbert_overcommitted_nodes 0`, `hilbert_pending_pods{queue="unschedulable"} 1`,
 		`hilbert_bindings_total{outcome="written"} 4`, `hilbert_bindings_total{outcome="unknown"} 3`, `hilbert_scheduling_attempts_total{result="scheduled"} 4`,
 		`hilbert_pod_scheduling_sli_duration_seconds_count 4`, `hilbert_unschedulable_pods{filter="NodeResourcesFit"} 1`,
+		`scheduler_schedule_attempts_total{result="scheduled"} 4`, `scheduler_pod_scheduling_sli_duration_seconds_count 4`,
+		`scheduler_pending_pods{queue="unschedulable"} 1`, `scheduler_pending_pods{queue="gated"} 0`,
 		`hilbert_condition_writes_total{outcome="written"} 1`, `hilbert_event_queue_limit 4096`, `hilbert_loop_responsive 1`,
 	} {
 		if !strings.Contains(metrics, "\n"+line+"\n") {

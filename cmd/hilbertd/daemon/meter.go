@@ -118,7 +118,7 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 	m.unplaced = attempt{attempts.WithLabelValues("unschedulable"), durations.WithLabelValues("unschedulable")}
 	m.rejected = attempt{attempts.WithLabelValues("rejected"), durations.WithLabelValues("rejected")}
 	m.preempting = attempt{attempts.WithLabelValues("preempting"), durations.WithLabelValues("preempting")}
-	m.registry.MustRegister(attempts, durations, m.rejections, m.released, m.missedWakeups, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.guarded, m.blockedPods,
+	m.registry.MustRegister(upstreamNames{attempts, m.sli}, attempts, durations, m.rejections, m.released, m.missedWakeups, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.guarded, m.blockedPods,
 		m.reliefs, m.events, m.unitTime, m.unitConditions, m.volumes, m.claims, m.queueStatuses, m.unreadable)
 	m.registry.MustRegister(processCollectors()...)
 	m.reset(cluster.NewStore())

@@ -52,7 +52,7 @@ func metricTable(t *testing.T, page *strings.Builder, title, about string, descr
 	}()
 	var rows []string
 	for desc := range descs {
-		if !strings.Contains(desc.String(), `fqName: "hilbert_`) {
+		if !strings.Contains(desc.String(), `fqName: "hilbert_`) && !strings.Contains(desc.String(), `fqName: "scheduler_`) {
 			continue // the client library's own
 		}
 		parts := described.FindStringSubmatch(desc.String())
