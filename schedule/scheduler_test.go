@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,7 +38,8 @@ func TestScheduler(t *testing.T) {
 type harness struct {
 	s       *schedule.Scheduler
 	now     time.Time
-	lags    bool     // the instance decides by what it has seen already
+	lags    bool // the instance decides by what it has seen already
+	shown   map[string]shownStatus
 	told    []string // events about pods and units, for the command events
 	log     strings.Builder
 	ids     map[uint64]bind.WriteID // of writes handed out, by number
@@ -136,6 +138,8 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		return fmt.Sprintf("in %v\n", at.Sub(h.now))
 	case "pending":
 		return fmt.Sprintf("%+v\n", h.s.Pending())
+	case "autoscalers": // which pods would have nodes added
+		return h.autoscalers()
 	case "events": // about pods and units since the last time
 		told := strings.Join(h.told, "")
 		h.told = nil
@@ -185,6 +189,54 @@ func (h *harness) tell(w bind.Write) {
 	h.told = append(h.told, fmt.Sprintf("%s %s: %s: %s\n", kind, w.Name, w.Condition.Reason, w.Condition.Message))
 }
 
+// shownStatus is what autoscalers read of a pod that has no node.
+type shownStatus struct {
+	reason    string // of its condition PodScheduled
+	nominated string
+}
+
+// show takes note of what bindAll has written into a pod's status.
+func (h *harness) show(w *bind.Write) {
+	if h.shown == nil {
+		h.shown = make(map[string]shownStatus)
+	}
+	s := h.shown[w.Name]
+	switch w.Kind {
+	case bind.WriteNomination:
+		s = shownStatus{w.Condition.Reason, w.Node}
+	case bind.WriteCondition:
+		if w.Condition.Reason != "" {
+			s.reason = w.Condition.Reason
+		}
+		if w.Withdraw {
+			s.nominated = ""
+		}
+	case bind.WriteBinding:
+		delete(h.shown, w.Name)
+		return
+	default:
+		return
+	}
+	h.shown[w.Name] = s
+}
+
+// autoscalers says for which pods nodes would be added. The rule is ours, in the words of Karpenter's documentation and of Cluster Autoscaler's: a pod without a
+// node whose condition PodScheduled has the reason Unschedulable; Karpenter passes over those that are nominated, because others leave for them.
+func (h *harness) autoscalers() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(h.shown)) {
+		switch s := h.shown[name]; {
+		case s.reason != "Unschedulable":
+			fmt.Fprintf(&b, "%s: no node, for it is %s\n", name, s.reason)
+		case s.nominated != "":
+			fmt.Fprintf(&b, "%s: a node by Cluster Autoscaler; none by Karpenter, for it is nominated for %s\n", name, s.nominated)
+		default:
+			fmt.Fprintf(&b, "%s: a node\n", name)
+		}
+	}
+	return b.String()
+}
+
 // bindAll answers all writes with success.
 func (h *harness) bindAll() {
 	for range 1000 {
@@ -197,6 +249,7 @@ func (h *harness) bindAll() {
 				h.tell(w)
 			}
 			h.s.Finish(bind.Result{ID: w.ID, Outcome: bind.Written}, h.now)
+			h.show(&w)
 			if w.Kind == bind.WriteUnitCondition || w.Kind == bind.WriteCondition || w.Kind == bind.DeletePod || w.Kind == bind.EvictPod {
 				h.log.WriteString(renderWrites([]bind.Write{w}))
 			}
