@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,15 @@ var workloadControllers = []string{
 	names.PodGroupProtectionController,
 }
 
+// volumeControllers bind claims to volumes that are there, make the claims of ephemeral volumes, and keep what is in use. None of them makes a volume: that is
+// for a provisioner.
+var volumeControllers = []string{
+	names.PersistentVolumeBinderController,
+	names.PersistentVolumeClaimProtectionController,
+	names.PersistentVolumeProtectionController,
+	names.EphemeralVolumeController,
+}
+
 // controllerManager is one kube-controller-manager in this process.
 type controllerManager struct {
 	cancel context.CancelFunc
@@ -49,13 +59,18 @@ type controllerManager struct {
 // controllerOptions is what the controller manager needs to know of the rest.
 type controllerOptions struct {
 	kubeconfig, tokenKey, rootCA string
+	volumes                      bool
 	failed                       func(error)
 }
 
 func (o controllerOptions) flags() []string {
+	controllers := workloadControllers
+	if o.volumes {
+		controllers = slices.Concat(workloadControllers, volumeControllers)
+	}
 	return []string{
 		"--kubeconfig=" + o.kubeconfig,
-		"--controllers=" + strings.Join(workloadControllers, ","),
+		"--controllers=" + strings.Join(controllers, ","),
 		"--service-account-private-key-file=" + o.tokenKey,
 		"--root-ca-file=" + o.rootCA,
 		"--leader-elect=false",

@@ -34,6 +34,8 @@ type Options struct {
 	Port int
 	// Controllers also runs the workload controllers.
 	Controllers bool
+	// Volumes also runs the controllers that bind claims to volumes and protect both, beside Controllers.
+	Volumes bool
 	// Benchmark lifts the API server's own limits (priority and fairness, requests in flight) and lets etcd skip fsync.
 	Benchmark bool
 	// Log gets what the parts log; nil is controlplane.log in the data directory. It is set for the whole process, as klog is.
@@ -103,7 +105,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 		return nil, err
 	}
 	if o.Controllers {
-		if err := c.startControllers(ctx); err != nil {
+		if err := c.startControllers(ctx, o.Volumes); err != nil {
 			return nil, err
 		}
 	}
@@ -164,7 +166,7 @@ func (c *ControlPlane) startServer(ctx context.Context, listener net.Listener, e
 	return c.orFailure(c.server.waitReady(ctx, c.AdminConfig()))
 }
 
-func (c *ControlPlane) startControllers(ctx context.Context) error {
+func (c *ControlPlane) startControllers(ctx context.Context, volumes bool) error {
 	pki := c.dir.certificates()
 	kubeconfig := filepath.Join(pki, "controller-manager.kubeconfig")
 	if err := c.WriteKubeconfig(kubeconfig); err != nil {
@@ -172,7 +174,7 @@ func (c *ControlPlane) startControllers(ctx context.Context) error {
 	}
 	var err error
 	c.manager, err = startControllers(controllerOptions{
-		kubeconfig: kubeconfig, tokenKey: filepath.Join(pki, "service-account.key"), rootCA: filepath.Join(pki, "ca.crt"), failed: c.fail,
+		kubeconfig: kubeconfig, tokenKey: filepath.Join(pki, "service-account.key"), rootCA: filepath.Join(pki, "ca.crt"), volumes: volumes, failed: c.fail,
 	})
 	if err != nil {
 		return err

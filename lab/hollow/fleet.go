@@ -2,13 +2,14 @@
 // report, without running anything.
 //
 // A pod bound to a hollow node becomes Running with one status patch; with the annotation lab.hilbert.dev/run-seconds it becomes
-// Succeeded that long after, with one more. A pod being deleted is removed at once. Node leases are renewed only if asked.
+// Succeeded that long after, with one more. A pod being deleted is removed at once, or when the sleep of its preStop hook is over. Node leases are renewed only
+// if asked. With Options.Strict pods that do not fit are refused as a kubelet refuses them, and extended resources are copied from capacity to allocatable.
 //
 // Invariants: all nodes share one pod watch and a fixed number of workers. What is to be done next is read off the pod itself,
 // so a fleet may be stopped and started again at any time and goes on where it was. Pods on nodes that are not of the fleet
 // are left alone.
 //
-// It does not run containers, probes or volumes, enforce limits, refuse pods, or report resource use.
+// It does not run containers, probes or volumes, enforce limits, or report resource use. A volume counts as mounted as soon as its pod is bound.
 package hollow
 
 import (
@@ -46,6 +47,9 @@ type Options struct {
 	LeaseInterval time.Duration
 	// TimeScale is how many of a pod's run-seconds pass in one second; 0 is 1.
 	TimeScale float64
+	// Strict makes the nodes as particular as kubelets are: upstream's end-to-end tests need that. It keeps whole pods in memory, and looks at all pods of a node
+	// for each that is admitted there.
+	Strict bool
 	// Frozen registers the nodes and then writes nothing, nor watches anything (benchmarks).
 	Frozen bool
 }
@@ -58,6 +62,7 @@ type Fleet struct {
 	starts starts
 	pods   cache.SharedIndexInformer
 	queue  workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	strict *strict // nil without Options.Strict
 
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
@@ -95,7 +100,7 @@ func Run(ctx context.Context, config *rest.Config, shapes []Shape, o Options) (*
 	if workers <= 0 {
 		workers = defaultWorkers
 	}
-	if err := f.watchPods(ctx, running, workers); err != nil {
+	if err := f.watchPods(ctx, running, workers, o.Strict); err != nil {
 		f.Stop()
 		return nil, err
 	}
@@ -110,6 +115,9 @@ func (f *Fleet) Stop() {
 	f.cancel()
 	if f.queue != nil {
 		f.queue.ShutDown()
+	}
+	if f.strict != nil {
+		f.strict.queue.ShutDown()
 	}
 	f.tasks.Wait()
 }
@@ -155,11 +163,15 @@ func (f *Fleet) registerNode(ctx context.Context, s Shape, i int) error {
 }
 
 // watchPods starts the one watch and the workers, and returns when the first listing is in the queue.
-func (f *Fleet) watchPods(ctx, running context.Context, workers int) error {
+func (f *Fleet) watchPods(ctx, running context.Context, workers int, strict bool) error {
 	f.queue = workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](retryBase, retryMax))
-	f.pods = cache.NewSharedIndexInformer(boundPods(f.client), &corev1.Pod{}, 0, nil)
-	if err := f.pods.SetTransform(trim); err != nil {
+	f.pods = cache.NewSharedIndexInformer(boundPods(f.client), &corev1.Pod{}, 0, cache.Indexers{})
+	if strict {
+		if err := f.startStrict(ctx, running); err != nil {
+			return err
+		}
+	} else if err := f.pods.SetTransform(trim); err != nil {
 		return fmt.Errorf("set up the pod watch: %w", err)
 	}
 	enqueue := func(object any) {
@@ -176,6 +188,7 @@ func (f *Fleet) watchPods(ctx, running context.Context, workers int) error {
 			}
 			if pod, ok := object.(*corev1.Pod); ok {
 				f.starts.forget(pod.UID)
+				f.forgetAdmitted(pod.UID)
 			}
 		},
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -60,7 +61,11 @@ func trim(object any) (any, error) {
 		slim.Annotations = map[string]string{AnnotationRunSeconds: seconds}
 	}
 	for _, c := range pod.Spec.Containers {
-		slim.Spec.Containers = append(slim.Spec.Containers, corev1.Container{Name: c.Name, Image: c.Image})
+		kept := corev1.Container{Name: c.Name, Image: c.Image}
+		if c.Lifecycle != nil && c.Lifecycle.PreStop != nil && c.Lifecycle.PreStop.Sleep != nil {
+			kept.Lifecycle = c.Lifecycle
+		}
+		slim.Spec.Containers = append(slim.Spec.Containers, kept)
 	}
 	return slim, nil
 }
@@ -71,10 +76,27 @@ func (f *Fleet) advance(ctx context.Context, pod *corev1.Pod, now time.Time) (ag
 		if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace == 0 {
 			return 0, nil // removed already, but for finalizers that are others' business
 		}
+		if left := untilStopped(pod, now); left > 0 {
+			return left, nil
+		}
+		if len(pod.Finalizers) > 0 && pod.Status.Phase == corev1.PodRunning { // it stays, and holds nothing any more
+			if err := f.patchStatus(ctx, pod, succeededStatus(pod, metav1.NewTime(now), metav1.NewTime(now))); err != nil {
+				return 0, err
+			}
+		}
 		return 0, f.remove(ctx, pod)
 	}
 	switch pod.Status.Phase {
 	case corev1.PodPending, "":
+		if f.strict != nil {
+			why, err := f.admit(ctx, pod)
+			if err != nil {
+				return 0, err
+			}
+			if why != nil {
+				return 0, f.patchStatus(ctx, pod, refusedStatus(why, metav1.NewTime(now)))
+			}
+		}
 		if err := f.patchStatus(ctx, pod, f.runningStatus(pod, metav1.NewTime(now))); err != nil {
 			return 0, err
 		}
@@ -174,6 +196,9 @@ func (f *Fleet) runningStatus(pod *corev1.Pod, now metav1.Time) corev1.PodStatus
 			podCondition(corev1.ContainersReady, corev1.ConditionTrue, "", now),
 			podCondition(corev1.PodReady, corev1.ConditionTrue, "", now),
 		},
+	}
+	if f.strict != nil && !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled }) {
+		status.Conditions = append(status.Conditions, podCondition(corev1.PodScheduled, corev1.ConditionTrue, "", now)) // no scheduler has bound it
 	}
 	started := true
 	for _, c := range pod.Spec.Containers {
