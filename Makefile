@@ -70,6 +70,17 @@ lab: ## bin/hilbert-lab: a whole control plane, minutes to build the first time
 	@mkdir -p bin
 	$(call timed,lab,$(GO) -C lab build -ldflags '$(LAB_LDFLAGS)' -o ../bin/hilbert-lab ./cmd/hilbert-lab)
 
+# The specs of Kubernetes' own end-to-end tests, in a module of their own.
+.PHONY: e2e-suite
+e2e-suite: ## bin/e2e-scheduling: upstream's [sig-scheduling] specs; minutes to build the first time, seconds beside what make lab has compiled
+	@mkdir -p bin
+	$(call timed,e2e-suite,$(GO) -C lab/e2e build -ldflags '$(LDFLAGS)' -o ../../bin/ ./cmd/e2e-scheduling)
+
+.PHONY: e2e-workloads
+e2e-workloads: ## bin/e2e-workloads: upstream's specs of scheduling, workload controllers and storage
+	@mkdir -p bin
+	$(call timed,e2e-workloads,$(GO) -C lab/e2e build -ldflags '$(LDFLAGS)' -o ../../bin/ ./cmd/e2e-workloads)
+
 ##@ Before a change lands
 
 .PHONY: test
@@ -119,6 +130,10 @@ gen: ## write all generated files, among them pages of docs/reference
 	$(GO) generate ./...
 	$(GO) -C lab generate ./...
 
+.PHONY: e2e
+e2e: lab e2e-suite ## upstream's quick Conformance specs of scheduling, with Hilbert as the default scheduler; ARGS go to it
+	$(call timed,e2e,bin/hilbert-lab e2e --scheduler=hilbert --conformance --quick $(ARGS))
+
 ##@ Long suites
 
 .PHONY: nightly
@@ -131,6 +146,10 @@ nightly: ## what is too long for .ci/run: SEEDS seeds of each simulation, a mill
 	$(MAKE) soak
 	$(MAKE) fuzz
 	$(MAKE) lint lint-lab
+
+.PHONY: e2e-upstream
+e2e-upstream: lab e2e-workloads ## upstream's specs in lab/suite/specs.txt, with Hilbert and then with kube-scheduler; status 1 if one fails only with Hilbert; 45 minutes
+	$(call timed,e2e-upstream,bin/hilbert-lab e2e --program bin/e2e-workloads $(ARGS))
 
 .PHONY: lab-test
 lab-test: ## all tests of the lab

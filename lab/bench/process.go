@@ -98,6 +98,24 @@ func spawn(ctx context.Context, dir, name string, args ...string) (*process, err
 	}
 }
 
+// Child is a process of this binary under another subcommand, for packages beside the benchmarks.
+type Child struct{ *process }
+
+// Spawn runs this binary with args, which has to call EndWithParent and Ready. Its log is NAME.log in dir.
+func Spawn(ctx context.Context, dir, name string, args ...string) (Child, error) {
+	p, err := spawn(ctx, dir, name, args...)
+	return Child{p}, err
+}
+
+// Stop ends the child and waits for that.
+func (c Child) Stop() { c.stop() }
+
+// Ended is closed when the child has ended, and Died says how then.
+func (c Child) Ended() <-chan struct{} { return c.ended }
+
+// Died says how the child ended, with the end of its log.
+func (c Child) Died() error { return c.died() }
+
 // follow reads what the child prints until it ends, and reaps it.
 func (p *process) follow(stdout io.Reader, ready chan<- struct{}) {
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {

@@ -26,6 +26,8 @@ var commands = []func() *cobra.Command{
 	newBenchCommand,
 	newDiffCommand,
 	newScenarioCommand,
+	newE2ECommand,
+	newE2ELabCommand,
 	newEtcdCommand,
 	newAPIServerCommand,
 	newStandinCommand,
