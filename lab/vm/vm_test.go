@@ -71,7 +71,8 @@ func TestMachine(t *testing.T) {
 		want        []string
 		never       string
 	}{
-		"default":     {CPUs, Nodes, []string{"-smp 8,sockets=2,cores=4,threads=1", "-m 4096M", "cpus=0-3,memdev=mem0", "cpus=4-7,memdev=mem1", "dist,src=1,dst=0"}, "mem2"},
+		"one":         {1, 1, []string{"-smp 1,sockets=1,cores=1,threads=1", "thread=single", "nodeid=0,cpus=0-0"}, "thread=multi"},
+		"default":     {CPUs, Nodes, []string{"thread=multi", "-smp 8,sockets=2,cores=4,threads=1", "-m 4096M", "cpus=0-3,memdev=mem0", "cpus=4-7,memdev=mem1", "dist,src=1,dst=0"}, "mem2"},
 		"one of two":  {2, 1, []string{"-smp 2,sockets=1,cores=2,threads=1", "-m 2048M", "nodeid=0,cpus=0-1,memdev=mem0", "bus_nr=64,numa_node=0"}, "dist,"},
 		"three nodes": {3, 3, []string{"-smp 3,sockets=3,cores=1,threads=1", "-m 6144M", "nodeid=2,cpus=2-2,memdev=mem2", "dist,src=2,dst=1"}, "mem3"},
 	} {

@@ -23,7 +23,7 @@ import (
 	"hilbert.dev/hilbert/node/enforce"
 )
 
-// The test of this file changes the settings of the machine's disk. It runs only where HILBERT_IN_GUEST says that it is a guest: lab/vm/io
+// The test of this file changes the settings of the machine's disk. It runs only where HILBERT_IN_GUEST says that it is a guest: lab/vm/probe
 // brings it there.
 
 const (
@@ -143,7 +143,7 @@ func rates(t *testing.T, x, y *reader) (float64, float64) {
 // holds the reclaimed one down by itself.
 func TestGuestWeights(t *testing.T) {
 	if os.Getenv("HILBERT_IN_GUEST") == "" {
-		t.Skip("it changes the machine's disk: run it by lab/vm/io")
+		t.Skip("it changes the machine's disk: run it by lab/vm/probe")
 	}
 	files, err := enforce.OpenFiles(hierarchy, "/proc")
 	must(t, err)

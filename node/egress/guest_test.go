@@ -23,7 +23,7 @@ import (
 )
 
 // The tests of this file change the network of the machine that they run on. They run only where HILBERT_IN_GUEST says that it is a guest:
-// lab/vm/egress brings them there.
+// lab/vm/probe brings them there.
 
 const (
 	role      = "HILBERT_EGRESS_ROLE" // what a child of the test is
@@ -207,7 +207,7 @@ const (
 func newGuest(t *testing.T, queues uint32) *guest {
 	t.Helper()
 	if os.Getenv("HILBERT_IN_GUEST") == "" {
-		t.Skip("it changes the machine's network: run it by lab/vm/egress")
+		t.Skip("it changes the machine's network: run it by lab/vm/probe")
 	}
 	must(t, os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644))
 	g := &guest{world: start(t, "world", pods+"World", false), pods: map[string]*child{}}

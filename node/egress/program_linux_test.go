@@ -40,7 +40,7 @@ func newBench(t *testing.T, marked bool, s settings) *bench {
 	for name, spec := range mapSpecs() {
 		m, err := ebpf.NewMap(spec)
 		if err != nil {
-			t.Skip("programs cannot be loaded here; lab/vm/egress runs them: ", err)
+			t.Skip("programs cannot be loaded here; lab/vm/probe runs them: ", err)
 		}
 		t.Cleanup(func() { _ = m.Close() })
 		b.maps[name] = m

@@ -227,6 +227,9 @@ func TestRequiredPlugin(t *testing.T) {
 
 // TestKill: kill -9 of the runtime and of the kubelet changes nothing that runs; both come back and go on.
 func TestKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lab/vm/agent kills them too, and the agent besides")
+	}
 	n := vmtest.Node(t)
 	ctx := t.Context()
 	pod, err := n.RunPod(ctx, n.BusyPod("survivor", corev1.ResourceRequirements{}, "sleep"))

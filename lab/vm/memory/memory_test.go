@@ -227,6 +227,7 @@ func (r *rig) shrink(cgroup string, size int64, kind string, more ...string) (ou
 
 // TestShrink: page cache of a reclaimed pod is taken as asked, in steps; the pressure that an online pod really feels ends a request.
 func TestShrink(t *testing.T) {
+	long(t)
 	r := newRig(t)
 	hog := r.run("hog", 0, 0, "cache", "300")
 	r.holds(hog.container, "file", 290)
