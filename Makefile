@@ -200,9 +200,9 @@ soak: vm-parts ## a guest's node for HILBERT_SOAK (1h) under kills, full and fro
 
 .PHONY: vm-colocation
 vm-colocation: export HILBERT_VM := 1
-vm-colocation: vm-parts ## the colocation experiments in guests, ten rounds each: an hour; results and pictures in bin/colocation
-	$(call timed,vm-colocation,$(GO) -C lab test -vet=off -count=1 -p 1 -timeout 150m -ldflags '$(LAB_LDFLAGS)' -v \
-		-run 'TestColocation$$$$|TestLock$$$$' ./vm/colocation/... -args \
+vm-colocation: vm-parts ## the colocation experiments in guests, ten rounds each: two hours; results and pictures in bin/colocation
+	$(call timed,vm-colocation,$(GO) -C lab test -vet=off -count=1 -p 1 -timeout 240m -ldflags '$(LAB_LDFLAGS)' -v \
+		-run 'TestColocation$$$$|TestBursts$$$$|TestLock$$$$' ./vm/colocation/... -args \
 		-colocation.rounds=10 -colocation.window=20s -colocation.out=$(CURDIR)/bin/colocation $(ARGS))
 
 .PHONY: sim

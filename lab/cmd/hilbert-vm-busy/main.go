@@ -23,10 +23,12 @@ const usage = `hilbert-vm-busy MODE
   burn [THREADS]         use THREADS CPUs as far as they are to be had (1)
   hold MEBIBYTES         allocate and touch memory, then do nothing
   steps BUSY_MS IDLE_MS  one thread: burn for BUSY_MS of its own CPU time, sleep for IDLE_MS, again
-  serve PER_SECOND COST_US WORKERS [RENAMES]
+  serve PER_SECOND COST_US WORKERS [RENAMES [BURST_MS]]
                          answer requests that come by chance, PER_SECOND of them, each for COST_US of CPU time and with RENAMES renames in /shared;
+                         in the first quarter of every BURST_MS two and a half times as many come, in the rest half as many;
                          /dev/shm/requests has a line for each: when it was wanted, since boot, and after how long it was answered (microseconds)
   count THREADS          burn CPU, and count: /dev/shm/work has the pieces of 65536 loops that were done (0 threads: nothing is)
+  wake THREADS           work for a millisecond, sleep for one, again: /dev/shm/work has the milliseconds of work
   walk MEBIBYTES         write to all of its memory again and again: /dev/shm/work has the mebibytes
   cache MEBIBYTES [PAUSE_MS]
                          read a file through, so that it is page cache, once or again and again: /dev/shm/work has the mebibytes
@@ -62,9 +64,10 @@ func run(args []string) error {
 		defer runtime.KeepAlive(held)
 	case mode == "steps" && len(numbers) == 2:
 		go steps(time.Duration(numbers[0])*time.Millisecond, time.Duration(numbers[1])*time.Millisecond)
-	case mode == "serve" && (len(numbers) == 3 || len(numbers) == 4) && numbers[0] > 0 && numbers[2] > 0:
+	case mode == "serve" && len(numbers) >= 3 && len(numbers) <= 5 && numbers[0] > 0 && numbers[2] > 0:
 		s := server{perSecond: float64(numbers[0]), cost: time.Duration(numbers[1]) * time.Microsecond, workers: numbers[2], dir: shared}
-		s.renames = append(numbers[3:], 0)[0]
+		more := append(numbers[3:], 0, 0)
+		s.renames, s.burst = more[0], time.Duration(more[1])*time.Millisecond
 		if err := serve(s, results); err != nil {
 			return err
 		}
@@ -73,7 +76,7 @@ func run(args []string) error {
 		if err := errors.Join(d.cache(numbers[0], time.Duration(append(numbers[1:], 0)[0])*time.Millisecond), d.tally(results)); err != nil {
 			return err
 		}
-	case len(numbers) == 1 && (mode == "count" || mode == "walk" || mode == "storm"):
+	case len(numbers) == 1 && (mode == "count" || mode == "walk" || mode == "storm" || mode == "wake"):
 		if err := work(mode, numbers[0]); err != nil {
 			return err
 		}
@@ -95,6 +98,8 @@ func work(mode string, n int) error {
 		d.count(n)
 	case "walk":
 		d.walk(max(n, 1))
+	case "wake":
+		d.wake(n)
 	case "storm":
 		if err := d.storm(n, shared); err != nil {
 			return err

@@ -23,6 +23,7 @@ type server struct {
 	cost      time.Duration // CPU time of the thread that answers
 	renames   int           // of a file in dir, by each request
 	workers   int
+	burst     time.Duration // between the beginnings of two bursts; 0: there are none
 	dir       string
 	out       int // file descriptor
 }
@@ -52,7 +53,7 @@ func (s *server) work(thread int, names [2]string) {
 	perSecond := s.perSecond / float64(s.workers)
 	var line []byte
 	for at := sinceBoot(); ; {
-		at += time.Duration(random.ExpFloat64() / perSecond * float64(time.Second))
+		at += time.Duration(random.ExpFloat64() / (perSecond * s.rate(at)) * float64(time.Second))
 		sleepUntil(at)
 		spend(s.cost)
 		for range s.renames {
@@ -63,6 +64,20 @@ func (s *server) work(thread int, names [2]string) {
 			panic(err) // or the answer would be lost without notice
 		}
 	}
+}
+
+// burstRate and calmRate are how many times as many requests come in the first quarter of a burst's period and in the rest. Their mean over it is 1.
+const burstRate, calmRate, burstPart = 2.5, 0.5, 4
+
+// rate is how many times as many requests come at a time as on average. All threads have their bursts at the same time.
+func (s *server) rate(at time.Duration) float64 {
+	switch {
+	case s.burst == 0:
+		return 1
+	case at%s.burst < s.burst/burstPart:
+		return burstRate
+	}
+	return calmRate
 }
 
 // pair makes a file for a thread to rename, and returns its name and the other one.

@@ -58,6 +58,7 @@ func stormy(t *testing.T) string {
 func TestWork(t *testing.T) {
 	for name, begin := range map[string]func(d *done) error{
 		"count": func(d *done) error { d.count(1); return nil },
+		"wake":  func(d *done) error { d.wake(2); return nil },
 		"walk":  func(d *done) error { d.walk(2); return nil },
 		"storm": func(d *done) error { return d.storm(2, stormy(t)) },
 	} {
@@ -82,5 +83,21 @@ func TestWork(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestBursts: the first quarter of a period has more requests than the rest, and the mean is what was asked for.
+func TestBursts(t *testing.T) {
+	const period = 4 * time.Second
+	s := server{burst: period}
+	var sum float64
+	for at := time.Duration(0); at < period; at += period / 8 {
+		sum += s.rate(7*period + at)
+	}
+	if mean := sum / 8; mean != 1 || s.rate(0) <= s.rate(period/2) {
+		t.Errorf("the mean rate is %g, at the begin %g, in the middle %g", mean, s.rate(0), s.rate(period/2))
+	}
+	if got := (&server{}).rate(period); got != 1 {
+		t.Errorf("without bursts the rate is %g", got)
 	}
 }

@@ -64,6 +64,16 @@ func (d *done) count(n int) {
 	})
 }
 
+// wake works and sleeps in turns of a millisecond.
+func (d *done) wake(n int) {
+	d.threads(n, func(int) func() {
+		return func() {
+			spend(time.Millisecond)
+			sleepUntil(sinceBoot() + time.Millisecond)
+		}
+	})
+}
+
 // walk writes to all of its memory again and again, a mebibyte for each piece.
 func (d *done) walk(mebibytes int) {
 	held := hold(mebibytes)

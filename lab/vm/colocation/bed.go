@@ -232,10 +232,20 @@ func (b *Bed) CPUs(p *Pod) (topology.CPUSet, error) {
 	return topology.ParseCPUSet(text)
 }
 
-// All are the guest's CPUs.
+// Confine keeps all pods off the reserved cores, as an agent would, also where no agent runs. The kubelet writes this knob at its start alone.
+func (b *Bed) Confine() {
+	b.T.Helper()
+	cpus := b.All()
+	for cpu := range b.reserved {
+		cpus = cpus.Minus(topology.CPUs(cpu))
+	}
+	b.Set(podsCgroup+"/cpuset.cpus", cpus.String())
+}
+
+// All are the CPUs that pods may run on.
 func (b *Bed) All() topology.CPUSet {
 	b.T.Helper()
-	text, err := b.Guest.Field(b.T.Context(), "/sys/devices/system/cpu/online")
+	text, err := b.Guest.Field(b.T.Context(), podsCgroup+"/cpuset.cpus.effective")
 	b.Must(err)
 	set, err := topology.ParseCPUSet(text)
 	b.Must(err)

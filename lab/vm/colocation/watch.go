@@ -15,6 +15,7 @@ import (
 const (
 	uptimeFile, statFile = "/proc/uptime", "/proc/stat"
 	systemCgroup         = "/sys/fs/cgroup/system.slice"
+	podsCgroup           = "/sys/fs/cgroup/kubepods"
 	systemFile           = systemCgroup + "/cpu.stat"
 	// hertz is what the times of /proc/stat are counted in.
 	hertz = 100
