@@ -22,6 +22,12 @@ SEED    ?= 1
 FUZZTIME ?= 300000x
 LDFLAGS ?= -s -w
 
+# A release: make release VERSION=v0.1.0. RELEASE_KEY signs it; RELEASE_ARGS go to hilbert-release.
+VERSION       ?=
+DIST          ?= dist
+RELEASE_KEY   ?=
+RELEASE_ARGS  ?=
+
 # What the embedded control plane says it is. Without this it reads v0.0.0,
 # which kubectl cannot parse.
 KUBE_VERSION := $(shell sed -n 's/^[[:space:]]*k8s\.io\/kubernetes \(v[0-9.]*\).*/\1/p' lab/go.mod 2>/dev/null)
@@ -84,7 +90,7 @@ e2e-workloads: ## bin/e2e-workloads: upstream's specs of scheduling, workload co
 ##@ Before a change lands
 
 .PHONY: test
-test: vet unit house sim-test lab-short ## everything that a change must pass
+test: vet unit house sim-test release-short lab-short chart-test ## everything that a change must pass
 
 .PHONY: vet
 vet: ## gofmt, and go vet over the product
@@ -240,11 +246,32 @@ bench-schedule: lab ## pods per second on a real API server: raw Bindings, kube-
 bench-decide: lab ## decisions per second in memory: kube-scheduler and Hilbert; ARGS go to it
 	bin/hilbert-lab bench decide $(ARGS)
 
+##@ Releases
+
+.PHONY: release
+release: ## all artifacts of VERSION in DIST, from the commit that is checked out; RELEASE_KEY=FILE signs them
+	@[ -n "$(VERSION)" ] || { echo 'make release VERSION=v0.1.0' >&2; exit 2; }
+	@[ -z "$$(git status --porcelain)" ] || { echo 'the tree has changes that are in no commit: a release is made from a commit' >&2; exit 2; }
+	$(call timed,release,$(GO) -C tools/release run . make -root $(CURDIR) -out $(abspath $(DIST)) -version $(VERSION) \
+		-commit "$$(git rev-parse HEAD)" -time "$$(git log -1 --format=%ct)" $(if $(RELEASE_KEY),-key $(abspath $(RELEASE_KEY))) $(RELEASE_ARGS))
+
+.PHONY: release-short
+release-short: ## a release for one platform, twice with the same digests; the charts, against the plain manifests and golden texts
+	$(call timed,release,$(GO) -C tools/release test -vet=off -timeout 20m ./artifacts ./charttest)
+
+.PHONY: release-test
+release-test: ## a release for every platform, twice, the second time without a build cache
+	$(call timed,release-all,$(GO) -C tools/release test -vet=off -count=1 -timeout 60m ./artifacts -args -all)
+
+.PHONY: chart-test
+chart-test: lab ## the charts on a real API server: dry run of every manifest, install, upgrade, rollback, uninstall
+	$(call timed,chart-test,$(GO) -C tools/release test -vet=off -count=1 -timeout 20m ./cluster)
+
 ##@ Housekeeping
 
 .PHONY: clean
 clean: ## remove all build outputs
-	rm -rf bin
+	rm -rf bin $(DIST)
 
 .PHONY: help
 help: ## this list

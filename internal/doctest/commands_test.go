@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"hilbert.dev/hilbert/cmd/hilbert/command"
 	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
@@ -34,6 +35,8 @@ func (l *leader) try(t *testing.T, root string, c *Command) error {
 		return l.makes(root, c.Args())
 	case "kubectl":
 		return filesExist(c.Args(), "-f", "--filename", "-k")
+	case "helm":
+		return chartAndValues(root, c.Args())
 	case "go":
 		return goFolders(filepath.Join(root, c.Folder), c.Args())
 	case "":
@@ -197,6 +200,40 @@ func filesExist(args []string, flags ...string) error {
 		if i+1 < len(args) && slices.Contains(flags, arg) && args[i+1] != "-" && !strings.Contains(args[i+1], "://") {
 			if _, err := os.Stat(args[i+1]); err != nil {
 				return err
+			}
+		}
+	}
+	return nil
+}
+
+// chartAndValues holds a helm command against the charts of the tree: the chart is there, and it has each value that --set names.
+func chartAndValues(root string, args []string) error {
+	var chart string
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "deploy/charts/") {
+			chart = filepath.Join(root, arg)
+		}
+	}
+	if chart == "" {
+		return nil
+	}
+	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
+	if err != nil {
+		return err
+	}
+	for i, arg := range args {
+		if arg != "--set" || i+1 == len(args) {
+			continue
+		}
+		var values any
+		if err := yaml.Unmarshal(text, &values); err != nil {
+			return err
+		}
+		path, _, _ := strings.Cut(args[i+1], "=")
+		for name := range strings.SplitSeq(path, ".") {
+			fields, ok := values.(map[string]any)
+			if values, ok = fields[name]; !ok {
+				return fmt.Errorf("%s has no value %s", chart, path)
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 // Package version says which build of Hilbert a program is.
 //
-// Data flow: `make release` links the version in (-X …/internal/version.release=v0.1.0). Any other build takes what the go command recorded of the
+// Data flow: `make release` links the version, the commit and its time in (-X …/internal/version.release=v0.1.0). Any other build takes what the go command recorded of the
 // repository: the nearest tag, the commit and its time. Everything that names a build reads Get: --version, hilbert version, the metric
 // hilbert_build_info, reports, User-Agent and Server headers.
 //
@@ -20,8 +20,8 @@ import (
 // Unknown is the version of a build without version control, such as a test.
 const Unknown = "v0.0.0-unknown"
 
-// release is the version of a release; the linker sets it.
-var release string //nolint:gochecknoglobals // what -ldflags -X sets has to be a package variable
+// What the linker sets in a release: its version, the hash of its commit, and the commit's time.
+var release, commit, commitTime string //nolint:gochecknoglobals // what -ldflags -X sets has to be a package variable
 
 // Info is a build.
 type Info struct {
@@ -41,11 +41,11 @@ type Info struct {
 // Get returns the running program's build.
 func Get() Info {
 	info, _ := debug.ReadBuildInfo()
-	return read(release, info)
+	return read(Info{Version: release, Commit: commit, Time: commitTime}, info)
 }
 
 // read joins what the linker and what the go command recorded; build may be nil.
-func read(release string, build *debug.BuildInfo) Info {
+func read(linked Info, build *debug.BuildInfo) Info {
 	i := Info{Version: Unknown, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if build != nil {
 		for _, s := range build.Settings {
@@ -62,8 +62,8 @@ func read(release string, build *debug.BuildInfo) Info {
 			i.Version = build.Main.Version
 		}
 	}
-	if release != "" {
-		i.Version = release
+	if linked.Version != "" { // the builder says which commit it is; the go command may not have looked
+		i.Version, i.Commit, i.Time, i.Modified = linked.Version, linked.Commit, linked.Time, false
 	}
 	return i
 }

@@ -18,19 +18,20 @@ func TestGetIsSemantic(t *testing.T) {
 func TestRead(t *testing.T) {
 	vcs := []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.time", Value: "2026-01-02T03:04:05Z"}, {Key: "vcs.modified", Value: "true"}}
 	for _, c := range []struct {
-		name, release string
-		build         *debug.BuildInfo
-		want          Info
+		name   string
+		linked Info
+		build  *debug.BuildInfo
+		want   Info
 	}{
-		{"nothing is recorded", "", nil, Info{Version: Unknown}},
-		{"a test", "", &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, Info{Version: Unknown}},
-		{"a module that names none", "", &debug.BuildInfo{}, Info{Version: Unknown}},
-		{"go build in a clone", "", &debug.BuildInfo{Main: debug.Module{Version: "v0.1.1-0.20260102030405-0123456789ab+dirty"}, Settings: vcs},
+		{"nothing is recorded", Info{}, nil, Info{Version: Unknown}},
+		{"a test", Info{}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, Info{Version: Unknown}},
+		{"a module that names none", Info{}, &debug.BuildInfo{}, Info{Version: Unknown}},
+		{"go build in a clone", Info{}, &debug.BuildInfo{Main: debug.Module{Version: "v0.1.1-0.20260102030405-0123456789ab+dirty"}, Settings: vcs},
 			Info{Version: "v0.1.1-0.20260102030405-0123456789ab+dirty", Commit: "0123456789abcdef", Time: "2026-01-02T03:04:05Z", Modified: true}},
-		{"a release", "v0.2.0", &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: vcs[:3]},
-			Info{Version: "v0.2.0", Commit: "0123456789abcdef", Time: "2026-01-02T03:04:05Z"}},
+		{"a release", Info{Version: "v0.2.0", Commit: "abc", Time: "2026-02-02T03:04:05Z"}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: vcs},
+			Info{Version: "v0.2.0", Commit: "abc", Time: "2026-02-02T03:04:05Z"}},
 	} {
-		got := read(c.release, c.build)
+		got := read(c.linked, c.build)
 		if !semantic.MatchString(got.Version) || got.Go == "" || got.Platform == "" {
 			t.Errorf("%s: %+v", c.name, got)
 		}

@@ -1,0 +1,22 @@
+{{- /* The name of the image: a tag or digest of its own (tag, digest), else the chart's. */ -}}
+{{- define "hilbert.image" -}}
+{{- $image := .image -}}
+{{- $name := ternary $image.name (printf "%s/%s" $image.registry $image.name) (empty $image.registry) -}}
+{{- $tag := .tag | default $image.tag | default .appVersion -}}
+{{- $digest := .digest | default (ternary "" $image.digest (not (empty .tag))) -}}
+{{- if $digest -}}{{ $name }}@{{ $digest }}{{- else -}}{{ $name }}:{{ $tag }}{{- end -}}
+{{- end -}}
+
+{{- /* Labels of every object, beside its app.kubernetes.io/name. None is a selector, so they may change. */ -}}
+{{- define "hilbert.labels" -}}
+app.kubernetes.io/part-of: hilbert
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- /* The configuration of a role: the chart's own part, and what values say over it. */ -}}
+{{- define "hilbert.config" -}}
+{{- $head := dict "apiVersion" "config.hilbert.dev/v1alpha1" "kind" "HilbertConfiguration" -}}
+{{- mustMergeOverwrite $head (deepCopy .base) (deepCopy .values) | toYaml -}}
+{{- end -}}

@@ -1,0 +1,241 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/cli"
+	"helm.sh/helm/v4/pkg/kube"
+	"helm.sh/helm/v4/pkg/release/v1/util"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"hilbert.dev/hilbert/tools/release/charttest"
+)
+
+// The groups of operators that the lab has not.
+var foreign = []string{"cert-manager.io", "monitoring.coreos.com"}
+
+// TestDryRun has the API server judge every manifest, rendered and plain: admission, defaults, validation and unknown fields.
+func TestDryRun(t *testing.T) {
+	l := start(t)
+	seen, skipped := 0, 0
+	for _, text := range []string{
+		"{namespace: {create: true}, agent: {enabled: true, lending: {enabled: true}}, mps: {enabled: true}, priorityQuota: {enabled: true}}",
+		"{agent: {enabled: true, cleanup: true}, serving: {certificate: certManager}, monitoring: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}}",
+	} {
+		for _, name := range []string{"hilbert-crds", "hilbert"} {
+			var values map[string]any
+			if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+				t.Fatal(err)
+			}
+			if name == "hilbert-crds" {
+				values = nil
+			}
+			c, err := charttest.Load(root, name, "v0.1.0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			rendered, err := charttest.Render(c, charttest.Namespace, values, "v1.37.0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects, err := charttest.Objects(rendered)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range objects {
+				if slices.Contains(foreign, o.GroupVersionKind().Group) {
+					skipped++
+					continue
+				}
+				seen++
+				l.dryRun(t, o)
+			}
+		}
+	}
+	for _, pattern := range []string{"*.yaml", "*/*.yaml"} {
+		files, err := filepath.Glob(filepath.Join(root, "deploy", pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects, err := charttest.Parse(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range objects {
+				seen++
+				l.dryRun(t, o)
+			}
+		}
+	}
+	if seen < 100 || skipped != 4 {
+		t.Errorf("%d manifests were judged, %d were not, because the lab has no such operator", seen, skipped)
+	}
+}
+
+// dryRun applies an object without storing it.
+func (l *lab) dryRun(t *testing.T, o *unstructured.Unstructured) {
+	t.Helper()
+	mapping, err := l.mapper.RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
+	if err != nil {
+		t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		return
+	}
+	client := l.dynamic.Resource(mapping.Resource)
+	data, err := o.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	force := true
+	options := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: "test", FieldValidation: metav1.FieldValidationStrict, Force: &force}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		_, err = client.Namespace(o.GetNamespace()).Patch(t.Context(), o.GetName(), "application/apply-patch+yaml", data, options)
+	} else {
+		_, err = client.Patch(t.Context(), o.GetName(), "application/apply-patch+yaml", data, options)
+	}
+	if err != nil {
+		t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+	}
+}
+
+// helm is helm against a lab, in this process.
+func (l *lab) helm(t *testing.T) *action.Configuration {
+	t.Helper()
+	settings := cli.New()
+	settings.KubeConfig = l.kubeconfig
+	settings.SetNamespace(charttest.Namespace)
+	c := action.NewConfiguration()
+	if err := c.Init(settings.RESTClientGetter(), charttest.Namespace, "secret"); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (l *lab) install(t *testing.T, name, version string, values map[string]any) {
+	t.Helper()
+	c, err := charttest.Load(root, name, version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	install := action.NewInstall(l.helm(t))
+	install.ReleaseName, install.Namespace, install.WaitStrategy, install.Timeout = name, charttest.Namespace, kube.HookOnlyStrategy, patience
+	if _, err := install.RunWithContext(t.Context(), c, values); err != nil {
+		t.Fatalf("install %s: %v", name, err)
+	}
+}
+
+func (l *lab) uninstall(t *testing.T, name string) {
+	t.Helper()
+	uninstall := action.NewUninstall(l.helm(t))
+	uninstall.WaitStrategy, uninstall.Timeout = kube.HookOnlyStrategy, patience
+	if _, err := uninstall.Run(name); err != nil {
+		t.Fatalf("uninstall %s: %v", name, err)
+	}
+}
+
+// state is what an upgrade changes, and what it must not change.
+type state struct {
+	replicas    int64
+	version     string
+	certificate string
+}
+
+func (l *lab) state(t *testing.T) state {
+	t.Helper()
+	d, s := l.get(t, deployments, "hilbertd"), l.get(t, secrets, "hilbertd-serving")
+	replicas, _, _ := unstructured.NestedInt64(d.Object, "spec", "replicas")
+	certificate, _, _ := unstructured.NestedString(s.Object, "data", "tls.crt")
+	return state{replicas: replicas, version: d.GetLabels()["app.kubernetes.io/version"], certificate: certificate}
+}
+
+// TestLife installs both charts, upgrades to the next version with a changed value, rolls back, and uninstalls. The certificate outlives upgrade and rollback.
+// In the end the API server has what it had before, and the definitions, which are kept on purpose.
+func TestLife(t *testing.T) {
+	l := start(t)
+	before, err := l.everything(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.install(t, "hilbert-crds", "v0.1.0", nil)
+	agents := map[string]any{"agent": map[string]any{"enabled": true}}
+	l.install(t, "hilbert", "v0.1.0", agents)
+	installed := l.state(t)
+	if installed.replicas != 2 || installed.version != "v0.1.0" || installed.certificate == "" {
+		t.Errorf("installed: %+v", installed)
+	}
+	if !slices.Contains(l.names(t, services), "v1alpha1.visibility.hilbert.dev") || len(l.names(t, definitions)) != 3 || len(l.names(t, policies)) < 6 || len(l.names(t, mutating)) != 2 {
+		t.Errorf("%v %v %v %v", l.names(t, services), l.names(t, definitions), l.names(t, policies), l.names(t, mutating))
+	}
+	next, err := charttest.Load(root, "hilbert", "v0.2.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	upgrade := action.NewUpgrade(l.helm(t))
+	upgrade.Namespace, upgrade.WaitStrategy, upgrade.Timeout, upgrade.ReuseValues = charttest.Namespace, kube.HookOnlyStrategy, patience, true
+	if _, err := upgrade.RunWithContext(t.Context(), "hilbert", next, map[string]any{"scheduler": map[string]any{"replicas": 3}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := l.state(t), (state{3, "v0.2.0", installed.certificate}); got != want {
+		t.Errorf("upgraded: %+v, want %+v", got, want)
+	}
+	rollback := action.NewRollback(l.helm(t))
+	rollback.Version, rollback.WaitStrategy, rollback.Timeout, rollback.ServerSideApply = 1, kube.HookOnlyStrategy, patience, "auto"
+	if err := rollback.Run("hilbert"); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.state(t); got != installed {
+		t.Errorf("rolled back: %+v, want %+v", got, installed)
+	}
+	l.uninstall(t, "hilbert")
+	if slices.Contains(l.names(t, services), "v1alpha1.visibility.hilbert.dev") {
+		t.Error("the APIService outlives what answers for it: no namespace could be deleted")
+	}
+	l.uninstall(t, "hilbert-crds")
+	l.mapper.Reset()
+	eventually(t, "nothing is left", func() error { return l.left(t, before) })
+	if got := l.names(t, definitions); len(got) != 3 {
+		t.Errorf("definitions are not kept: %v", got)
+	}
+}
+
+// left says what there is beyond what there was, but for definitions.
+func (l *lab) left(t *testing.T, before []string) error {
+	now, err := l.everything(t.Context())
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, key := range now {
+		if !slices.Contains(before, key) && !strings.HasPrefix(key, "CustomResourceDefinition ") {
+			errs = append(errs, fmt.Errorf("%s is left", key))
+		}
+	}
+	for _, key := range before {
+		if !slices.Contains(now, key) {
+			errs = append(errs, fmt.Errorf("%s is gone", key))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// helm deletes an APIService before the Deployment and the Service that answer for it.
+func TestUninstallOrder(t *testing.T) {
+	at := func(kind string) int { return slices.Index(util.UninstallOrder, kind) }
+	if at("APIService") < 0 || at("APIService") > at("Deployment") || at("APIService") > at("Service") {
+		t.Errorf("helm's order has changed: %v", util.UninstallOrder)
+	}
+}
