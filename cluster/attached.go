@@ -237,7 +237,7 @@ func (s *Store) withMigrated(n *facts.Node) *facts.Node {
 
 // attached counts anew what a slot has attached.
 func (a *audit) attached(slot Slot) error {
-	want, has := a.s.attachedOn(slot), a.s.State.attached[slot]
+	want, has := a.s.attachedOn(slot), a.s.attached[slot]
 	if !want.equal(has) {
 		return fmt.Errorf("%+v are attached; pods and attachments say %+v", has, want)
 	}

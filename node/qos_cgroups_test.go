@@ -130,7 +130,7 @@ func (n *classNode) check(t *rapid.T, k enforce.DesiredKnob) {
 		t.Fatalf("pods of %s run on %v, and the class has %v", k.Cgroup, runs, cpus)
 	}
 	// Where all CPUs are held, pods that share run there all the same.
-	if twice := cpus.Intersection(n.own(k.Cgroup)).Minus(runs); !twice.IsEmpty() && !(runs.IsEmpty() && n.manager.Shareable().IsEmpty()) {
+	if twice := cpus.Intersection(n.own(k.Cgroup)).Minus(runs); !twice.IsEmpty() && (!runs.IsEmpty() || !n.manager.Shareable().IsEmpty()) {
 		t.Fatalf("%s has %v, of which dedicated pods outside of it hold %v", k.Cgroup, cpus, twice)
 	}
 	if n.own("").IsEmpty() && cpus != n.options.Machine.AllCPUs() {

@@ -363,7 +363,7 @@ func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int
 		a.revision++
 	case bind.EvictPod, bind.WriteEvent, bind.WriteNodeEvent: // the executor evicts; an Event changes nothing
 	case bind.WriteUnitCondition, bind.WriteRefusals, bind.DeletePod, // done above; done by the executor, because it takes time
-		bind.WriteVolume: // no simulated pod has claims
+		bind.WriteVolume, bind.WriteClaim, bind.GiveBackClaim: // no simulated pod has claims
 	case bind.WriteBinding:
 		if p.node != nowhere || p.deleting || p.gated {
 			result.Outcome = bind.Conflict

@@ -231,10 +231,12 @@ func chartAndValues(root string, args []string) error {
 		}
 		path, _, _ := strings.Cut(args[i+1], "=")
 		for name := range strings.SplitSeq(path, ".") {
-			fields, ok := values.(map[string]any)
-			if values, ok = fields[name]; !ok {
+			fields, _ := values.(map[string]any) // what is no map has no fields
+			value, ok := fields[name]
+			if !ok {
 				return fmt.Errorf("%s has no value %s", chart, path)
 			}
+			values = value
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ import (
 const Unknown = "v0.0.0-unknown"
 
 // What the linker sets in a release: its version, the hash of its commit, and the commit's time.
-var release, commit, commitTime string //nolint:gochecknoglobals // what -ldflags -X sets has to be a package variable
+var release, commit, commitTime string
 
 // Info is a build.
 type Info struct {

@@ -26,10 +26,18 @@ func TestRead(t *testing.T) {
 		{"nothing is recorded", Info{}, nil, Info{Version: Unknown}},
 		{"a test", Info{}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, Info{Version: Unknown}},
 		{"a module that names none", Info{}, &debug.BuildInfo{}, Info{Version: Unknown}},
-		{"go build in a clone", Info{}, &debug.BuildInfo{Main: debug.Module{Version: "v0.1.1-0.20260102030405-0123456789ab+dirty"}, Settings: vcs},
-			Info{Version: "v0.1.1-0.20260102030405-0123456789ab+dirty", Commit: "0123456789abcdef", Time: "2026-01-02T03:04:05Z", Modified: true}},
-		{"a release", Info{Version: "v0.2.0", Commit: "abc", Time: "2026-02-02T03:04:05Z"}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: vcs},
-			Info{Version: "v0.2.0", Commit: "abc", Time: "2026-02-02T03:04:05Z"}},
+		{
+			"go build in a clone",
+			Info{},
+			&debug.BuildInfo{Main: debug.Module{Version: "v0.1.1-0.20260102030405-0123456789ab+dirty"}, Settings: vcs},
+			Info{Version: "v0.1.1-0.20260102030405-0123456789ab+dirty", Commit: "0123456789abcdef", Time: "2026-01-02T03:04:05Z", Modified: true},
+		},
+		{
+			"a release",
+			Info{Version: "v0.2.0", Commit: "abc", Time: "2026-02-02T03:04:05Z"},
+			&debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: vcs},
+			Info{Version: "v0.2.0", Commit: "abc", Time: "2026-02-02T03:04:05Z"},
+		},
 	} {
 		got := read(c.linked, c.build)
 		if !semantic.MatchString(got.Version) || got.Go == "" || got.Platform == "" {

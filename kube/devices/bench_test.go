@@ -29,7 +29,7 @@ func oneDevice(b *testing.B, nodes, devices int, full bool) {
 	now := time.Unix(0, 0)
 	s.Apply(facts.DRAUpserted{Object: p.DeviceClass(class("gpu", `device.driver == "gpu.example.com" && device.attributes["gpu.example.com"].model in ["big", "small"]`))}, now)
 	taken := 0
-	allocate := func(claim string, node string, device int) {
+	allocate := func(claim, node string, device int) {
 		c := p.ResourceClaim(exactly("gpu", 1))
 		c.ClaimName, c.UID = facts.ClaimName{Namespace: "default", Name: claim}, claim
 		c.Allocation = &facts.ClaimAllocation{Devices: []facts.AllocatedDevice{{DeviceID: facts.DeviceID{Driver: "gpu.example.com", Pool: node, Device: fmt.Sprintf("gpu-%d", device)}}}}

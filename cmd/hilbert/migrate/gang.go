@@ -66,26 +66,20 @@ func (r *run) gang(key gangKey) *gang {
 func (r *run) podGroups() (out []*yaml.Node) {
 	for _, key := range r.gangOrder {
 		if g := r.gangs[key]; !g.written && g.min > 0 {
-			out = append(out, r.podGroup(key, g, nil))
+			out = append(out, r.podGroup(key, g))
 		}
 	}
 	return out
 }
 
 // podGroup writes a PodGroup.
-func (r *run) podGroup(key gangKey, g *gang, annotations map[string]string) *yaml.Node {
+func (r *run) podGroup(key gangKey, g *gang) *yaml.Node {
 	meta := map[string]any{"name": key.name}
 	if key.namespace != "" {
 		meta["namespace"] = key.namespace
 	}
 	if g.timeout != "" {
-		if annotations == nil {
-			annotations = make(map[string]string)
-		}
-		annotations[spec.AnnotationTimeout] = g.timeout
-	}
-	if len(annotations) > 0 {
-		meta["annotations"] = annotations
+		meta["annotations"] = map[string]string{spec.AnnotationTimeout: g.timeout}
 	}
 	if r.options.PodGroups == SIGPodGroups {
 		return encode(map[string]any{

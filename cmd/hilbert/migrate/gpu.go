@@ -125,7 +125,7 @@ func hamiPod(p *pod, _ bool) {
 		operator := list[1]
 		if w, ok := p.take(list[0]); ok {
 			var models []string
-			for _, m := range strings.Split(w.value, ",") {
+			for m := range strings.SplitSeq(w.value, ",") {
 				models = append(models, strings.TrimSpace(m))
 			}
 			p.require(spec.LabelGPUModel, operator, models)

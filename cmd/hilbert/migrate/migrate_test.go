@@ -43,35 +43,31 @@ func TestTranscripts(t *testing.T) {
 
 // TestNothingIsDroppedInSilence: a made-up word of each system is unknown, wherever it stands.
 func TestNothingIsDroppedInSilence(t *testing.T) {
+	isUnknown := func(system, manifest string) {
+		result, err := Run([]byte(manifest), Options{})
+		if !errors.Is(err, ErrUnknownWords) || result.Count(Unknown) != 1 {
+			t.Errorf("%s: %v: %+v\n%s", system, err, result, manifest)
+		}
+	}
 	for _, s := range systems() {
 		for _, prefix := range s.prefixes {
 			if !strings.HasSuffix(prefix, "/") || s.keeps(prefix+"x") {
 				continue
 			}
-			for _, place := range []string{
-				"metadata: {labels: {%sx: \"1\"}}\nspec: {containers: [{name: a}]}",
-				"metadata: {annotations: {%sx: \"1\"}}\nspec: {containers: [{name: a}]}",
-				"metadata: {name: x}\nspec: {containers: [{name: a, resources: {limits: {%sx: \"1\"}}}]}",
-				"metadata: {name: x}\nspec: {containers: [{name: a}], initContainers: [{name: b, resources: {requests: {%sx: \"1\"}}}]}",
+			for _, pod := range []string{
+				`{metadata: {labels: {%sx: "1"}}, spec: {containers: [{name: a}]}}`,
+				`{metadata: {annotations: {%sx: "1"}}, spec: {containers: [{name: a}]}}`,
+				`{metadata: {name: x}, spec: {containers: [{name: a, resources: {limits: {%sx: "1"}}}]}}`,
+				`{metadata: {name: x}, spec: {containers: [{name: a}], initContainers: [{name: b, resources: {requests: {%sx: "1"}}}]}}`,
 			} {
-				for _, template := range []string{"apiVersion: v1\nkind: Pod\n%s", "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:\n    %s"} {
-					pod := fmt.Sprintf(place, prefix)
-					if strings.Contains(template, "template:") {
-						pod = strings.ReplaceAll(pod, "\n", "\n    ")
-					}
-					manifest := fmt.Sprintf(template, pod)
-					result, err := Run([]byte(manifest), Options{})
-					if !errors.Is(err, ErrUnknownWords) || result.Count(Unknown) != 1 {
-						t.Errorf("%s: %v: %+v\n%s", s.name, err, result, manifest)
-					}
-				}
+				pod = fmt.Sprintf(pod, prefix)
+				isUnknown(s.name, "{apiVersion: v1, kind: Pod, "+pod[1:])
+				isUnknown(s.name, "{apiVersion: apps/v1, kind: Deployment, spec: {template: "+pod+"}}")
+				isUnknown(s.name, "{apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {spec: {template: "+pod+"}}}}")
 			}
 		}
 		for _, group := range s.groups {
-			result, err := Run([]byte("apiVersion: "+group+"/v1\nkind: MadeUp\nmetadata: {name: x}"), Options{})
-			if !errors.Is(err, ErrUnknownWords) || result.Count(Unknown) != 1 {
-				t.Errorf("a made-up kind of %s: %v", group, err)
-			}
+			isUnknown(s.name, "{apiVersion: "+group+"/v1, kind: MadeUp, metadata: {name: x}}")
 		}
 	}
 }
@@ -82,8 +78,10 @@ func TestAnythingElseIsUntouched(t *testing.T) {
 	text := rapid.StringMatching(`[a-z0-9 :#'"{}-]{0,12}`)
 	rapid.Check(t, func(t *rapid.T) {
 		pod := map[string]any{
-			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "x", "labels": rapid.MapOf(key, text).Draw(t, "labels"),
-				"annotations": rapid.MapOf(key, text).Draw(t, "annotations")},
+			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{
+				"name": "x", "labels": rapid.MapOf(key, text).Draw(t, "labels"),
+				"annotations": rapid.MapOf(key, text).Draw(t, "annotations"),
+			},
 			"spec": map[string]any{"containers": []any{map[string]any{"name": "main", "env": rapid.SliceOf(text).Draw(t, "env")}}},
 		}
 		input, err := yaml.Marshal(pod)

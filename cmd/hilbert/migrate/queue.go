@@ -119,7 +119,7 @@ func sigsPodGroup(r *run, s subject) ([]*yaml.Node, bool) {
 	}
 	o.lose(map[string]string{"minResources": "a gang waits for room for its members, and not for an amount"})
 	o.leftovers()
-	return []*yaml.Node{r.podGroup(gangKey{s.namespace, s.name}, g, nil)}, true
+	return []*yaml.Node{r.podGroup(gangKey{s.namespace, s.name}, g)}, true
 }
 
 // elasticQuota is Koordinator's quota: a guarantee and a limit, in a tree that labels make.

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -101,7 +102,7 @@ func volcanoPodGroup(r *run, s subject) ([]*yaml.Node, bool) {
 		o.say(Manual, w, "name the node label of the tier: "+spec.AnnotationRequiredTopology+" (hard) or "+spec.AnnotationPreferredTopology+" (soft)")
 	}
 	o.leftovers()
-	return []*yaml.Node{r.podGroup(gangKey{s.namespace, s.name}, g, nil)}, true
+	return []*yaml.Node{r.podGroup(gangKey{s.namespace, s.name}, g)}, true
 }
 
 // volcanoQueue: guaranteed, max, weight.
@@ -157,8 +158,18 @@ func volcanoJob(r *run, s subject) ([]*yaml.Node, bool) {
 	}
 	class, hasClass := o.take("priorityClassName")
 	_, _ = o.take("schedulerName")
-	ttl, hasTTL := o.take("ttlSecondsAfterFinished")
-	retries, hasRetries := o.take("maxRetry")
+	fields := map[string]any{"completionMode": "Indexed"}
+	for _, f := range [][2]string{{"ttlSecondsAfterFinished", "ttlSecondsAfterFinished"}, {"maxRetry", "backoffLimit"}} {
+		if w, ok := o.take(f[0]); ok {
+			n, err := strconv.Atoi(w.value)
+			if err != nil {
+				o.say(Unknown, w, "a whole number is wanted")
+				continue
+			}
+			fields[f[1]] = n
+			o.say(Translated, w, "spec."+f[1]+" of each Job")
+		}
+	}
 	var out []*yaml.Node
 	for i, t := range tasks {
 		task := &objectWords{run: r, of: s, system: "volcano", at: t}
@@ -188,7 +199,7 @@ func volcanoJob(r *run, s subject) ([]*yaml.Node, bool) {
 			"topologyPolicy": "write " + spec.AnnotationNUMAPolicy + " on the pods", "dependsOn": "Jobs do not wait for each other; let the pods wait",
 			"maxRetry": "see spec.backoffLimit of the Job", "partitionPolicy": "write " + spec.LabelSubgroup + " on the pods",
 		})
-		out = append(out, jobOf(s, name, count, template, ttl, hasTTL, retries, hasRetries))
+		out = append(out, jobOf(s, name, count, fields, template))
 	}
 	if members == 0 {
 		members = replicas
@@ -206,22 +217,17 @@ func volcanoJob(r *run, s subject) ([]*yaml.Node, bool) {
 	})
 	o.at.remove("tasks")
 	o.leftovers()
-	return append([]*yaml.Node{r.podGroup(gangKey{s.namespace, s.name}, g, nil)}, out...), true
+	return append([]*yaml.Node{r.podGroup(gangKey{s.namespace, s.name}, g)}, out...), true
 }
 
-// jobOf is the Job of one task.
-func jobOf(s subject, task string, count int, template object, ttl word, hasTTL bool, retries word, hasRetries bool) *yaml.Node {
+// jobOf is the Job of one task, with the fields that all tasks share.
+func jobOf(s subject, task string, count int, fields map[string]any, template object) *yaml.Node {
 	meta := map[string]any{"name": s.name + "-" + task}
 	if s.namespace != "" {
 		meta["namespace"] = s.namespace
 	}
-	job := map[string]any{"completionMode": "Indexed", "completions": count, "parallelism": count}
-	if n, err := strconv.Atoi(ttl.value); hasTTL && err == nil {
-		job["ttlSecondsAfterFinished"] = n
-	}
-	if n, err := strconv.Atoi(retries.value); hasRetries && err == nil {
-		job["backoffLimit"] = n
-	}
+	job := maps.Clone(fields)
+	job["completions"], job["parallelism"] = count, count
 	n := encode(map[string]any{"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": job})
 	object{n}.at("spec").put("template", template.node)
 	return n

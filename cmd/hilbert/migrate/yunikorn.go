@@ -90,7 +90,7 @@ func (p *pod) placeholderTimeout() {
 	if !ok {
 		return
 	}
-	for _, parameter := range strings.Fields(w.value) {
+	for parameter := range strings.FieldsSeq(w.value) {
 		key, value, _ := strings.Cut(parameter, "=")
 		switch {
 		case key == "placeholderTimeoutInSeconds":
