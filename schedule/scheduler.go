@@ -352,6 +352,7 @@ func (s *Scheduler) transition(r bind.Transition, now time.Time) {
 		if !r.Unsent {
 			s.sayWhy(pod, facts.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
 		}
+	case bind.VictimDeleted: // told above: the pod goes on waiting for the others
 	case bind.VictimsGone:
 		s.observer.Cleared(pod, now)
 	case bind.Preempted:

@@ -287,6 +287,16 @@ func (w *siege) fits(set []int) bool {
 }
 
 func (w *siege) fitsWithout(off map[*cluster.Pod]bool) bool {
+	for _, n := range w.places(off) {
+		if n >= int64(w.ask.Need) {
+			return true
+		}
+	}
+	return false
+}
+
+// places is how many members each domain takes without some pods.
+func (w *siege) places(off map[*cluster.Pod]bool) map[string]int64 {
 	places := make(map[string]int64)
 	for i := range w.store.Slots() {
 		slot := cluster.Slot(i)
@@ -300,18 +310,17 @@ func (w *siege) fitsWithout(off map[*cluster.Pod]bool) bool {
 			}
 			n = min(n, max(free, 0)/a.Value)
 		}
-		domain := ""
-		if w.ask.Topology.Required != "" {
-			domain = w.store.Node(slot).Labels["rack"]
-		}
-		places[domain] += n
+		places[w.domain(slot)] += n
 	}
-	for _, n := range places {
-		if n >= int64(w.ask.Need) {
-			return true
-		}
+	return places
+}
+
+// domain is the one that all members must share with a node; "" if they need not.
+func (w *siege) domain(slot cluster.Slot) string {
+	if w.ask.Topology.Required == "" {
+		return ""
 	}
-	return false
+	return w.store.Node(slot).Labels["rack"]
 }
 
 // brute returns the least of Violations and Highest over all sets of parties without which the unit fits.
@@ -353,7 +362,7 @@ func (w *siege) evict(t *rapid.T) (victims.Eviction, bool) {
 	for _, pod := range found.Victims {
 		off[pod] = true
 	}
-	for _, p := range w.minimal(off) {
+	for _, p := range w.minimal(off, w.domain(found.Placements[0].Slot)) {
 		t.Fatalf("%v need not leave, of %v", names(p.pods), names(found.Victims))
 	}
 	if verdict := w.store.Commit(planOf(w.store, &found), rules.Commits); !verdict.Committed {
@@ -362,8 +371,9 @@ func (w *siege) evict(t *rapid.T) (victims.Eviction, bool) {
 	return found, true
 }
 
-// minimal returns the parties that could stay: of a gang that is torn down the whole, else the pods.
-func (w *siege) minimal(off map[*cluster.Pod]bool) (superfluous []naiveGroup) {
+// minimal returns the parties that could stay while the unit goes to its domain: of a gang that is torn down the whole, else the pods. In another domain it
+// may fit without one of them, where a gang has members in both: domains are compared before superfluous victims are put back.
+func (w *siege) minimal(off map[*cluster.Pod]bool, domain string) (superfluous []naiveGroup) {
 	for _, p := range w.groups {
 		all := !slices.ContainsFunc(p.pods, func(pod *cluster.Pod) bool { return !off[pod] })
 		if !all || !p.gang && w.torn(p.pods[0].Unit, off) {
@@ -372,7 +382,7 @@ func (w *siege) minimal(off map[*cluster.Pod]bool) (superfluous []naiveGroup) {
 		for _, pod := range p.pods {
 			off[pod] = false
 		}
-		if w.fitsWithout(off) {
+		if w.places(off)[domain] >= int64(w.ask.Need) {
 			superfluous = append(superfluous, p)
 		}
 		for _, pod := range p.pods {

@@ -149,14 +149,14 @@ func volcanoQueue(r *run, s subject) ([]*yaml.Node, bool) {
 func volcanoJob(r *run, s subject) ([]*yaml.Node, bool) {
 	o := &objectWords{run: r, of: s, system: "volcano", at: s.at("spec")}
 	tasks := o.at.list("tasks")
-	members, replicas := 0, 0
+	members := 0
 	if w, ok := o.take("minAvailable"); ok {
 		members, _ = strconv.Atoi(w.value)
 	}
 	if w, ok := o.take("queue"); ok {
 		r.inQueue(s, o.system, w, w.value)
 	}
-	class, hasClass := o.take("priorityClassName")
+	class, _ := o.take("priorityClassName")
 	_, _ = o.take("schedulerName")
 	fields := map[string]any{"completionMode": "Indexed"}
 	for _, f := range [][2]string{{"ttlSecondsAfterFinished", "ttlSecondsAfterFinished"}, {"maxRetry", "backoffLimit"}} {
@@ -170,37 +170,7 @@ func volcanoJob(r *run, s subject) ([]*yaml.Node, bool) {
 			o.say(Translated, w, "spec."+f[1]+" of each Job")
 		}
 	}
-	var out []*yaml.Node
-	for i, t := range tasks {
-		task := &objectWords{run: r, of: s, system: "volcano", at: t}
-		name := "task" + strconv.Itoa(i)
-		if w, ok := task.take("name"); ok {
-			name = w.value
-		}
-		count := 1
-		if w, ok := task.take("replicas"); ok {
-			count, _ = strconv.Atoi(w.value)
-		}
-		replicas += count
-		template := t.at("template")
-		if template.node == nil {
-			r.add(Finding{Outcome: Unknown, Object: s.String(), Line: s.line("spec"), System: "volcano", Word: "spec.tasks: " + name, Message: "it has no template of pods"})
-			continue
-		}
-		if hasClass {
-			template.make("spec").set("priorityClassName", class.value)
-		}
-		if _, ok := template.at("spec").text("restartPolicy"); !ok {
-			template.make("spec").set("restartPolicy", "Never")
-		}
-		r.member(s, template, s.name)
-		task.lose(map[string]string{
-			"minAvailable": "members of all tasks are counted together", "policies": "a Job retries failed pods, see spec.podFailurePolicy",
-			"topologyPolicy": "write " + spec.AnnotationNUMAPolicy + " on the pods", "dependsOn": "Jobs do not wait for each other; let the pods wait",
-			"maxRetry": "see spec.backoffLimit of the Job", "partitionPolicy": "write " + spec.LabelSubgroup + " on the pods",
-		})
-		out = append(out, jobOf(s, name, count, fields, template))
-	}
+	out, replicas := volcanoTasks(r, s, tasks, class, fields)
 	if members == 0 {
 		members = replicas
 	}
@@ -218,6 +188,41 @@ func volcanoJob(r *run, s subject) ([]*yaml.Node, bool) {
 	o.at.remove("tasks")
 	o.leftovers()
 	return append([]*yaml.Node{r.podGroup(gangKey{s.namespace, s.name}, g)}, out...), true
+}
+
+// volcanoTasks are the Jobs of a job's tasks, and how many pods they have together.
+func volcanoTasks(r *run, s subject, tasks []object, class word, fields map[string]any) (out []*yaml.Node, replicas int) {
+	for i, t := range tasks {
+		task := &objectWords{run: r, of: s, system: "volcano", at: t}
+		name := "task" + strconv.Itoa(i)
+		if w, ok := task.take("name"); ok {
+			name = w.value
+		}
+		count := 1
+		if w, ok := task.take("replicas"); ok {
+			count, _ = strconv.Atoi(w.value)
+		}
+		replicas += count
+		template := t.at("template")
+		if template.node == nil {
+			r.add(Finding{Outcome: Unknown, Object: s.String(), Line: s.line("spec"), System: "volcano", Word: "spec.tasks: " + name, Message: "it has no template of pods"})
+			continue
+		}
+		if class.value != "" {
+			template.make("spec").set("priorityClassName", class.value)
+		}
+		if _, ok := template.at("spec").text("restartPolicy"); !ok {
+			template.make("spec").set("restartPolicy", "Never")
+		}
+		r.member(s, template, s.name)
+		task.lose(map[string]string{
+			"minAvailable": "members of all tasks are counted together", "policies": "a Job retries failed pods, see spec.podFailurePolicy",
+			"topologyPolicy": "write " + spec.AnnotationNUMAPolicy + " on the pods", "dependsOn": "Jobs do not wait for each other; let the pods wait",
+			"maxRetry": "see spec.backoffLimit of the Job", "partitionPolicy": "write " + spec.LabelSubgroup + " on the pods",
+		})
+		out = append(out, jobOf(s, name, count, fields, template))
+	}
+	return out, replicas
 }
 
 // jobOf is the Job of one task, with the fields that all tasks share.

@@ -36,10 +36,11 @@ import (
 // frees on other nodes. At the end all victims that are not needed after all are put back. Of several domains the cheapest is taken.
 //
 // What that guarantees: the unit fits, by every filter and limit, as if the Plan were committed. If its members are of one class without
-// constraints between pods, no victim is superfluous; and as long as neither a budget nor a guarantee restricts the choice, no set of victims
-// has a lower highest priority. For a unit of one, Violations is the least too if the candidates are of one size. It does not guarantee the
-// least of what is summed up over several nodes, nor to find a set where only one combination of victims stays within budgets and
-// guarantees: those are knapsack problems.
+// constraints between pods, no victim is superfluous for the domain that was chosen; and as long as neither a budget nor a guarantee restricts
+// the choice, no set of victims has a lower highest priority. For a unit of one, Violations is the least too if the candidates are of one
+// size. It does not guarantee the least of what is summed up over several nodes, nor to find a set where only one combination of victims
+// stays within budgets and guarantees: those are knapsack problems. Domains are compared before superfluous victims are put back, so that a
+// gang with members in two domains may take one pod more along than the other domain would have asked for.
 //
 // One member costs some microseconds per node at first (per domain, if one is required), then as much per step. For single pods the nodes'
 // answers are kept from one decision to the next (costTable).
