@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -29,6 +30,8 @@ type Reviewer struct {
 
 	strangers *rate.Limiter // of reviews of tokens that were not accepted before
 	questions *rate.Limiter // of reviews of users
+
+	asked, refused [2]atomic.Int64 // by ReviewKind
 
 	mu       sync.Mutex
 	users    map[digest]identity  // by token
@@ -94,6 +97,20 @@ func NewReviewer(c *apiserver.Connection) (*Reviewer, error) {
 	}, nil
 }
 
+// ReviewKind is what the API server is asked.
+type ReviewKind int
+
+// The kinds of reviews.
+const (
+	TokenReviews  ReviewKind = iota // whose token it is
+	AccessReviews                   // whether a user may do something
+)
+
+// Counts is how many questions of a kind were put to the API server, and how many were not because too many were new.
+func (r *Reviewer) Counts(kind ReviewKind) (asked, refused int64) {
+	return r.asked[kind].Load(), r.refused[kind].Load()
+}
+
 // MayGet is nil if the bearer's user may get the path. Else the error is ErrUnauthenticated, ErrForbidden or ErrTooMany, or none of them when the API
 // server could not be asked.
 func (r *Reviewer) MayGet(ctx context.Context, bearer, path string) error {
@@ -123,8 +140,10 @@ func (r *Reviewer) Identify(ctx context.Context, bearer string) (authenticationv
 		return known.user, known.err
 	}
 	if stranger := !accepted || now.Sub(last) >= acceptedFor; stranger && !r.strangers.AllowN(now, 1) {
+		r.refused[TokenReviews].Add(1)
 		return authenticationv1.UserInfo{}, ErrTooMany
 	}
+	r.asked[TokenReviews].Add(1)
 	answer, err := r.authentication.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: bearer}}, metav1.CreateOptions{})
 	if err != nil {
 		return authenticationv1.UserInfo{}, fmt.Errorf("authenticate the token (TokenReview): %w", err)
@@ -175,8 +194,10 @@ func (r *Reviewer) may(ctx context.Context, user *authenticationv1.UserInfo, wha
 		return known.err
 	}
 	if !r.questions.AllowN(now, 1) {
+		r.refused[AccessReviews].Add(1)
 		return ErrTooMany
 	}
+	r.asked[AccessReviews].Add(1)
 	allowed, err := r.authorization.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: what}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("authorize %s (SubjectAccessReview): %w", user.Username, err)

@@ -111,4 +111,9 @@ func TestTriedTokens(t *testing.T) {
 	if most := strangersBurst + seconds*strangersPerSecond + known; asked > most || tooMany == 0 {
 		t.Errorf("%d false tokens made %d questions, want at most %d; %d were told to come back", seconds*each, asked, most, tooMany)
 	}
+	tokens, refused := r.Counts(TokenReviews)
+	rights, _ := r.Counts(AccessReviews)
+	if int(refused) != tooMany || int(tokens+rights) != asked+2 { // two before the count
+		t.Errorf("counted are %d tokens and %d rights that were asked for, and %d that were refused; the API server was asked %d times, and %d were told to come back", tokens, rights, refused, asked, tooMany)
+	}
 }

@@ -77,6 +77,7 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 		return errors.Join(err, closeUnused(listener))
 	}
 	i := newInspector(l, review)
+	m.registry.MustRegister(questionMeter{i, review})
 	visible, err := newVisibility(ctx, connection, config.Server, elector.Leader, log)
 	if err != nil {
 		return errors.Join(err, closeUnused(listener))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"hilbert.dev/hilbert/kube/visibility"
@@ -30,6 +31,7 @@ type inspector struct {
 	loop     *loop
 	reviewer reviewer
 	slots    chan struct{}
+	refused  atomic.Int64 // answers, because others were being made
 }
 
 func newInspector(l *loop, r reviewer) *inspector {
@@ -91,6 +93,7 @@ func (i *inspector) enter() (leave func(), err error) {
 	case i.slots <- struct{}{}:
 		return func() { <-i.slots }, nil
 	default:
+		i.refused.Add(1)
 		return nil, errBusy
 	}
 }

@@ -156,7 +156,7 @@ func TestInspectionsAreBounded(t *testing.T) {
 	for range maxInspections {
 		i.slots <- struct{}{}
 	}
-	if err := ask(true); err == nil || !strings.Contains(err.Error(), "others are asking") {
+	if err := ask(true); err == nil || !strings.Contains(err.Error(), "others are asking") || i.refused.Load() != 1 {
 		t.Errorf("with others asking: %v", err)
 	}
 	<-i.slots

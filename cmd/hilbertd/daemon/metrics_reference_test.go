@@ -29,7 +29,7 @@ func TestReferenceMetrics(t *testing.T) {
 	}
 	var page strings.Builder
 	isOfEvery := func(desc *prometheus.Desc) bool { return strings.Contains(desc.String(), `"hilbert_build_info"`) }
-	metricTable(t, &page, "The scheduler", "Served by a hilbertd with the roles dispatcher, scheduler and binder.", without(isOfEvery, scheduler.registry.Describe), (&loop{}).Describe)
+	metricTable(t, &page, "The scheduler", "Served by a hilbertd with the roles dispatcher, scheduler and binder.", without(isOfEvery, scheduler.registry.Describe), (&loop{}).Describe, questionMeter{}.Describe)
 	metricTable(t, &page, "The agent", "Served by a hilbertd with the role agent.", agentMeter{}.Describe)
 	metricTable(t, &page, "The agent's network ceiling", "Served by an agent with `node.lending.network.enabled`.", (&network{}).Describe)
 	metricTable(t, &page, "The watchdog", "Served by a hilbertd with the role watchdog.", watchdogMeter{}.Describe)
