@@ -53,10 +53,15 @@ type Class struct {
 	key     waiting.Key
 	pods    int  // how many pods refer to it
 	private bool // see held
+	// affecting is how many terms of other pods are about its pods.
+	affecting int
 }
 
 // Reclaims lists what the class asks of what only reports give, CPU and then memory; amounts of 0 are not asked for.
 func (c *Class) Reclaims() *[facts.ReclaimedKinds]resource.Amount { return &c.request.reclaims }
+
+// Terms is how many terms a place for a pod of the class depends on: its own about other pods, and those of others about it.
+func (c *Class) Terms() int { return c.PodTerms() + c.affecting }
 
 // AsksReclaimed reports whether the class asks for any of it.
 func (c *Class) AsksReclaimed() bool { return c.request.asksReclaimed }
@@ -91,12 +96,12 @@ type classBook struct {
 	scratch  []byte
 }
 
-// request returns the request with these requirements, and the tallies that came up with it, which have still to be introduced to the pods.
+// request returns the request with these requirements.
 // A request for what nothing can have is marked impossible rather than dropped; a pod that runs with it is charged what does exist.
-func (b *classBook) request(r *facts.Requirements) (_ *request, known bool, fresh []census.TallyID) {
+func (b *classBook) request(r *facts.Requirements) (_ *request, known bool) {
 	b.scratch = r.AppendKey(b.scratch[:0])
 	if q, ok := b.requests[string(b.scratch)]; ok {
-		return q, true, nil
+		return q, true
 	}
 	q := &request{Requirements: r, key: string(b.scratch), quantities: append([]resource.Quantity{{Name: resource.NamePods, Amount: 1}}, r.Requests...)}
 	b.lent.claim(q)
@@ -109,8 +114,8 @@ func (b *classBook) request(r *facts.Requirements) (_ *request, known bool, fres
 		q.Requirements = &copied
 	}
 	b.requests[q.key] = q
-	q.carries, fresh = b.registry.Carry(q.Requirements)
-	return q, false, fresh
+	q.carries = b.registry.Carry(q.Requirements)
+	return q, false
 }
 
 // count makes amounts of the quantities, by the kinds that there are now. The error is what nothing can have.
@@ -149,6 +154,7 @@ func (b *classBook) class(q *request, id *identity, namespaces census.Namespaces
 	q.classes = append(q.classes, class)
 	if constrained {
 		class.Constraints, fresh = b.registry.Constrain(q.Requirements, self, id.AffectedBy)
+		class.affecting = len(id.AffectedBy)
 	}
 	b.idle.enter(class)
 	return class, false, fresh
@@ -351,10 +357,9 @@ func (s *Store) Class(r *facts.Requirements) *Class {
 // that no pod carries any more.
 func (s *Store) request(r *facts.Requirements) *request {
 	s.sweep()
-	q, known, fresh := s.classes.request(r)
+	q, known := s.classes.request(r)
 	if !known {
 		s.fitKinds()
-		s.introduce(fresh)
 	}
 	return q
 }

@@ -16,15 +16,19 @@ import (
 // is held back is the class that it would have had when it was judged last, by its own doing. What has come up since, such as terms of other
 // pods about it, is looked at when its turn comes; then it may turn out to be of another class, and goes back in line with that.
 
-// refer makes the pod refer to another class (nil: none), and counts that.
+// refer makes the pod refer to another class (nil: none), and counts that. The terms of a gang's members act while they wait, for members are placed together.
 func (s *Store) refer(pod *Pod, class *Class) {
 	if pod.counted && (class == nil || class.private || class.key != pod.Class.key) {
 		s.waiting.Count(pod.Namespace, pod.Class.key, -1)
 		pod.counted = false
 	}
 	s.classes.refer(pod, class)
-	if class != nil {
-		s.countWaiting(pod)
+	if class == nil {
+		return
+	}
+	s.countWaiting(pod)
+	if pod.Unit != nil {
+		s.act(class.request.carries)
 	}
 }
 

@@ -172,21 +172,23 @@ func TestGangsAreTakenInWhole(t *testing.T) {
 	c.want("")
 }
 
-// TestTermsOfPodsThatAreHeldBack: what a pod's own terms say about pods like it is known only when it is taken in. Two pods that seemed alike
-// take no more room than there is then.
-func TestTermsOfPodsThatAreHeldBack(t *testing.T) {
+// TestTermsTellPodsApart: what a pod's terms say about others is known when it has a place. Pods that were alike until then take no more room than there is.
+func TestTermsTellPodsApart(t *testing.T) {
 	c := newCrowd(t, 1)
 	apart := &facts.Requirements{AntiAffinity: []facts.AffinityTerm{{TopologyKey: facts.HostnameKey, Pods: facts.PodSelector{
 		Namespaces: []string{"ns"}, Labels: facts.LabelSelector{Expressions: []facts.Requirement{{Key: "color", Operator: facts.In, Values: []string{"blue"}}}},
 	}}}}
-	blue, plain := of("blue", 2, 0), of("plain", 3, 0)
+	blue, plain, other := of("blue", 2, 0), of("plain", 3, 0), of("other", 4, 0)
 	blue.Labels = []facts.Label{{Key: "color", Value: "blue"}}
-	blue.Requirements, plain.Requirements = apart, apart
-	c.come(of("first", 1, 1), blue, plain)
-	c.want("blue plain")
+	other.Labels = blue.Labels
+	blue.Requirements, plain.Requirements, other.Requirements = apart, apart, apart
+	c.come(of("first", 1, 1), blue, plain, other)
+	c.want("blue other plain")
 	c.bind("first")
-	c.want("plain")
+	c.want("")
 	c.bind("blue")
+	c.want("other")
+	c.bind("plain")
 	c.want("")
 }
 

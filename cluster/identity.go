@@ -130,6 +130,20 @@ func (s *Store) retally(pod *Pod, change func()) {
 	s.note(pod.slot, changes.Recounted)
 }
 
+// act makes terms known to the pods that they are about: a pod that carries them has a place, or is a member of a gang, and may be placed together with some of
+// those. The rows have their counts already.
+func (s *Store) act(carried []census.TallyID) {
+	var fresh []census.TallyID
+	for _, t := range carried {
+		if s.selection.registry.Act(t) {
+			fresh = append(fresh, t)
+		}
+	}
+	if len(fresh) > 0 {
+		s.introduce(fresh)
+	}
+}
+
 // introduce makes every identity that new tallies are about know them, and counts the pods that are there already. It goes in order of
 // namespaces, for the log, and for the classes that the pods to recheck get. However many terms are about a pod, it is rechecked once.
 func (s *Store) introduce(tallies []census.TallyID) {
@@ -155,7 +169,17 @@ func (s *Store) introduce(tallies []census.TallyID) {
 		}
 	}
 	for _, id := range affected {
-		s.selection.recheck = append(s.selection.recheck, id.pods...)
+		s.outdate(id.pods)
+	}
+}
+
+// outdate says that something is about pods now that was not when their classes were made. They are judged again when the event, or the commit, is over.
+func (s *Store) outdate(pods []*Pod) {
+	for _, pod := range pods {
+		if pod.Phase == Pending || pod.Phase == Assumed {
+			pod.outdated = pod.Phase == Assumed
+			s.selection.recheck = append(s.selection.recheck, pod)
+		}
 	}
 }
 

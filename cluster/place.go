@@ -24,6 +24,7 @@ func (s *Store) place(pod *Pod, node string, held *topology.Grant) {
 func (s *Store) attach(pod *Pod, slot Slot) {
 	s.pods.enter(pod, slot)
 	pod.tally(&s.counts, slot, 1)
+	s.act(pod.Class.request.carries)
 	s.grants.arrive(pod, slot)
 	s.spend(pod, 1)
 	s.placed.count(pod, 1)

@@ -121,6 +121,7 @@ func (s *Store) Confirm(uid facts.UID) {
 		s.units.setPhase(pod, Bound)
 		s.holdVolumes(pod)
 		s.countWaiting(pod)
+		s.simplify(pod)
 	}
 }
 

@@ -165,6 +165,15 @@ func (s *Store) observeBound(pod *Pod, class *Class, seen *facts.Pod) {
 	pod.spare(&s.victims)
 	s.units.setPhase(pod, Bound)
 	s.holdVolumes(pod)
+	s.simplify(pod)
+}
+
+// simplify gives a pod that is bound the class of its request alone. Its place depends on nothing any more: what its class counts of other pods is counted on
+// for those that still wait, and forgotten with the idle classes.
+func (s *Store) simplify(pod *Pod) {
+	if pod.Class.Constraints != nil {
+		s.refer(pod, s.class(pod.Class.request, nil, nil))
+	}
 }
 
 func (s *Store) emit(pod *Pod) {

@@ -122,17 +122,34 @@ func (s *Store) recheckPods() {
 			if s.pods.byUID[pod.UID] != pod {
 				continue
 			}
-			if pod.Phase != Pending {
-				pod.outdated = true // should it wait again
-				continue
-			}
-			old := pod.Class
-			s.refer(pod, s.classify(pod, true))
-			if pod.Class != old {
-				s.emit(pod)
-			}
+			s.recheckPod(pod)
 		}
 	}
+}
+
+// recheckPod gives a pod its new class. One that is on its way to a node takes it in should it wait again, if it is charged anything else by it, or too many classes
+// of its namespace wait.
+func (s *Store) recheckPod(pod *Pod) {
+	old := pod.Class
+	switch pod.Phase {
+	case Pending:
+		s.refer(pod, s.classify(pod, true))
+		if pod.Class != old {
+			s.emit(pod)
+		}
+	case Assumed:
+		class := s.classify(pod, true)
+		p := inLine(pod, class.key)
+		if pod.outdated = class.request != old.request || !sameVolumes(class, old) || !s.waiting.Admits(&p, &old.key); !pod.outdated {
+			s.refer(pod, class)
+		}
+	default:
+	}
+}
+
+// sameVolumes reports whether the volumes of the pods of two classes ask for the same.
+func sameVolumes(a, b *Class) bool {
+	return a.VolumesWait == b.VolumesWait && string(withVolumes(nil, a.Volumes)) == string(withVolumes(nil, b.Volumes))
 }
 
 // classify returns the class that a pod should have; seeks says whether it is looking for a place.

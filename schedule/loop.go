@@ -44,6 +44,9 @@ var overQuotaStrategies = []strategy{
 // class that has none. It is some tens of milliseconds, so that nobody who asks the scheduler something waits for long, whatever has come.
 const maxLooks = 250_000
 
+// looksPerEffect is how many looks it counts as to judge a pod anew, beside one for each term that it has or that is about it.
+const looksPerEffect = 64
+
 // Step makes at most limit decisions and returns how many it made; none means that there is nothing to decide now, or that as many
 // placements as may be wait for a place in flight. Decisions that look at many nodes end it early.
 func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
@@ -52,7 +55,7 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 	decisions = s.redecideObliged(now)
 	s.blocked.recheck()
 	for s.looked = 0; decisions < limit && s.looked < maxLooks && !s.binder.Full(); {
-		s.applyVolumes(now)
+		s.applyConsequences(now)
 		if s.redecideNext(now) {
 			decisions += 1 + s.redecideObliged(now)
 			s.blocked.recheck()
@@ -81,9 +84,10 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 	return decisions
 }
 
-// applyVolumes lets pods that wait know what earlier placements have left of the volumes.
-func (s *Scheduler) applyVolumes(now time.Time) {
-	for _, e := range slices.Clone(s.store.Revolumed()) {
+// applyConsequences lets pods that wait know what earlier placements mean for them: what is left of the volumes, and terms that are about them.
+func (s *Scheduler) applyConsequences(now time.Time) {
+	for _, e := range slices.Clone(s.store.Consequences()) {
+		s.looked += looksPerEffect + e.Pod.Class.Terms()
 		s.applyEffect(e, now)
 	}
 }

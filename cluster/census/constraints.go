@@ -88,20 +88,17 @@ func SelfMatches(r *facts.Requirements, s *Subject, namespaces Namespaces) []int
 	return self
 }
 
-// Carry registers the terms through which pods with the requirements act on other pods. It returns their tallies, and those of them that did
-// not exist before: the pods that are there already have still to be counted in. Of more than facts.MaxPodTerms terms the first are registered.
-func (r *Registry) Carry(of *facts.Requirements) (carried, fresh []TallyID) {
+// Carry registers the terms through which pods with the requirements act on other pods, once one of them has a place (see Act). It returns their tallies. Of more
+// than facts.MaxPodTerms terms the first are registered.
+func (r *Registry) Carry(of *facts.Requirements) (carried []TallyID) {
 	add := func(what role, term *facts.AffinityTerm, weight int64) {
 		if len(carried) == facts.MaxPodTerms {
 			return // of a pod that others have placed: ours is refused
 		}
 		key := r.useKey(term.TopologyKey)
-		id, isNew := r.useTally(&tally{carried: true, role: what, weight: weight, topology: key, selectors: []facts.PodSelector{term.Pods}})
+		id, _ := r.useTally(&tally{carried: true, role: what, weight: weight, topology: key, selectors: []facts.PodSelector{term.Pods}})
 		r.dropKey(key) // the tally uses it
 		carried = append(carried, id)
-		if isNew {
-			fresh = append(fresh, id)
-		}
 	}
 	for i := range of.AntiAffinity {
 		add(repels, &of.AntiAffinity[i], 0)
@@ -112,7 +109,7 @@ func (r *Registry) Carry(of *facts.Requirements) (carried, fresh []TallyID) {
 	for i := range of.PreferredPods {
 		add(attracts, &of.PreferredPods[i].AffinityTerm, int64(of.PreferredPods[i].Weight))
 	}
-	return carried, fresh
+	return carried
 }
 
 // Constrain registers the censuses that pods with the requirements read. self is what SelfMatches says; affectedBy are the tallies whose

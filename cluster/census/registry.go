@@ -155,7 +155,9 @@ func (r *Registry) useTally(t *tally) (_ TallyID, fresh bool) {
 	if t.carried {
 		r.keys.list[t.topology].users++
 	}
-	r.file(t, func(list []TallyID) []TallyID { return append(list, id) })
+	if !t.carried {
+		r.file(t, func(list []TallyID) []TallyID { return append(list, id) })
+	}
 	r.generation++
 	t.since = r.generation
 	return id, true
@@ -264,9 +266,11 @@ func (r *Registry) Purge(forget func(unused func(TallyID) bool)) {
 	forget(unused)
 	for _, id := range dead {
 		t := r.tallies.list[id]
-		r.file(t, func(list []TallyID) []TallyID {
-			return slices.DeleteFunc(list, func(x TallyID) bool { return x == id })
-		})
+		if !t.carried || t.acts {
+			r.file(t, func(list []TallyID) []TallyID {
+				return slices.DeleteFunc(list, func(x TallyID) bool { return x == id })
+			})
+		}
 		if t.carried {
 			r.dropKey(t.topology)
 		}

@@ -11,6 +11,8 @@ type tally struct {
 	key       string
 	selectors []facts.PodSelector // of a carried term: the pods that it is about
 	carried   bool
+	// acts: of a carried term, pods know it that it is about. A term acts from when the first pod that carries it has a place, see Registry.Act.
+	acts bool
 	// liveOnly: pods that are being deleted do not count (topology spread counts so, affinity does not).
 	liveOnly bool
 	// role, weight and topology of a carried term.
@@ -77,7 +79,7 @@ type Matches struct {
 	AffectedBy []TallyID
 }
 
-// Match returns the tallies that have to do with a subject.
+// Match returns the tallies that have to do with a subject; of carried terms, those that act.
 func (r *Registry) Match(s *Subject, namespaces Namespaces) (m Matches) {
 	for _, list := range [][]TallyID{r.inNamespace[s.Namespace], r.anywhere} {
 		for _, id := range list {
@@ -131,6 +133,22 @@ func (t *tally) namespaces() (list []string, all bool) {
 		return nil, true
 	}
 	return t.selectors[0].Namespaces, false
+}
+
+// Act makes a carried term known to the pods that it is about, and reports whether it was not before. The pods that are there have still to be told of it.
+//
+// What pods that wait carry counts nowhere, so that nobody needs to know it: else each pod that arrives with a term of its own would have every pod judged anew
+// that the term is about.
+func (r *Registry) Act(id TallyID) (fresh bool) {
+	t := r.tallies.list[id]
+	if t.acts {
+		return false
+	}
+	t.acts = true
+	r.file(t, func(list []TallyID) []TallyID { return append(list, id) })
+	r.generation++
+	t.since = r.generation
+	return true
 }
 
 // Equal reports whether two lists of matches are the same.

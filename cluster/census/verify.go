@@ -1,6 +1,9 @@
 package census
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Verify counts every census and every list of holders anew and returns the first difference. It costs time proportional to the slots, for
 // each: tests and the simulator call it.
@@ -92,7 +95,7 @@ func (c *Census) verify(fresh *Census) error {
 // VerifyRow asks every selector about every pod of a slot: each visits the pods with what selectors see of them, whether they are being
 // deleted, and the tallies of the terms that they carry.
 func (c *Counts) VerifyRow(slot Slot, namespaces Namespaces, each func(visit func(s *Subject, deleting bool, carried []TallyID))) error {
-	want := make(map[TallyID]int32)
+	want, silent := make(map[TallyID]int32), false
 	each(func(s *Subject, deleting bool, carried []TallyID) {
 		for id, def := range c.registry.tallies.list {
 			if def != nil && !def.carried && (!def.liveOnly || !deleting) && def.selects(s, namespaces) {
@@ -101,8 +104,14 @@ func (c *Counts) VerifyRow(slot Slot, namespaces Namespaces, each func(visit fun
 		}
 		for _, id := range carried {
 			want[id]++
+			if def := c.registry.tallies.list[id]; !def.acts {
+				silent = true
+			}
 		}
 	})
+	if silent {
+		return errors.New("a pod has a place, and terms that it carries do not act")
+	}
 	for _, t := range c.tallies[slot] {
 		if want[t.ID] != t.Count {
 			return fmt.Errorf("tally %d says %d, pods say %d", t.ID, t.Count, want[t.ID])

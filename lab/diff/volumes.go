@@ -220,7 +220,7 @@ func (m *match) judge(pod *corev1.Pod) error {
 	if verdict := m.store.Commit(&plan, rules.Commits); !verdict.Committed {
 		return fmt.Errorf("on %s: %v", node, verdict)
 	}
-	m.store.Revolumed()
+	m.store.Consequences()
 	placed := pod.DeepCopy()
 	placed.Spec.NodeName = node
 	m.placed = append(m.placed, placed)
