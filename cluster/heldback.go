@@ -19,7 +19,7 @@ import (
 // refer makes the pod refer to another class (nil: none), and counts that. The terms of a gang's members act while they wait, for members are placed together.
 func (s *Store) refer(pod *Pod, class *Class) {
 	if pod.counted && (class == nil || class.private || class.key != pod.Class.key) {
-		s.waiting.Count(pod.Namespace, pod.Class.key, -1)
+		s.waiting.Count(pod.Namespace, pod.Class.key, pod.Class.Terms(), -1)
 		pod.counted = false
 	}
 	s.classes.refer(pod, class)
@@ -39,9 +39,9 @@ func (s *Store) countWaiting(pod *Pod) {
 	case waits == pod.counted || s.waiting.Most() == 0:
 		return
 	case waits:
-		s.waiting.Count(pod.Namespace, pod.Class.key, 1)
+		s.waiting.Count(pod.Namespace, pod.Class.key, pod.Class.Terms(), 1)
 	default:
-		s.waiting.Count(pod.Namespace, pod.Class.key, -1)
+		s.waiting.Count(pod.Namespace, pod.Class.key, pod.Class.Terms(), -1)
 	}
 	pod.counted = waits
 }
@@ -53,7 +53,7 @@ func (s *Store) admit(pod *Pod, r *facts.Requirements, asks needs) (class *Class
 		s.selection.set(pod, s.selection.identify(pod.Namespace, pod.identity.Labels))
 	}
 	class, key := s.classes.find(r, pod.identity, s.selection.namespaces, asks)
-	p := inLine(pod, key)
+	p := inLine(pod, key, r.PodTerms()+len(pod.identity.AffectedBy))
 	var from *waiting.Key
 	if pod.counted {
 		from = &pod.Class.key
@@ -80,8 +80,8 @@ func (s *Store) admit(pod *Pod, r *facts.Requirements, asks needs) (class *Class
 }
 
 // inLine is what package waiting knows of a pod.
-func inLine(pod *Pod, key waiting.Key) waiting.Pod {
-	p := waiting.Pod{UID: pod.UID, Namespace: pod.Namespace, Created: pod.Created, Class: key}
+func inLine(pod *Pod, key waiting.Key, terms int) waiting.Pod {
+	p := waiting.Pod{UID: pod.UID, Namespace: pod.Namespace, Created: pod.Created, Class: key, Terms: terms}
 	if pod.Unit != nil {
 		p.Gang = pod.Unit.Name
 	}
@@ -134,20 +134,17 @@ func (s *Store) listed(pods []facts.Pod) []*facts.Pod {
 
 // waiting counts anew which classes wait, and which pods are held back.
 func (a *audit) waiting() error {
-	taken := make(map[string]map[waiting.Key]int)
-	var back []waiting.Pod
+	var taken, back []waiting.Pod
 	for _, pod := range a.s.pods.byUID {
 		waits := pod.Ours && (pod.Phase == Pending || pod.Phase == Assumed)
 		switch {
 		case pod.counted != (waits && !pod.Class.private && a.s.waiting.Most() > 0):
 			return fmt.Errorf("pod %s waits: %v, has a class that counts: %v, and counts: %v", pod.UID, waits, !pod.Class.private, pod.counted)
 		case pod.counted:
-			if taken[pod.Namespace] == nil {
-				taken[pod.Namespace] = make(map[waiting.Key]int)
-			}
-			taken[pod.Namespace][pod.Class.key]++
+			taken = append(taken, inLine(pod, pod.Class.key, pod.Class.Terms()))
 		case pod.Class.HeldBack != "":
-			back = append(back, inLine(pod, a.s.waiting.ClassOf(pod.UID)))
+			class, terms := a.s.waiting.ClassOf(pod.UID)
+			back = append(back, inLine(pod, class, terms))
 			if pod.identity.key != "" || !waits || pod.mustWait() || pod.Schedulable() {
 				return fmt.Errorf("pod %s is held back, and waits: %v, must wait: %v, may be placed: %v", pod.UID, waits, pod.mustWait(), pod.Schedulable())
 			}

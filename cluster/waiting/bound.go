@@ -20,7 +20,16 @@ type Pod struct {
 	Gang      string // the name of its PodGroup; empty for none
 	Created   int64
 	Class     Key
+	// Terms is how many terms between pods a place for the class depends on: its own, and those of others about its pods. It follows from the class.
+	Terms int
 }
+
+// TermsPerClass is how many terms count as one class more. A class that depends on few counts as one, whatever they are about; one that depends on thousands, each
+// of which is to be listed again when another comes up, counts as hundreds.
+const TermsPerClass = 16
+
+// weight is as how many classes one with so many terms counts. None counts as more than may wait, so that each may be alone.
+func (b *Bound) weight(terms int) int { return min(1+terms/TermsPerClass, b.most) }
 
 // Bound is which classes of each namespace are taken in, and which pods are held back. The zero value bounds nothing.
 type Bound struct {
@@ -35,8 +44,9 @@ type Bound struct {
 // namespace is never empty: it has pods that wait.
 type namespace struct {
 	name  string
-	taken map[Key]int // how many pods of each class are taken in
-	held  int         // pods that are held back
+	taken map[Key]takenClass
+	sum   int // the weights of the classes that are taken in
+	held  int // pods that are held back
 	// alike and gangs are the batches that are held back. order has those that could be taken in, the oldest first.
 	alike map[Key]*batch
 	gangs map[string]*batch
@@ -48,21 +58,26 @@ type namespace struct {
 	text   string // what single pods that are held back are told
 }
 
+// takenClass is a class that is taken in: how many pods of it, and as how many classes it counts.
+type takenClass struct{ pods, weight int }
+
 // batch is held back together: single pods of one class, or the members of a gang.
 type batch struct {
 	space    *namespace
 	gang     string
 	class    Key  // without a gang
 	listed   bool // among the whole ones
+	alone    bool // when it was taken in, nothing else was
 	pods     *heap.Heap[*heldPod]
 	classes  []classCount // in order of their keys
-	missing  int          // how many of the classes are not taken in
+	missing  int          // the weights of those of the classes that are not taken in
 	position int          // in the order; -1: it could never be taken in
 }
 
 type classCount struct {
-	class Key
-	pods  int
+	class  Key
+	pods   int
+	weight int
 }
 
 type heldPod struct {
@@ -71,7 +86,7 @@ type heldPod struct {
 	position int
 }
 
-// SetMost sets how many classes of a namespace may wait; 0: any number. It must be set before the first pod.
+// SetMost sets how many classes of a namespace may wait, each counted by its weight; 0: any number. It must be set before the first pod.
 func (b *Bound) SetMost(most int) { b.most = most }
 
 // Most is how many classes of a namespace may wait; 0: any number.
@@ -83,12 +98,12 @@ func (b *Bound) Held() int { return len(b.held) }
 // Crowded is in how many namespaces pods are held back.
 func (b *Bound) Crowded() int { return b.crowded }
 
-// ClassOf is the class by which a pod is held back, zero if it is not.
-func (b *Bound) ClassOf(uid facts.UID) Key {
+// ClassOf is the class by which a pod is held back, and its terms; zero if it is not.
+func (b *Bound) ClassOf(uid facts.UID) (class Key, terms int) {
 	if h := b.held[uid]; h != nil {
-		return h.Class
+		return h.Class, h.Terms
 	}
-	return Key{}
+	return Key{}, 0
 }
 
 // Admits reports whether a pod that waits, or wants to, may be taken in now. from is the class that it counts in so far, nil if none: a pod that changes
@@ -101,14 +116,14 @@ func (b *Bound) Admits(p *Pod, from *Key) bool {
 	switch o := b.open; {
 	case n == nil:
 		return true
-	case o != nil && o.space == n && o.gang == p.Gang && o.has(p.Class) && len(n.taken) < b.most:
+	case o != nil && o.space.name == p.Namespace && o.gang == p.Gang && o.has(p.Class) && (o.alone || n.sum+b.weight(p.Terms) <= b.most):
 		return true
 	case p.Gang != "" && n.gangs[p.Gang] != nil:
 		return false
-	case n.taken[p.Class] > 0 || from != nil && n.taken[*from] == 1:
+	case n.taken[p.Class].pods > 0 || from != nil && n.leaves(*from, b.weight(p.Terms), b.most):
 		return true
 	}
-	return n.order.Len() == 0 && len(n.taken) < b.most
+	return n.order.Len() == 0 && n.has(b.weight(p.Terms), b.most)
 }
 
 // Hold holds a pod back, which Admits has refused, and returns what to tell its user. fresh says that it is the first of a gang: the other members that wait
@@ -131,7 +146,7 @@ func (b *Bound) Hold(p *Pod) (message string, fresh bool) {
 		b.crowded++
 	}
 	batch.pods.Push(h)
-	batch.count(p.Class, 1)
+	batch.count(p.Class, b.weight(p.Terms), 1)
 	batch.rank(b.most)
 	b.mark(n)
 	return batch.message(b.most), fresh
@@ -147,7 +162,7 @@ func (b *Bound) Release(uid facts.UID) {
 	n := batch.space
 	b.lose(h)
 	batch.pods.Remove(h.position)
-	batch.count(h.Class, -1)
+	batch.count(h.Class, b.weight(h.Terms), -1)
 	if batch.pods.Len() > 0 {
 		batch.rank(b.most)
 	} else {
@@ -157,26 +172,40 @@ func (b *Bound) Release(uid facts.UID) {
 	b.forget(n)
 }
 
-// Count counts a pod of a class that is taken in, or with -1 one that does not wait any more.
-func (b *Bound) Count(name string, class Key, sign int) {
+// Count counts a pod of a class with so many terms that is taken in, or with -1 one that does not wait any more.
+func (b *Bound) Count(name string, class Key, terms, sign int) {
 	if b.most <= 0 {
 		return
 	}
 	n := b.space(name)
-	before := n.taken[class]
-	switch after := before + sign; {
-	case after == 0:
+	of, weight := n.taken[class], b.weight(terms)
+	before := of.pods
+	of.pods += sign
+	of.weight = weight
+	switch {
+	case of.pods == 0:
 		delete(n.taken, class)
-		n.turn(class, 1)
+		n.sum -= weight
+		n.turn(class, weight)
 		b.mark(n)
 		b.forget(n)
 	case before == 0:
-		n.taken[class] = after
-		n.turn(class, -1)
+		n.taken[class] = of
+		n.sum += weight
+		n.turn(class, -weight)
 		b.mark(n)
 	default:
-		n.taken[class] = after
+		n.taken[class] = of
 	}
+}
+
+// has reports whether there is room for more classes of so much weight. What is alone always has: it could never be looked at else.
+func (n *namespace) has(weight, most int) bool { return n.sum == 0 || n.sum+weight <= most }
+
+// leaves reports whether a pod which changes gives the room of the class that it was in so far to one of so much weight.
+func (n *namespace) leaves(from Key, weight, most int) bool {
+	old := n.taken[from]
+	return old.pods == 1 && (weight <= old.weight || n.sum-old.weight+weight <= most || n.sum == old.weight)
 }
 
 // Next returns the pods of a batch that is to be taken in now, which are no longer held back; nil if there is none. Admits answers for them until the next
@@ -212,7 +241,7 @@ func (b *Bound) take(batch *batch) []facts.UID {
 		list = append(list, h.UID)
 		b.lose(h)
 	}
-	b.open = batch
+	b.open, batch.alone = batch, n.sum == 0
 	b.forget(n)
 	return list
 }
@@ -222,7 +251,7 @@ func (n *namespace) next(most int) *batch {
 	if n.order.Len() == 0 {
 		return nil
 	}
-	if first := n.order.First(); first.missing <= most-len(n.taken) {
+	if first := n.order.First(); n.has(first.missing, most) {
 		return first
 	}
 	for len(n.whole) > 0 {
@@ -253,7 +282,7 @@ func (b *Bound) space(name string) *namespace {
 			b.namespaces, b.held = make(map[string]*namespace), make(map[facts.UID]*heldPod)
 		}
 		n = &namespace{
-			name: name, taken: make(map[Key]int), alike: make(map[Key]*batch), gangs: make(map[string]*batch), wanted: make(map[Key]map[*batch]struct{}),
+			name: name, taken: make(map[Key]takenClass), alike: make(map[Key]*batch), gangs: make(map[string]*batch), wanted: make(map[Key]map[*batch]struct{}),
 		}
 		n.order = heap.New(func(a, b *batch) bool { return compare(a.pods.First(), b.pods.First()) < 0 }, func(b *batch, i int) { b.position = i })
 		b.namespaces[name] = n
@@ -335,7 +364,7 @@ func (n *namespace) unwant(gang *batch, class Key) {
 	}
 }
 
-// turn takes note that a class begins to be taken in (-1) or ends (1), for the batches that have it.
+// turn takes note that a class begins to be taken in (less is missing by its weight) or ends, for the batches that have it.
 func (n *namespace) turn(class Key, missing int) {
 	if batch := n.alike[class]; batch != nil {
 		batch.missing += missing
@@ -358,12 +387,12 @@ func (b *batch) find(class Key) (int, bool) {
 }
 
 // count counts a pod of a class of the batch, or with -1 one that has left it.
-func (b *batch) count(class Key, sign int) {
+func (b *batch) count(class Key, weight, sign int) {
 	at, found := b.find(class)
 	if !found {
-		b.classes = slices.Insert(b.classes, at, classCount{class: class})
-		if b.space.taken[class] == 0 {
-			b.missing++
+		b.classes = slices.Insert(b.classes, at, classCount{class: class, weight: weight})
+		if b.space.taken[class].pods == 0 {
+			b.missing += weight
 		}
 		if b.gang != "" {
 			b.space.want(b, class)
@@ -375,8 +404,8 @@ func (b *batch) count(class Key, sign int) {
 	}
 	b.classes = slices.Delete(b.classes, at, at+1)
 	b.space.unwant(b, class)
-	if b.space.taken[class] == 0 {
-		b.missing--
+	if b.space.taken[class].pods == 0 {
+		b.missing -= weight
 	}
 }
 

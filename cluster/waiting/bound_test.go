@@ -35,11 +35,14 @@ func older(a, b Pod) int {
 	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(string(a.UID), string(b.UID)))
 }
 
-func (m *naive) classes(namespace string) map[Key]bool {
-	set := make(map[Key]bool)
+func (m *naive) weight(p Pod) int { return min(1+p.Terms/TermsPerClass, m.most) }
+
+// classes are the classes that are taken in, with their weights.
+func (m *naive) classes(namespace string) map[Key]int {
+	set := make(map[Key]int)
 	for uid := range m.taken {
 		if p := m.pods[uid]; p.Namespace == namespace {
-			set[p.Class] = true
+			set[p.Class] = m.weight(p)
 		}
 	}
 	return set
@@ -56,22 +59,29 @@ func (m *naive) next(namespace string) []Pod {
 	slices.SortFunc(held, older)
 	classes, blocked := m.classes(namespace), false
 	for _, p := range held {
-		group, fresh, own := m.group(p), make(map[Key]bool), make(map[Key]bool)
+		group, fresh, own := m.group(p), make(map[Key]int), make(map[Key]bool)
 		for _, member := range group {
 			own[member.Class] = true
-			if !classes[member.Class] {
-				fresh[member.Class] = true
+			if classes[member.Class] == 0 {
+				fresh[member.Class] = m.weight(member)
 			}
 		}
 		if len(own) > m.most {
 			continue
 		}
-		if len(fresh) == 0 || !blocked && len(classes)+len(fresh) <= m.most {
+		if len(fresh) == 0 || !blocked && (len(classes) == 0 || total(classes)+total(fresh) <= m.most) {
 			return group
 		}
 		blocked = true
 	}
 	return nil
+}
+
+func total(weights map[Key]int) (sum int) {
+	for _, w := range weights {
+		sum += w
+	}
+	return sum
 }
 
 // ledger does what the ledger does with a Bound.
@@ -86,13 +96,13 @@ func (l *ledger) judge(uid facts.UID) {
 	if l.Admits(&p, nil) {
 		l.Release(uid)
 		if !l.taken[uid] {
-			l.Count(p.Namespace, p.Class, 1)
+			l.Count(p.Namespace, p.Class, p.Terms, 1)
 			l.taken[uid] = true
 		}
 		return
 	}
 	if l.taken[uid] {
-		l.Count(p.Namespace, p.Class, -1)
+		l.Count(p.Namespace, p.Class, p.Terms, -1)
 		delete(l.taken, uid)
 	}
 	if _, fresh := l.Hold(&p); fresh {
@@ -108,10 +118,10 @@ func (l *ledger) set(p Pod) {
 	if old, known := l.pods[p.UID]; known && l.taken[p.UID] && (old.Class != p.Class || old.Namespace != p.Namespace) {
 		l.pods[p.UID] = p
 		admitted := l.Admits(&p, &old.Class)
-		l.Count(old.Namespace, old.Class, -1)
+		l.Count(old.Namespace, old.Class, old.Terms, -1)
 		delete(l.taken, p.UID)
 		if admitted {
-			l.Count(p.Namespace, p.Class, 1)
+			l.Count(p.Namespace, p.Class, p.Terms, 1)
 			l.taken[p.UID] = true
 			return
 		}
@@ -122,7 +132,7 @@ func (l *ledger) set(p Pod) {
 
 func (l *ledger) remove(uid facts.UID) {
 	if p, known := l.pods[uid]; known && l.taken[uid] {
-		l.Count(p.Namespace, p.Class, -1)
+		l.Count(p.Namespace, p.Class, p.Terms, -1)
 	}
 	l.Release(uid)
 	delete(l.pods, uid)
@@ -147,6 +157,7 @@ func TestAgainstTheRule(t *testing.T) {
 			} else {
 				p := Pod{UID: uid, Namespace: rapid.SampledFrom([]string{"a", "a", "a", "b"}).Draw(t, "namespace"), Created: int64(rapid.IntRange(0, 9).Draw(t, "created"))}
 				p.Class = class(rapid.IntRange(0, 7).Draw(t, "class"))
+				p.Terms = []int{0, 0, TermsPerClass - 1, TermsPerClass, 2 * TermsPerClass, 0, 1000, 3}[p.Class[0]]
 				p.Gang = rapid.SampledFrom([]string{"", "", "", "g", "h"}).Draw(t, "gang")
 				if old, known := l.pods[uid]; known {
 					p.Namespace, p.Created = old.Namespace, old.Created
@@ -200,7 +211,7 @@ func settle(t *rapid.T, l *ledger) {
 func (l *ledger) whole(list []facts.UID) bool {
 	m := naive{l.most, l.pods, l.taken}
 	for _, uid := range list {
-		if !m.classes(l.pods[uid].Namespace)[l.pods[uid].Class] {
+		if m.classes(l.pods[uid].Namespace)[l.pods[uid].Class] == 0 {
 			return false
 		}
 	}
@@ -215,7 +226,7 @@ func verify(t *rapid.T, l *ledger) {
 		}
 	}
 	for uid, p := range l.pods {
-		if p.Gang == "" && !l.taken[uid] && m.classes(p.Namespace)[p.Class] {
+		if p.Gang == "" && !l.taken[uid] && m.classes(p.Namespace)[p.Class] > 0 {
 			t.Fatalf("%s is held back, though pods like it are taken in", uid)
 		}
 		for other, q := range l.pods {

@@ -9,21 +9,20 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
-// Verify holds the Bound against what the caller has counted: by namespace, how many pods of each class are taken in, and the pods that are held back. It
-// works out from that alone whether there is room for any of them, and returns the first difference.
-func (b *Bound) Verify(taken map[string]map[Key]int, held []Pod) error {
+// Verify holds the Bound against the pods that are taken in, and those that are held back. It works out from them alone whether there is room for any, and
+// returns the first difference.
+func (b *Bound) Verify(pods, held []Pod) error {
+	taken := make(map[string]map[Key]takenClass)
+	for i := range pods {
+		p := &pods[i]
+		if taken[p.Namespace] == nil {
+			taken[p.Namespace] = make(map[Key]takenClass)
+		}
+		taken[p.Namespace][p.Class] = takenClass{taken[p.Namespace][p.Class].pods + 1, b.weight(p.Terms)}
+	}
 	for name, classes := range taken {
-		n := b.namespaces[name]
-		if len(classes) > b.most {
-			return fmt.Errorf("%d classes of namespace %s wait, at most %d may", len(classes), name, b.most)
-		}
-		if n == nil || len(n.taken) != len(classes) {
-			return fmt.Errorf("%d classes of namespace %s wait, it is known as %+v", len(classes), name, n)
-		}
-		for class, pods := range classes {
-			if n.taken[class] != pods {
-				return fmt.Errorf("%d pods of class %x wait in namespace %s, counted are %d", pods, class, name, n.taken[class])
-			}
+		if err := b.verifyTaken(name, classes); err != nil {
+			return err
 		}
 	}
 	if len(held) != len(b.held) {
@@ -59,27 +58,50 @@ func (b *Bound) Verify(taken map[string]map[Key]int, held []Pod) error {
 	return b.verifyRoom(taken, held)
 }
 
+func (b *Bound) verifyTaken(name string, classes map[Key]takenClass) error {
+	n := b.namespaces[name]
+	if len(classes) > b.most {
+		return fmt.Errorf("%d classes of namespace %s wait, at most %d may", len(classes), name, b.most)
+	}
+	if n == nil || len(n.taken) != len(classes) || n.sum != sum(classes) {
+		return fmt.Errorf("%d classes of namespace %s wait, of weight %d, it is known as %+v", len(classes), name, sum(classes), n)
+	}
+	for class, of := range classes {
+		if n.taken[class] != of {
+			return fmt.Errorf("of class %x wait %+v in namespace %s, counted are %+v", class, of, name, n.taken[class])
+		}
+	}
+	return nil
+}
+
+func sum(classes map[Key]takenClass) (sum int) {
+	for _, c := range classes {
+		sum += c.weight
+	}
+	return sum
+}
+
 // verifyRoom looks for a pod that is held back though it could be taken in. The pods are in order of their namespaces and of their age.
-func (b *Bound) verifyRoom(taken map[string]map[Key]int, held []Pod) error {
+func (b *Bound) verifyRoom(taken map[string]map[Key]takenClass, held []Pod) error {
 	type group struct {
 		gang  string
 		class Key
 	}
 	blocked := make(map[string]facts.UID) // by namespace: the oldest for which there is no room
 	seen := make(map[string]map[group]bool)
-	gangs := make(map[facts.UnitName]map[Key]bool)
+	gangs := make(map[facts.UnitName]map[Key]int) // the weights of their classes
 	for i := range held {
 		if p := &held[i]; p.Gang != "" {
 			name := facts.UnitName{Namespace: p.Namespace, Name: p.Gang}
 			if gangs[name] == nil {
-				gangs[name] = make(map[Key]bool)
+				gangs[name] = make(map[Key]int)
 			}
-			gangs[name][p.Class] = true
+			gangs[name][p.Class] = b.weight(p.Terms)
 		}
 	}
 	for i := range held {
 		p := &held[i]
-		own := map[Key]bool{p.Class: true}
+		own := map[Key]int{p.Class: b.weight(p.Terms)}
 		g := group{class: p.Class}
 		if p.Gang != "" {
 			g, own = group{gang: p.Gang}, gangs[facts.UnitName{Namespace: p.Namespace, Name: p.Gang}]
@@ -92,16 +114,16 @@ func (b *Bound) verifyRoom(taken map[string]map[Key]int, held []Pod) error {
 		}
 		seen[p.Namespace][g] = true
 		classes, fresh := taken[p.Namespace], 0
-		for class := range own {
-			if classes[class] == 0 {
-				fresh++
+		for class, weight := range own {
+			if classes[class].pods == 0 {
+				fresh += weight
 			}
 		}
 		switch _, waits := blocked[p.Namespace]; {
 		case fresh == 0:
 			return fmt.Errorf("pod %s is held back, though it brings no class", p.UID)
-		case !waits && len(classes)+fresh <= b.most:
-			return fmt.Errorf("pod %s is held back, though %d of %d classes wait in namespace %s and it brings %d", p.UID, len(classes), b.most, p.Namespace, fresh)
+		case !waits && (len(classes) == 0 || sum(classes)+fresh <= b.most):
+			return fmt.Errorf("pod %s is held back, though %d of %d classes wait in namespace %s and it brings %d", p.UID, sum(classes), b.most, p.Namespace, fresh)
 		case !waits:
 			blocked[p.Namespace] = p.UID
 		}
