@@ -159,8 +159,16 @@ func (o *ours) commit(p *Placement) {
 	}
 	plan := cluster.Plan{Placements: []cluster.Placement{{Pod: facts.UID(p.Pod), Node: p.Node}}}
 	anything := func(*cluster.State, cluster.Slot, *cluster.Class, *topology.Grant) string { return "" }
-	if !p.Reject && !o.store.Commit(&plan, anything).Committed || !p.Lag {
+	committed := (!p.Reject || p.Lag) && o.store.Commit(&plan, anything).Committed
+	if p.Reject && committed {
+		o.store.Release(facts.UID(p.Pod)) // what it carries acts all the same, for the snapshot is to believe that it is there
+	}
+	o.store.Consequences() // before the next decision, as the scheduler does
+	if !committed || !p.Lag {
 		return
+	}
+	if p.Reject {
+		o.snapshot.Advance(o.store)
 	}
 	o.snapshot.Assume(o.store.Slot(p.Node), o.store.Pod(facts.UID(p.Pod)), topology.Grant{})
 	o.lagging = true
@@ -178,7 +186,7 @@ func (o *ours) judge(pod *corev1.Pod, v *verdict) error {
 	if record == nil {
 		return fmt.Errorf("the ledger does not know pod %s, though it was added", pod.UID)
 	}
-	if !o.lagging {
+	if !o.lagging || !o.snapshot.Counts().Knows(record.Class.Constraints) {
 		o.snapshot.Advance(o.store)
 	}
 	*v = verdict{Verdict: Verdict{Opinions: v.Opinions[:0]}, Refused: record.Refusal()}
