@@ -10,6 +10,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/waiting"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -49,6 +50,27 @@ func hostilePod(i int) facts.Pod {
 	default:
 		r.PreferredPods = []facts.WeightedAffinityTerm{{Weight: -1, AffinityTerm: term}}
 		r.Spread = []facts.SpreadConstraint{{TopologyKey: "zone", MaxSkew: 1, MinDomains: 1, Pods: term.Pods}}
+	}
+	return p
+}
+
+// broadPod is the same with terms each of which is about all pods of the namespace but one, so that each that acts is another term for each pod that waits.
+func broadPod(i int) facts.Pod {
+	p := hostilePod(i)
+	r := p.Requirements
+	broaden := func(s *facts.PodSelector) { s.Labels.Expressions[0].Operator = facts.NotIn }
+	r.AntiAffinity = nil // it would be repelled by all others: those fit that prefer
+	for i := range r.Spread {
+		broaden(&r.Spread[i].Pods)
+	}
+	number := i % hostileTerms
+	if i%4 >= 2 {
+		r.PreferredPods = []facts.WeightedAffinityTerm{{Weight: int32(1 + i%100), AffinityTerm: facts.AffinityTerm{
+			TopologyKey: []string{facts.HostnameKey, "zone", "rack"}[number%3],
+			Pods: facts.PodSelector{Namespaces: []string{"hostile"}, Labels: facts.LabelSelector{
+				Expressions: []facts.Requirement{{Key: "pod", Operator: facts.NotIn, Values: []string{fmt.Sprint(number)}}},
+			}},
+		}}}
 	}
 	return p
 }
@@ -144,15 +166,15 @@ func (w *tenants) end(uid facts.UID) {
 	w.events = append(w.events, facts.PodRemoved{UID: uid})
 }
 
-func (w *tenants) attack() {
-	for i := range hostilePods {
-		w.events = append(w.events, facts.PodUpserted{Pod: hostilePod(i)})
+func (w *tenants) attack(pods int, pod func(int) facts.Pod) {
+	for i := range pods {
+		w.events = append(w.events, facts.PodUpserted{Pod: pod(i)})
 	}
 }
 
 // attackEnds deletes all pods of the hostile tenant. The other one works on: its pods come and go, until each node has changed.
-func (w *tenants) attackEnds(nodes int) {
-	for i := range hostilePods {
+func (w *tenants) attackEnds(pods, nodes int) {
+	for i := range pods {
 		w.end(facts.UID(fmt.Sprint("hostile-", i)))
 	}
 	w.settle()
@@ -179,7 +201,7 @@ func TestHostileTenantCannotExhaust(t *testing.T) {
 	w.other(0)
 	w.settle()
 	before, kinds := liveHeap(), w.s.Store().Kinds()
-	w.attack()
+	w.attack(hostilePods, hostilePod)
 	for range 5 {
 		w.turn()
 	}
@@ -205,7 +227,43 @@ func TestHostileTenantCannotExhaust(t *testing.T) {
 	if err := w.s.Verify(); err != nil {
 		t.Error(err)
 	}
-	w.attackEnds(nodes)
+	w.attackEnds(hostilePods, nodes)
+	w.checkReturned(before, mostKept)
+}
+
+// TestHostileTermsCannotExhaust: of a tenant's pods, each has a term that is about all pods of its namespace. No event, and no Step, has more pods judged anew than a
+// bound; the other tenant's pods are bound within a few turns; and after the deletion all is given back.
+func TestHostileTermsCannotExhaust(t *testing.T) {
+	const nodes, pods = 300, 800
+	const mostKept = 60 << 20 // the indexes of 300 nodes go with the thousandth decision
+	w := newTenants(t, nodes)
+	w.other(0)
+	w.settle()
+	before := liveHeap()
+	w.attack(pods, broadPod)
+	for range 5 {
+		w.turn()
+	}
+	if turns := w.other(1); turns > 12 {
+		t.Errorf("amid the attack the other tenant's pod is bound after %d turns", turns)
+	}
+	w.settle()
+	b, size := w.s.Bounds(), w.s.Store().Counts().Registry().Size()
+	t.Logf("heap +%d kB, %+v, %+v, at most %d of %d looks in a Step", (liveHeap()-before)>>10, b, size, w.mostLooked, w.allLooked)
+	most := *w.s.cfg.MaxWaitingClasses
+	if atOnce := most * (looksPerEffect + waiting.TermsPerClass); w.mostLooked > maxLooks+atOnce+8*nodes {
+		t.Errorf("a Step has looked at %d nodes: more pods were judged anew at once than may wait", w.mostLooked)
+	}
+	if b.HeldBack == 0 || size.Tallies > pods+cluster.MaxIdleTerms {
+		t.Errorf("%d pods are held back, and there are %+v", b.HeldBack, size)
+	}
+	if turns := w.other(2); turns > 2 {
+		t.Errorf("after the attack the other tenant's pod is bound after %d turns", turns)
+	}
+	if err := w.s.Verify(); err != nil {
+		t.Error(err)
+	}
+	w.attackEnds(pods, nodes)
 	w.checkReturned(before, mostKept)
 }
 
@@ -229,9 +287,14 @@ func (w *tenants) checkReturned(before, mostKept int64) {
 	}
 }
 
+// BenchmarkHostileTerms measures the same for pods with terms that are each about all of the namespace.
+func BenchmarkHostileTerms(b *testing.B) { benchmarkHostileTenant(b, broadPod) }
+
 // BenchmarkHostileTenant measures the same at 20,000 nodes: the longest turn of the loop and the longest Step in it, what the attack takes of the heap, how much of it
 // is kept after the deletion, and for how long the other tenant's pod waits amid the attack.
-func BenchmarkHostileTenant(b *testing.B) {
+func BenchmarkHostileTenant(b *testing.B) { benchmarkHostileTenant(b, hostilePod) }
+
+func benchmarkHostileTenant(b *testing.B, pod func(int) facts.Pod) {
 	const nodes = 20_000
 	for b.Loop() {
 		w := newTenants(b, nodes)
@@ -239,7 +302,7 @@ func BenchmarkHostileTenant(b *testing.B) {
 		w.settle()
 		before := liveHeap()
 		w.longest, w.longestStep = 0, 0
-		w.attack()
+		w.attack(hostilePods, pod)
 		for range 5 {
 			w.turn()
 		}
@@ -251,7 +314,7 @@ func BenchmarkHostileTenant(b *testing.B) {
 		b.ReportMetric(float64(w.longestStep.Microseconds())/1000, "ms/step-max")
 		b.ReportMetric(float64((liveHeap()-before)>>20), "MiB/attack")
 		w.longest, w.longestStep = 0, 0
-		w.attackEnds(nodes)
+		w.attackEnds(hostilePods, nodes)
 		b.ReportMetric(float64(w.longest.Microseconds())/1000, "ms/turn-max-deletion")
 		b.ReportMetric(float64((liveHeap()-before)>>20), "MiB/kept")
 		runtime.KeepAlive(w)

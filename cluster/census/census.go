@@ -1,12 +1,14 @@
 package census
 
 // Census counts the pods of a tally by the domains of a topology key, in one state of the ledger. Its memory is proportional to the domains
-// that hold pods.
+// that hold pods. One of several terms (see definition) adds up how often they are carried, and knows no Least.
 type Census struct {
 	def      *definition
+	id       ID
 	in       *Counts
 	scope    *scope
 	counts   domainCounts
+	weights  []int32 // of several terms, by TallyID; 0: not one of them
 	byCount  []int32 // how many domains have this count, from 1 on
 	occupied int32   // domains that have pods; each has an eligible node
 	fewest   int32   // the smallest count of an occupied domain
@@ -24,12 +26,18 @@ func (c *Counts) Census(id ID) *Census {
 	for len(c.censuses) <= int(id) {
 		c.censuses = append(c.censuses, nil)
 	}
-	c.censuses[id] = c.newCensus(c.registry.censuses.list[id])
+	c.censuses[id] = c.newCensus(id)
 	return c.censuses[id]
 }
 
-func (c *Counts) newCensus(def *definition) *Census {
-	census := &Census{def: def, in: c, scope: c.scope(def.scope)}
+func (c *Counts) newCensus(id ID) *Census {
+	def := c.registry.censuses.list[id]
+	census := &Census{def: def, id: id, in: c, scope: c.scope(def.scope)}
+	if def.terms != nil {
+		census.sumTerms()
+		c.sums = append(c.sums, census)
+		return census
+	}
 	for slot, row := range c.tallies {
 		if len(row) > 0 {
 			census.charge(Slot(slot), c.Tally(Slot(slot), def.tally))
@@ -38,11 +46,40 @@ func (c *Counts) newCensus(def *definition) *Census {
 	return census
 }
 
+// sumTerms counts a census of several terms.
+func (c *Census) sumTerms() {
+	r := c.in.registry
+	c.weights = make([]int32, c.def.terms[len(c.def.terms)-1]+1)
+	for _, id := range c.def.terms {
+		c.weights[id] = 1
+		if r.tallies.list[id].role == attracts {
+			c.weights[id] = int32(r.tallies.list[id].weight)
+		}
+	}
+	for slot, row := range c.in.tallies {
+		for _, t := range row {
+			c.addTerm(Slot(slot), t.ID, t.Count)
+		}
+	}
+}
+
+// addTerm takes in that a tally has changed on a slot, if it is of one of the terms.
+func (c *Census) addTerm(slot Slot, id TallyID, delta int32) {
+	if int(id) >= len(c.weights) || c.weights[id] == 0 || !c.scope.has(slot) {
+		return
+	}
+	sum := int64(c.weights[id]) * int64(delta)
+	d := c.scope.domain(slot)
+	c.version++
+	c.sum += sum
+	c.counts.set(d, c.counts.get(d)+sum)
+}
+
 // Key is the topology key.
 func (c *Census) Key() KeyID { return c.scope.def.key }
 
-// Count returns the pods in a domain.
-func (c *Census) Count(d DomainID) int32 { return c.counts.get(d) }
+// Count returns the pods in a domain; of several terms, how often these are carried there, times their weights.
+func (c *Census) Count(d DomainID) int64 { return c.counts.get(d) }
 
 // Sum returns the pods in all domains.
 func (c *Census) Sum() int64 { return c.sum }
@@ -70,9 +107,9 @@ func (c *Census) charge(slot Slot, delta int32) {
 	c.version++
 	c.sum += int64(delta)
 	old := c.counts.get(d)
-	c.counts.set(d, old+delta)
-	c.rank(old, -1)
-	c.rank(old+delta, 1)
+	c.counts.set(d, old+int64(delta))
+	c.rank(int32(old), -1)
+	c.rank(int32(old)+delta, 1)
 	if c.occupied == 0 {
 		c.fewest = 0
 		return
@@ -102,11 +139,11 @@ const maxDenseDomains = 256
 
 // domainCounts is a count for each domain: a list while domains are few, a map of those that are not zero when they are many.
 type domainCounts struct {
-	dense  []int32
-	sparse map[DomainID]int32
+	dense  []int64
+	sparse map[DomainID]int64
 }
 
-func (c *domainCounts) get(d DomainID) int32 {
+func (c *domainCounts) get(d DomainID) int64 {
 	switch {
 	case c.sparse != nil:
 		return c.sparse[d]
@@ -116,9 +153,9 @@ func (c *domainCounts) get(d DomainID) int32 {
 	return c.dense[d]
 }
 
-func (c *domainCounts) set(d DomainID, count int32) {
+func (c *domainCounts) set(d DomainID, count int64) {
 	if c.sparse == nil && int(d) >= maxDenseDomains {
-		c.sparse = make(map[DomainID]int32)
+		c.sparse = make(map[DomainID]int64)
 		for d, count := range c.dense {
 			if count != 0 {
 				c.sparse[DomainID(d)] = count

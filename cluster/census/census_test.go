@@ -149,7 +149,7 @@ func (f *field) check(t *rapid.T, id census.ID, key, app string, live bool) {
 		if !ok {
 			continue
 		}
-		if f.counts.DomainName(got.Key(), d) != value || got.Count(d) != want[value] {
+		if f.counts.DomainName(got.Key(), d) != value || got.Count(d) != int64(want[value]) {
 			t.Fatalf("slot %d: %d pods in %q, want %d in %q", slot, got.Count(d), f.counts.DomainName(got.Key(), d), want[value], value)
 		}
 		if least < 0 || want[value] < least {

@@ -185,17 +185,49 @@ func (b *constraintsBuilder) affinity(of *facts.Requirements) {
 	}
 }
 
+// maxListedTerms is how many terms of other pods have a census each. More are added up, by what they do and their topology keys.
+const maxListedTerms = 16
+
 // existing registers the censuses of the terms that pods which have a place already carry.
 func (b *constraintsBuilder) existing(affectedBy []TallyID) {
 	for _, t := range affectedBy {
+		b.tallies.list[t].users++
+	}
+	b.c.tallies = append(b.c.tallies, affectedBy...)
+	if len(affectedBy) > maxListedTerms {
+		b.existingSums(affectedBy)
+		return
+	}
+	for _, t := range affectedBy {
 		def := b.tallies.list[t]
-		def.users++
-		b.c.tallies = append(b.c.tallies, t)
 		census := b.everywhere(t, def.topology)
 		if def.role == repels {
 			b.c.ExistingAntiAffinity = append(b.c.ExistingAntiAffinity, census)
 		} else {
 			b.c.Preferred = append(b.c.Preferred, Preference{census, def.weight})
+		}
+	}
+}
+
+func (b *constraintsBuilder) existingSums(affectedBy []TallyID) {
+	type effect struct {
+		role     role
+		topology KeyID
+	}
+	terms := make(map[effect][]TallyID)
+	var order []effect
+	for _, t := range affectedBy {
+		of := effect{b.tallies.list[t].role, b.tallies.list[t].topology}
+		if terms[of] == nil {
+			order = append(order, of)
+		}
+		terms[of] = append(terms[of], t)
+	}
+	for _, of := range order {
+		if census := b.useSum(terms[of], of.topology); of.role == repels {
+			b.c.ExistingAntiAffinity = append(b.c.ExistingAntiAffinity, census)
+		} else {
+			b.c.Preferred = append(b.c.Preferred, Preference{census, 1})
 		}
 	}
 }

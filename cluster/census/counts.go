@@ -27,6 +27,7 @@ type Counts struct {
 	columns  []*domainColumn      // by topology key; nil: not built. So too below
 	scopes   []*scope
 	censuses []*Census
+	sums     []*Census  // those of several terms among them, and outdated ones
 	holders  []*Holders // by tally
 	learned  uint64     // the registry's generation whose tallies the rows reflect
 }
@@ -93,6 +94,7 @@ func (c *Counts) Learn() {
 			c.censuses[id] = nil
 		}
 	}
+	c.sums = slices.DeleteFunc(c.sums, (*Census).outdated)
 	for id := range c.holders {
 		if !c.lists(TallyID(id)) {
 			c.holders[id] = nil
@@ -165,6 +167,19 @@ func (c *Counts) recount(slot Slot, id TallyID, delta int32) {
 			c.censuses[id].charge(slot, delta)
 		}
 	}
+	if def.carried {
+		for _, sum := range c.sums {
+			if !sum.outdated() {
+				sum.addTerm(slot, id, delta)
+			}
+		}
+	}
+}
+
+// outdated reports whether the registry does not define a census of several terms any more, or its state has another in its place.
+func (c *Census) outdated() bool {
+	list := c.in.registry.censuses.list
+	return int(c.id) >= len(list) || list[c.id] != c.def || c.in.censuses[c.id] != c
 }
 
 // CopyTallies makes a slot's row equal to another, keeping the censuses right.

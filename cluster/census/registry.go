@@ -1,6 +1,7 @@
 package census
 
 import (
+	"crypto/sha256"
 	"slices"
 
 	"hilbert.dev/hilbert/cluster/facts"
@@ -57,9 +58,13 @@ type topologyKey struct {
 }
 
 // definition defines a census: a tally, summed over the domains of a scope.
+//
+// Or it is of several terms, sorted, which carry one role by one topology key. Thousands of terms may be about a pod, each unlike the others; to add them up once is
+// what keeps a decision on it from reading thousands of censuses for each node.
 type definition struct {
 	key   string
 	tally TallyID
+	terms []TallyID // nil: it is of the tally
 	scope int32
 	users int
 }
@@ -218,14 +223,39 @@ func (r *Registry) everywhere(t TallyID, key KeyID) ID {
 	return r.useCensus(t, &scopeDefinition{key: key, eligible: eligibility{keys: []KeyID{key}}})
 }
 
+// useSum returns the ID of the census of several terms, sorted, over all nodes that have their topology key, and counts one more user of it. Whoever uses it uses the
+// terms too.
+func (r *Registry) useSum(terms []TallyID, key KeyID) ID {
+	scope := r.scope(&scopeDefinition{key: key, eligible: eligibility{keys: []KeyID{key}}})
+	digest := sha256.New()
+	var w facts.Key
+	for _, t := range terms {
+		w.Number(int64(t))
+	}
+	digest.Write(w)
+	w = w[:0]
+	w.Number(int64(scope))
+	text := "sum " + string(w) + string(digest.Sum(nil))
+	id, known := r.censuses.find(text)
+	if !known {
+		id = r.censuses.add(text, &definition{key: text, tally: terms[0], terms: terms, scope: scope})
+		r.scopes.list[scope].users++
+		r.generation++
+	}
+	r.censuses.list[id].users++
+	return ID(id)
+}
+
 // dropCensus counts one user less of a census, and forgets it with the last.
 func (r *Registry) dropCensus(id ID) {
 	def := r.censuses.list[id]
 	if def.users--; def.users > 0 {
 		return
 	}
-	t := r.tallies.list[def.tally]
-	t.censuses = slices.DeleteFunc(t.censuses, func(c ID) bool { return c == id })
+	if def.terms == nil {
+		t := r.tallies.list[def.tally]
+		t.censuses = slices.DeleteFunc(t.censuses, func(c ID) bool { return c == id })
+	}
 	r.censuses.remove(def.key)
 	r.generation++
 	scope := r.scopes.list[def.scope]

@@ -43,7 +43,7 @@ type groupVerdict struct {
 // fineCensus is a census whose counts are coordinates. When a count changes, all nodes of the domain move to another group.
 type fineCensus struct {
 	id      census.ID
-	applied []int32           // by domain: the count that the groups reflect
+	applied []int64           // by domain: the count that the groups reflect
 	domain  []census.DomainID // by slot: where it stood when last looked at
 }
 
@@ -230,11 +230,11 @@ func (x *classIndex) coordinates(b []byte, ix *Index, slot cluster.Slot) []byte 
 	}
 	for i := range x.fine {
 		counts := s.Counts().Census(x.fine[i].id)
-		count := int32(-1)
+		count := int64(-1)
 		if d := counts.Domain(slot); d != census.NoDomain {
 			count = counts.Count(d)
 		}
-		b = binary.AppendVarint(b, int64(count))
+		b = binary.AppendVarint(b, count)
 	}
 	return b
 }

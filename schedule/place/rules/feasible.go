@@ -174,7 +174,7 @@ func SoftCount(s *cluster.State, slot cluster.Slot, soft *census.Spread) (count 
 	case soft.Census == census.None:
 		return s.Counts().Tally(slot, soft.Tally), true
 	}
-	return s.Counts().Census(soft.Census).Count(domain), true
+	return int32(s.Counts().Census(soft.Census).Count(domain)), true
 }
 
 // rawPodAffinity sums the weights of all preferences between the pod and those in the node's domains. (Upstream's InterPodAffinity,
