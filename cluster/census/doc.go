@@ -17,6 +17,12 @@
 //
 // A pod that must keep the skew at 1 may go to zone a. When a pod of app=db leaves n3, Bump(n3, 0, -1) changes one row and one domain.
 //
+// # Terms of other pods
+//
+// A term of a pod is about other pods: it repels them, or attracts them. It acts, and those others have to know of it, from when a pod that carries it has a
+// place (Registry.Act). Where more than 16 terms act on a pod, one census for each topology key adds up those that repel, and another the weights of those that
+// attract, so that a decision reads a handful of censuses, however many terms there are.
+//
 // # Definitions and counts
 //
 // The Registry holds the definitions: which topology keys, tallies, scopes and censuses exist, and how many classes of pods read them. The
@@ -35,7 +41,7 @@
 //
 // # What always holds
 //
-// A census is the sum of its tally's rows over the eligible nodes (Verify counts anew). Least is the smallest count of a domain with an
+// A census is the sum of its tally's rows, or of several terms' rows times their weights, over the eligible nodes (Verify counts anew). Least is the smallest count of a domain with an
 // eligible node. Holders lists exactly the slots on which a tally is above zero.
 //
 // The package knows no pod, only selectors and numbers, and decides nothing: schedule/place/rules does.
