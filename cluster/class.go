@@ -182,6 +182,9 @@ type needs struct {
 	claims  *facts.ClaimNeeds
 }
 
+// needs are those of the class's pods.
+func (c *Class) needs() needs { return needs{c.Volumes, c.Claims} }
+
 // append adds the needs to a variant.
 func (n needs) append(w facts.Key) facts.Key {
 	if n.volumes != nil {

@@ -99,7 +99,7 @@ func (j *judgement) giveUp() {
 func (j *judgement) restore() (some bool) {
 	for i := range j.given {
 		g := &j.given[i]
-		if g.pod.Class != g.class && (g.pod.Class.private || g.pod.Class.request != g.class.request || !sameVolumes(g.pod.Class, g.class)) || g.pod.Deleting {
+		if g.pod.Class != g.class && (g.pod.Class.private || g.pod.Class.request != g.class.request || !sameNeeds(g.pod.Class, g.class)) || g.pod.Deleting {
 			j.s.easeFor(g.pod)
 			continue
 		}

@@ -168,11 +168,11 @@ func (s *Store) observeBound(pod *Pod, class *Class, seen *facts.Pod) {
 	s.simplify(pod)
 }
 
-// simplify gives a pod that is bound the class of its request alone. Its place depends on nothing any more: what its class counts of other pods is counted on
+// simplify gives a pod that is bound the class of its request, volumes and claims alone. Its place depends on nothing any more: what its class counts of other pods is counted on
 // for those that still wait, and forgotten with the idle classes.
 func (s *Store) simplify(pod *Pod) {
 	if pod.Class.Constraints != nil {
-		s.refer(pod, s.class(pod.Class.request, nil, nil))
+		s.refer(pod, s.class(pod.Class.request, nil, pod.Class.needs()))
 	}
 }
 

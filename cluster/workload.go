@@ -140,16 +140,16 @@ func (s *Store) recheckPod(pod *Pod) {
 	case Assumed:
 		class := s.classify(pod, true)
 		p := inLine(pod, class.key, class.Terms())
-		if pod.outdated = class.request != old.request || !sameVolumes(class, old) || !s.waiting.Admits(&p, &old.key); !pod.outdated {
+		if pod.outdated = class.request != old.request || !sameNeeds(class, old) || !s.waiting.Admits(&p, &old.key); !pod.outdated {
 			s.refer(pod, class)
 		}
 	default:
 	}
 }
 
-// sameVolumes reports whether the volumes of the pods of two classes ask for the same.
-func sameVolumes(a, b *Class) bool {
-	return a.VolumesWait == b.VolumesWait && string(withVolumes(nil, a.Volumes)) == string(withVolumes(nil, b.Volumes))
+// sameNeeds reports whether the volumes and ResourceClaims of the pods of two classes ask for the same.
+func sameNeeds(a, b *Class) bool {
+	return a.VolumesWait == b.VolumesWait && a.ClaimsWait == b.ClaimsWait && string(a.needs().append(nil)) == string(b.needs().append(nil))
 }
 
 // classify returns the class that a pod should have; seeks says whether it is looking for a place.
