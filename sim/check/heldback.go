@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/waiting"
 )
 
 // HeldBack judges, by what the scheduler has been told, which pods it holds back because too many others of their namespace wait that are unlike them. most
@@ -37,7 +38,11 @@ func (c *Checker) HeldBack(store *cluster.Store, most int) {
 		if crowds[m.namespace] == nil {
 			crowds[m.namespace] = newCrowd()
 		}
-		crowds[m.namespace].add(m, back, p.Created)
+		terms := p.Class.Terms()
+		if back {
+			_, terms = store.Waiting().ClassOf(uid)
+		}
+		crowds[m.namespace].add(m, back, p.Created, min(1+terms/waiting.TermsPerClass, most))
 	}
 	for _, name := range slices.Sorted(maps.Keys(crowds)) {
 		crowds[name].judge(c.run, name, most)
@@ -53,17 +58,18 @@ func (m *mirrored) mayWait() bool {
 // crowd is the pods of one namespace that wait.
 type crowd struct {
 	requirements map[string]bool // of the pods that are taken in
-	all          map[string]bool // requirements and labels of these
+	all          map[string]int  // requirements and labels of these, and as how many classes they count
 	back         []heldBack
 }
 
 type heldBack struct {
 	*mirrored
 	created int64
+	weight  int
 }
 
 func newCrowd() *crowd {
-	return &crowd{requirements: make(map[string]bool), all: make(map[string]bool)}
+	return &crowd{requirements: make(map[string]bool), all: make(map[string]int)}
 }
 
 func (m *mirrored) texts() (requirements, all string) {
@@ -76,13 +82,21 @@ func (m *mirrored) texts() (requirements, all string) {
 	return requirements, string(key)
 }
 
-func (c *crowd) add(m *mirrored, back bool, created int64) {
+func (c *crowd) add(m *mirrored, back bool, created int64, weight int) {
 	if back {
-		c.back = append(c.back, heldBack{m, created})
+		c.back = append(c.back, heldBack{m, created, weight})
 		return
 	}
 	requirements, all := m.texts()
-	c.requirements[requirements], c.all[all] = true, true
+	c.requirements[requirements] = true
+	c.all[all] = max(c.all[all], weight)
+}
+
+func sum(weights map[string]int) (sum int) {
+	for _, w := range weights {
+		sum += w
+	}
+	return sum
 }
 
 func (c *crowd) judge(run Run, namespace string, most int) {
@@ -91,20 +105,20 @@ func (c *crowd) judge(run Run, namespace string, most int) {
 	}
 	slices.SortStableFunc(c.back, func(a, b heldBack) int { return cmp.Compare(a.created, b.created) })
 	for _, first := range c.back {
-		brings, own := make(map[string]bool), make(map[string]bool)
+		brings := make(map[string]int)
 		for _, other := range c.back {
 			if other.mirrored == first.mirrored || !first.unit.IsZero() && other.unit == first.unit {
-				requirements, all := other.texts()
-				brings[all], own[requirements] = true, true
+				_, all := other.texts()
+				brings[all] = max(brings[all], other.weight)
 			}
 		}
 		if !first.unit.IsZero() && len(brings) > most {
 			continue // perhaps it could never be taken in
 		}
-		if len(c.all)+len(brings) <= most {
-			run.Violate("pod %s is held back with %d like it, though at most %d of %d different pods wait in namespace %s", first.uid, len(brings), len(c.all), most, namespace)
+		if waits, more := sum(c.all), sum(brings); waits+more <= most {
+			run.Violate("pod %s is held back with %d like it, though at most %d of %d different pods wait in namespace %s", first.uid, more, waits, most, namespace)
 		}
-		if _, all := first.texts(); first.unit.IsZero() && c.all[all] && !run.Constrained() {
+		if _, all := first.texts(); first.unit.IsZero() && c.all[all] > 0 && !run.Constrained() {
 			run.Violate("pod %s is held back, though one like it is not", first.uid)
 		}
 		return
