@@ -230,11 +230,12 @@ func (x *classIndex) coordinates(b []byte, ix *Index, slot cluster.Slot) []byte 
 	}
 	for i := range x.fine {
 		counts := s.Counts().Census(x.fine[i].id)
-		count := int64(-1)
-		if d := counts.Domain(slot); d != census.NoDomain {
-			count = counts.Count(d)
+		d := counts.Domain(slot)
+		if d == census.NoDomain {
+			b = append(b, 0)
+			continue
 		}
-		b = binary.AppendVarint(b, count)
+		b = binary.AppendVarint(append(b, 1), counts.Count(d)) // any number: terms that repel weigh less than nothing
 	}
 	return b
 }
