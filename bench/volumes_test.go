@@ -70,7 +70,7 @@ func benchmarkVolumes(b *testing.B, row string) {
 		if !r.place(PodUID(i)) {
 			b.Fatalf("pod %d found no node while filling", i)
 		}
-		store.Revolumed()
+		store.Consequences()
 	}
 	next, failed := 0, 0
 	b.ReportAllocs()
@@ -79,11 +79,11 @@ func benchmarkVolumes(b *testing.B, row string) {
 		gone, comes := PodUID(next%volumePods), PodUID((next+volumePods/2)%volumePods)
 		next++
 		store.Release(gone)
-		store.Revolumed()
+		store.Consequences()
 		if !r.place(comes) {
 			failed++
 		}
-		store.Revolumed()
+		store.Consequences()
 	}
 	cpu := processTime() - began
 	b.ReportMetric(float64(cpu.Nanoseconds())/float64(b.N), "cpu-ns/op")
