@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
@@ -86,10 +87,12 @@ func TestEveryFilterIsOurs(t *testing.T) {
 	delete(own, "Reservation") // Hilbert's own; nothing is reserved here
 	delete(own, "NUMAFit")     // Hilbert's own; no pod asks for NUMA nodes here
 	delete(own, "NearFit")     // Hilbert's own; nor for what is near
-	if !slices.ContainsFunc(volumePlugins, func(name string) bool { return own[name] }) {
-		t.Error("the filter of volumes has no plugin of upstream's beside it in TestVolumes")
+	for _, name := range []string{names.VolumeBinding, names.VolumeRestrictions, names.NodeVolumeLimits} {
+		if !own[name] || !slices.Contains(volumePlugins, name) {
+			t.Errorf("%s is to be a filter of ours and upstream's beside it where volumes are compared", name)
+		}
+		delete(own, name)
 	}
-	delete(own, "VolumeBinding")    // upstream's runs in TestVolumes
 	delete(own, "DynamicResources") // it asks upstream's allocator; what is around that is not compared yet
 	if !maps.Equal(theirs, own) {
 		t.Errorf("upstream filters with %v, Hilbert with %v", slices.Sorted(maps.Keys(theirs)), slices.Sorted(maps.Keys(own)))

@@ -40,7 +40,7 @@ var Plugins = map[string]Plugin{
 	names.SchedulingGates:    {Why: "who may be placed at all is the queue's business"},
 	names.DefaultPreemption:  {Why: "it runs beside the framework, in some of the histories; see contest"},
 	names.VolumeRestrictions: {Why: "it runs in TestVolumes, on worlds of their own"},
-	names.NodeVolumeLimits:   {Why: "attach limits are not honoured yet"},
+	names.NodeVolumeLimits:   {Why: "it runs in TestVolumes, on worlds of their own"},
 	names.VolumeBinding:      {Why: "it runs in TestVolumes, on worlds of their own"},
 	names.VolumeZone:         {Why: "it runs in TestVolumes, on worlds of their own"},
 	names.DynamicResources:   {Why: "no pod has ResourceClaims here; Hilbert asks the same allocator"},

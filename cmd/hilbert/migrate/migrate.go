@@ -222,12 +222,28 @@ func (r *run) object(o object) (instead []*yaml.Node, replaced bool) {
 
 func (r *run) add(f Finding) { r.findings = append(r.findings, f) }
 
-// encode writes all documents, and the PodGroups that pods spoke of and nobody has written.
+// encode writes all documents, and the PodGroups that pods spoke of and nobody has written. There are comments that the library does not write where it has
+// read them, so that nobody can read the rest: then they are left out.
 func (r *run) encode() ([]byte, error) {
+	documents := append(r.out, r.podGroups()...)
+	text, err := write(documents)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := decode(text); err == nil {
+		return text, nil
+	}
+	for _, d := range documents {
+		dropComments(d)
+	}
+	return write(documents)
+}
+
+func write(documents []*yaml.Node) ([]byte, error) {
 	var buffer bytes.Buffer
 	encoder := yaml.NewEncoder(&buffer)
 	encoder.SetIndent(2)
-	for _, d := range append(r.out, r.podGroups()...) {
+	for _, d := range documents {
 		if err := encoder.Encode(d); err != nil {
 			return nil, fmt.Errorf("write the manifest: %w", err)
 		}
@@ -236,4 +252,11 @@ func (r *run) encode() ([]byte, error) {
 		return nil, fmt.Errorf("write the manifest: %w", err)
 	}
 	return buffer.Bytes(), nil
+}
+
+func dropComments(n *yaml.Node) {
+	n.HeadComment, n.LineComment, n.FootComment = "", "", ""
+	for _, child := range n.Content {
+		dropComments(child)
+	}
 }

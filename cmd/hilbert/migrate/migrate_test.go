@@ -15,9 +15,9 @@ import (
 	"hilbert.dev/hilbert/internal/reference"
 )
 
-// TestTranscripts rewrites the manifests of testdata.
+// TestTranscripts rewrites the manifests of testdata/manifests.
 func TestTranscripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/manifests", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var o Options
 			if d.HasArg("sigs") {
