@@ -3,8 +3,8 @@ package migrate
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -43,6 +43,47 @@ func (o *objectWords) takeMap(key string) (*yaml.Node, word, bool) {
 	}
 	w, _ := o.take(key)
 	return value, w, true
+}
+
+// number reads a whole number of at least so much.
+func (o *objectWords) number(w word, least int) (int, bool) {
+	n, err := strconv.Atoi(w.value)
+	if err != nil || n < least {
+		o.say(Unknown, w, fmt.Sprintf("a whole number of at least %d is wanted", least))
+		return 0, false
+	}
+	return n, true
+}
+
+// gang is that of a PodGroup, with the members that it needs.
+func (o *objectWords) gang() *gang {
+	g := o.run.gang(gangKey{o.of.namespace, o.of.name})
+	g.written, g.min = true, 1
+	if w, ok := o.take("minMember"); ok {
+		if n, ok := o.number(w, 1); ok {
+			g.min = n
+			o.say(Translated, w, fmt.Sprintf("the PodGroup needs %d members", n))
+		}
+	}
+	return g
+}
+
+// keepMetadata gives an object that stands for the old one its labels and annotations, but for those that a system owns: what is left of these is unknown.
+func (o *objectWords) keepMetadata(instead *yaml.Node) *yaml.Node {
+	for _, where := range []string{"labels", "annotations"} {
+		from := o.of.at("metadata", where)
+		for _, key := range from.keys() {
+			value, _ := from.text(key)
+			if slices.ContainsFunc(systems(), func(s system) bool { return s.owns(key) && !s.keeps(key) }) {
+				o.say(Unknown, word{key, value, from.line(key)}, "its meaning is not known here; take it out")
+				continue
+			}
+			if key != "kubectl.kubernetes.io/last-applied-configuration" {
+				object{instead}.make("metadata", where).set(key, value)
+			}
+		}
+	}
+	return instead
 }
 
 // lose takes fields that mean nothing to Hilbert, in the order in which they stand.
@@ -85,9 +126,8 @@ func (q *queue) put(o *objectWords, w word, key string, value *yaml.Node) {
 
 // number sets a whole number, at least 1.
 func (q *queue) number(o *objectWords, w word, key string) {
-	n, err := strconv.Atoi(w.value)
-	if err != nil || n < 1 {
-		o.say(Unknown, w, "a whole number of at least 1 is wanted")
+	n, ok := o.number(w, 1)
+	if !ok {
 		return
 	}
 	q.spec.put(key, encode(n))
@@ -103,23 +143,16 @@ func (q *queue) node() *yaml.Node {
 // sigsPodGroup is the PodGroup of the scheduler plugins' old group, which Koordinator reads.
 func sigsPodGroup(r *run, s subject) ([]*yaml.Node, bool) {
 	o := &objectWords{run: r, of: s, system: "koordinator", at: s.at("spec")}
-	g := r.gang(gangKey{s.namespace, s.name})
-	g.written, g.min = true, 1
-	if w, ok := o.take("minMember"); ok {
-		if n, err := strconv.Atoi(w.value); err == nil && n > 0 {
-			g.min = n
-			o.say(Translated, w, fmt.Sprintf("the PodGroup needs %d members", n))
-		} else {
-			o.say(Unknown, w, "a whole number of at least 1 is wanted")
-		}
-	}
+	g := o.gang()
 	if w, ok := o.take("scheduleTimeoutSeconds"); ok {
-		g.timeout = w.value + "s"
-		o.say(Translated, w, "a timeout of "+g.timeout)
+		if n, ok := o.number(w, 0); ok {
+			g.timeout = strconv.Itoa(n) + "s"
+			o.say(Translated, w, "a timeout of "+g.timeout)
+		}
 	}
 	o.lose(map[string]string{"minResources": "a gang waits for room for its members, and not for an amount"})
 	o.leftovers()
-	return []*yaml.Node{r.podGroup(gangKey{s.namespace, s.name}, g)}, true
+	return []*yaml.Node{o.keepMetadata(r.podGroup(gangKey{s.namespace, s.name}, g))}, true
 }
 
 // elasticQuota is Koordinator's quota: a guarantee and a limit, in a tree that labels make.
@@ -151,16 +184,8 @@ func elasticQuota(r *run, s subject) ([]*yaml.Node, bool) {
 	if w, ok := notes.take(koordinatorQuota + "namespaces"); ok {
 		o.say(Manual, w, "label these namespaces scheduling.hilbert.dev/queue="+s.name+", or write spec.namespaceSelector")
 	}
-	for _, left := range []*objectWords{labels, notes} {
-		for _, key := range left.at.keys() {
-			if strings.HasPrefix(key, koordinatorQuota) {
-				w, _ := left.take(key)
-				left.say(Unknown, w, "its meaning is not known here; take it out")
-			}
-		}
-	}
 	o.leftovers()
-	return []*yaml.Node{q.node()}, true
+	return []*yaml.Node{o.keepMetadata(q.node())}, true
 }
 
 // kaiQueue: amounts of cpu in thousandths, of memory in 10^6 bytes, of GPUs in GPUs; -1 is without limit.
@@ -212,7 +237,7 @@ func kaiQueue(r *run, s subject) ([]*yaml.Node, bool) {
 		q.set(o, w, "reclaimMinRuntime", w.value)
 	}
 	o.leftovers()
-	return []*yaml.Node{q.node()}, true
+	return []*yaml.Node{o.keepMetadata(q.node())}, true
 }
 
 // kaiWeight: KAI has a weight for each resource, a Queue has one.

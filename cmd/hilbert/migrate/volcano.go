@@ -80,16 +80,7 @@ func volcanoPod(p *pod, _ bool) {
 // volcanoPodGroup: a gang, and the Queue of its namespace.
 func volcanoPodGroup(r *run, s subject) ([]*yaml.Node, bool) {
 	o := &objectWords{run: r, of: s, system: "volcano", at: s.at("spec")}
-	g := r.gang(gangKey{s.namespace, s.name})
-	g.written, g.min = true, 1
-	if w, ok := o.take("minMember"); ok {
-		if n, err := strconv.Atoi(w.value); err == nil && n > 0 {
-			g.min = n
-			o.say(Translated, w, fmt.Sprintf("the PodGroup needs %d members", n))
-		} else {
-			o.say(Unknown, w, "a whole number of at least 1 is wanted")
-		}
-	}
+	g := o.gang()
 	if w, ok := o.take("queue"); ok {
 		r.inQueue(s, o.system, w, w.value)
 	}
@@ -102,7 +93,7 @@ func volcanoPodGroup(r *run, s subject) ([]*yaml.Node, bool) {
 		o.say(Manual, w, "name the node label of the tier: "+spec.AnnotationRequiredTopology+" (hard) or "+spec.AnnotationPreferredTopology+" (soft)")
 	}
 	o.leftovers()
-	return []*yaml.Node{r.podGroup(gangKey{s.namespace, s.name}, g)}, true
+	return []*yaml.Node{o.keepMetadata(r.podGroup(gangKey{s.namespace, s.name}, g))}, true
 }
 
 // volcanoQueue: guaranteed, max, weight.
@@ -142,7 +133,7 @@ func volcanoQueue(r *run, s subject) ([]*yaml.Node, bool) {
 		"dequeueStrategy": "a unit that does not fit does not block those behind it, but nodes are reserved for it after some time",
 	})
 	o.leftovers()
-	return []*yaml.Node{q.node()}, true
+	return []*yaml.Node{o.keepMetadata(q.node())}, true
 }
 
 // volcanoJob: a Job for each task, and one PodGroup.
@@ -151,7 +142,7 @@ func volcanoJob(r *run, s subject) ([]*yaml.Node, bool) {
 	tasks := o.at.list("tasks")
 	members := 0
 	if w, ok := o.take("minAvailable"); ok {
-		members, _ = strconv.Atoi(w.value)
+		members, _ = o.number(w, 0)
 	}
 	if w, ok := o.take("queue"); ok {
 		r.inQueue(s, o.system, w, w.value)
@@ -161,13 +152,10 @@ func volcanoJob(r *run, s subject) ([]*yaml.Node, bool) {
 	fields := map[string]any{"completionMode": "Indexed"}
 	for _, f := range [][2]string{{"ttlSecondsAfterFinished", "ttlSecondsAfterFinished"}, {"maxRetry", "backoffLimit"}} {
 		if w, ok := o.take(f[0]); ok {
-			n, err := strconv.Atoi(w.value)
-			if err != nil {
-				o.say(Unknown, w, "a whole number is wanted")
-				continue
+			if n, ok := o.number(w, 0); ok {
+				fields[f[1]] = n
+				o.say(Translated, w, "spec."+f[1]+" of each Job")
 			}
-			fields[f[1]] = n
-			o.say(Translated, w, "spec."+f[1]+" of each Job")
 		}
 	}
 	out, replicas := volcanoTasks(r, s, tasks, class, fields)
@@ -187,6 +175,9 @@ func volcanoJob(r *run, s subject) ([]*yaml.Node, bool) {
 	})
 	o.at.remove("tasks")
 	o.leftovers()
+	for _, n := range out {
+		o.keepMetadata(n)
+	}
 	return append([]*yaml.Node{r.podGroup(gangKey{s.namespace, s.name}, g)}, out...), true
 }
 
@@ -200,7 +191,7 @@ func volcanoTasks(r *run, s subject, tasks []object, class word, fields map[stri
 		}
 		count := 1
 		if w, ok := task.take("replicas"); ok {
-			count, _ = strconv.Atoi(w.value)
+			count, _ = task.number(w, 0)
 		}
 		replicas += count
 		template := t.at("template")
