@@ -13,12 +13,14 @@ const (
 	refreshJitter = 8
 	// startJitter: the first write waits for up to so many write intervals, for many agents may start at once.
 	startJitter = 2
-	// urgentPause is the least time between two writes where the later one is urgent.
-	urgentPause = time.Second
+	// urgentPause is the least time between two writes where the later one is urgent. After failures it doubles up to maxUrgentPause, while the pause of
+	// everything else doubles up to the refresh interval: an API server that refuses some of what all nodes write gets what is urgent before the rest.
+	urgentPause    = time.Second
+	maxUrgentPause = 4 * time.Second
 )
 
 // Throttle decides when a report is written: a change at once if the last write is a write interval ago, an urgent one if it is a second ago, what
-// has not changed after a refresh interval, what failed after a pause that doubles up to the refresh interval. It is fed by one goroutine. Time that runs
+// has not changed after a refresh interval, what failed after a pause that doubles up to the refresh interval, or to seconds if it is urgent. It is fed by one goroutine. Time that runs
 // backwards counts as no time.
 type Throttle struct {
 	node           string
@@ -28,7 +30,8 @@ type Throttle struct {
 	inFlight bool
 	last     time.Time     // when the last write was begun, or the Throttle was
 	wait     time.Duration // from last to the next write of what has not changed
-	pause    time.Duration // from last to the next write at all
+	pause    time.Duration // from last to the next write that is not urgent
+	hurry    time.Duration // from last to the next write at all
 	failures int
 	count    uint64 // writes begun; each has its own jitter
 }
@@ -56,8 +59,8 @@ func (t *Throttle) Wait(now time.Time, c Change) time.Duration {
 	switch {
 	case t.inFlight:
 		return t.write
-	case c == Urgent && t.failures == 0 && t.count > 0:
-		due = min(t.pause, urgentPause)
+	case c == Urgent && t.count > 0:
+		due = min(t.pause, t.hurry)
 	case c >= Major:
 		due = t.pause
 	}
@@ -68,7 +71,7 @@ func (t *Throttle) Wait(now time.Time, c Change) time.Duration {
 func (t *Throttle) Began(now time.Time) {
 	t.begun, t.inFlight, t.last = true, true, now
 	t.count++
-	t.pause = t.write
+	t.pause, t.hurry = t.write, urgentPause
 	jitter := t.fraction() * float64(t.refresh)
 	if t.count > 1 {
 		jitter /= refreshJitter
@@ -85,9 +88,15 @@ func (t *Throttle) Ended(written bool) {
 	}
 	const most = 16 // doublings; the refresh interval comes first
 	t.failures = min(t.failures+1, most)
-	pause := min(t.write<<(t.failures-1), t.refresh)
-	t.pause = pause + time.Duration(t.fraction()*float64(pause)/2)
+	t.pause = t.backoff(t.write, t.refresh)
+	t.hurry = t.backoff(urgentPause, maxUrgentPause)
 	t.wait = t.pause
+}
+
+// backoff is a pause that doubles with each failure, and that is another for each node.
+func (t *Throttle) backoff(first, most time.Duration) time.Duration {
+	pause := min(first<<(t.failures-1), most)
+	return pause + time.Duration(t.fraction()*float64(pause)/2)
 }
 
 // fraction is in [0, 1), by the node and the number of the write.

@@ -118,21 +118,21 @@ func TestChangesDoNotWaitForTheRefresh(t *testing.T) {
 	}
 }
 
-// Failures are tried again after pauses that double, and stop at the refresh interval; a success forgets them.
+// Failures are tried again after pauses that double, and stop at the refresh interval, or at some seconds for what is urgent; a success forgets them.
 func TestFailuresBackOff(t *testing.T) {
 	n := NewThrottle("n", write, refresh)
 	now := epoch
-	want := write
+	want, urgent := write, urgentPause
 	for range 100 {
 		now = now.Add(n.Wait(now, Same))
 		n.Began(now)
 		n.Ended(false)
-		for _, c := range []Change{Same, Major, Urgent} {
+		for c, want := range map[Change]time.Duration{Same: want, Major: want, Urgent: urgent} {
 			if got := n.Wait(now, c); got < want || got > want+want/2 {
-				t.Fatalf("waits %s, want about %s", got, want)
+				t.Fatalf("change %d waits %s, want about %s", c, got, want)
 			}
 		}
-		want = min(2*want, refresh)
+		want, urgent = min(2*want, refresh), min(2*urgent, maxUrgentPause)
 	}
 	n.Began(now)
 	n.Ended(true)
