@@ -36,8 +36,8 @@ type DeviceInspection struct {
 	Offers gpu.Evidence
 	// Catalog is the node's CDI devices; nil: it cannot be read.
 	Catalog *cdi.Catalog
-	// Served are the GPUs, by UUID, that an MPS daemon serves.
-	Served map[string]bool
+	// Served are the GPUs, by UUID, that an MPS daemon serves, and the memory that it shares with its clients.
+	Served map[string]mps.Shared
 	// Cgroups are those of the processes that compute on GPUs, as /proc has them, by PID. One that is not in it has ended, or cannot be looked at.
 	Cgroups map[int]string
 	// Functions are the device files of network cards, by the card's PCI address, and CDI has them all. Untold says of cards why theirs are missing.
@@ -58,6 +58,7 @@ type deviceController struct {
 	kubelet *kubeletDevices // what the kubelet gave to pods
 	params  gpu.Params
 	mps     mps.Params
+	owners  mps.Owners // of the memory that MPS daemons share with their clients
 	busy    bool
 	asked   time.Time // when it was last looked
 	looked  bool      // once at least
@@ -75,10 +76,11 @@ type deviceController struct {
 }
 
 func newDeviceController(n *nodeState) *deviceController {
-	d := &deviceController{node: n, params: gpu.Defaults(), mps: mps.Defaults()}
+	d := &deviceController{node: n, params: gpu.Defaults(), mps: mps.Defaults(), owners: mps.Owners{Since: time.Now()}}
 	d.params.Owner = gpu.Setting(n.options.Config.Devices.Owner)
 	d.params.SeveralNamespaces = n.options.Config.Devices.SeveralNamespaces
 	d.params.IgnoreToolkit = n.options.Config.Devices.IgnoreToolkit
+	d.mps.SeveralNamespaces = n.options.Config.Devices.SeveralNamespaces
 	d.mps.SeveralUsers = n.options.Config.Devices.SeveralUsers
 	d.numbers = newDeviceNumbers(n, d.numbersWritten)
 	d.kubelet = &kubeletDevices{node: n, devices: d}
@@ -259,7 +261,7 @@ func (d *deviceController) checked(l *DeviceInspection, cards *topology.Devices,
 	if unseen := len(d.view.Slots) == 0; unseen && (l.Loaded || others || d.node.ports.Report != nil && !l.Offers.NodeKnown && !l.Offers.NoneHere) {
 		return nil
 	}
-	is := d.view.Devices(&d.params, cards, d.own.Owner, func(uuid string) bool { return l.Served[uuid] })
+	is := d.view.Devices(&d.params, cards, d.own.Owner, func(uuid string) bool { _, served := l.Served[uuid]; return served })
 	if err := is.Check(); err != nil {
 		d.node.log.Error("the devices are not sound; nothing is said of them", "err", err)
 		return nil

@@ -50,6 +50,9 @@ func (j *deviceInjector) inject(s *Sandbox, c *Container) (cdi.Edits, error) {
 	pod := cdi.Pod{Observer: s.Namespace == observers}
 	if g.GPUs|g.NICs != 0 {
 		given, reason, err := j.resolve(s.UID, c, &g)
+		if err == nil {
+			reason, err = spec.ReasonSliceUnserved, j.giveShared(s, &g, &given)
+		}
 		if err != nil {
 			j.node.counts.Withheld[reason]++
 			j.node.events.note(nameOf(s), allocate.Note{Reason: reason, Message: "container " + c.Name + ": " + err.Error()})
@@ -80,7 +83,7 @@ func (j *deviceInjector) resolve(uid string, c *Container, g *topology.Grant) (o
 	if err != nil {
 		return out, spec.ReasonDeviceUncertain, err
 	}
-	n := inject.Node{View: &j.devices.view, Catalog: j.devices.last.Catalog, MPS: &j.devices.mps, Served: func(uuid string) bool { return j.devices.last.Served[uuid] }}
+	n := inject.Node{View: &j.devices.view, Catalog: j.devices.last.Catalog, MPS: &j.devices.mps, Served: j.devices.last.Served}
 	if n.Catalog == nil {
 		n.Catalog = &cdi.Catalog{}
 	}
@@ -90,14 +93,48 @@ func (j *deviceInjector) resolve(uid string, c *Container, g *topology.Grant) (o
 		return out, spec.ReasonSliceUnserved, err
 	case err != nil:
 		return out, spec.ReasonDeviceUncertain, err
-	case g.Isolation != topology.Soft, c.User == nil: // without the user's number from the runtime, the rules cannot be checked
-		return out, "", nil
+	case g.Isolation == topology.Soft && c.User != nil: // without the user's number from the runtime, the rules cannot be checked
+		err = j.devices.mps.Admit(*userOf(c), j.usersOf(g.GPUs, uid))
+		if errors.Is(err, mps.ErrHostRoot) {
+			return out, spec.ReasonSliceOfHostRoot, err
+		}
+		if err != nil {
+			return out, spec.ReasonSliceOfOtherUser, err
+		}
 	}
-	err = j.devices.mps.Admit(*userOf(c), j.usersOf(g.GPUs, uid))
-	if errors.Is(err, mps.ErrHostRoot) {
-		return out, spec.ReasonSliceOfHostRoot, err
+	return out, "", nil
+}
+
+// giveShared gives a pod the memory that the daemon of its GPU shares with its clients, if it is to have it.
+func (j *deviceInjector) giveShared(s *Sandbox, g *topology.Grant, given *cdi.Grant) error {
+	if j.devices.mps.SeveralNamespaces || len(given.Soft.Mounts) == 0 {
+		return nil
 	}
-	return out, spec.ReasonSliceOfOtherUser, err
+	for set := g.GPUs; set != 0; set &= set - 1 {
+		i := bits.TrailingZeros16(set)
+		shared := j.devices.last.Served[j.devices.view.Slots[i].GPU.UUID]
+		if err := j.devices.owners.Give(i, shared, s.Namespace, j.runningOn(i)); err != nil {
+			return fmt.Errorf("GPU %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// runningOn are the namespaces of the containers that there are of a GPU's holders.
+func (j *deviceInjector) runningOn(i int) (namespaces []string) {
+	for _, h := range j.node.manager.Devices.Held() {
+		p := j.node.pods.byUID[h.UID]
+		if p == nil || h.Grant.GPUs&(1<<i) == 0 {
+			continue
+		}
+		for _, c := range p.containers {
+			if c.exists {
+				namespaces = append(namespaces, p.name.Namespace)
+				break
+			}
+		}
+	}
+	return namespaces
 }
 
 // userOf is the user that a container runs as; nil: the runtime does not say.

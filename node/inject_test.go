@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/gpu"
+	"hilbert.dev/hilbert/node/mps"
 )
 
 // ourGPUs is a world whose two GPUs are the agent's to give, and an MPS daemon serves the first.
@@ -20,7 +21,9 @@ func ourGPUs(t *testing.T) (*world, *scriptedDevices) {
 	t.Helper()
 	w, e := withDevices(t)
 	w.owner = spec.OwnerHilbert
-	e.do(twoGPUs, func(l *DeviceInspection) { l.Served = map[string]bool{"GPU-a": true} })
+	e.do(twoGPUs, func(l *DeviceInspection) {
+		l.Served = map[string]mps.Shared{"GPU-a": {Name: "shm-0123456789", Seen: time.Now().Add(time.Second)}}
+	})
 	w.start()
 	w.says("they are ours", func(d *spec.Devices) bool { return d != nil && len(d.GPUs) == 2 && d.Owner == spec.OwnerHilbert })
 	return w, e
@@ -61,7 +64,7 @@ func edits(a Adjustment) string {
 const (
 	hidden = "NVIDIA_VISIBLE_DEVICES=void"
 	soft   = "nvidia.com/gpu=GPU-a " + hidden + " CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25.2 " +
-		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=10240M /run/hilbert/mps/GPU-a/pipe:/tmp/nvidia-mps /run/hilbert/mps/shm:/dev/shm"
+		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=10240M /run/hilbert/mps/GPU-a/pipe:/tmp/nvidia-mps /run/hilbert/mps/GPU-a/shm-0123456789:/dev/shm"
 )
 
 // A pod gets exactly what it holds, and one that holds nothing sees no GPU, whatever its image asks for.
@@ -195,6 +198,44 @@ func TestWithheldDevices(t *testing.T) {
 	if broken := w.broken(); len(broken) != 0 {
 		t.Errorf("the kubelet tries again, and no promise is broken: %q", broken)
 	}
+}
+
+// The memory that a GPU's daemon shares with its clients is one namespace's: the pods of another wait until there is a new one, and so do all when the agent does not know
+// whose it was.
+func TestSharedMemoryIsOneNamespaces(t *testing.T) {
+	w, e := ourGPUs(t)
+	of := func(namespace, uid string) Sandbox {
+		s := withGPUs(uid, "0:252/10240Mi/soft")
+		s.Namespace = namespace
+		return s
+	}
+	first := of("red", "first")
+	if got := edits(w.mustRun(first, as(1000))); got != soft {
+		t.Fatalf("the first: %s", got)
+	}
+	w.mustRun(of("red", "second"), as(1000))
+	w.end(first)
+	w.end(of("red", "second"))
+	w.mustRun(of("red", "third"), as(1000))
+	w.end(of("red", "third"))
+	other := of("blue", "other")
+	if _, err := w.run(other, as(1000)); err == nil || !strings.Contains(err.Error(), spec.ReasonSliceUnserved) || !strings.Contains(err.Error(), "another namespace") {
+		t.Fatalf("another namespace gets what the first had: %v", err)
+	}
+	e.do("", func(l *DeviceInspection) {
+		l.Served = map[string]mps.Shared{"GPU-a": {Name: "shm-new1234567", Used: true, Seen: time.Now()}}
+	})
+	w.eventually("one that it knows nothing of, and that was used, is not given", func() bool {
+		_, err := w.run(other, as(1000))
+		return err != nil && strings.Contains(err.Error(), "not known whose")
+	})
+	e.do("", func(l *DeviceInspection) {
+		l.Served = map[string]mps.Shared{"GPU-a": {Name: "shm-new1234567", Seen: time.Now().Add(time.Second)}}
+	})
+	w.eventually("a new one is given", func() bool {
+		a, err := w.run(other, as(1000))
+		return err == nil && strings.Contains(edits(a), "/run/hilbert/mps/GPU-a/shm-new1234567:/dev/shm")
+	})
 }
 
 // A runtime that drops what plugins ask for is given no GPU to drop.

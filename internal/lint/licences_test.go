@@ -39,12 +39,37 @@ func licenceOf(text string) string {
 	return ""
 }
 
+// ownModules are the directories of the modules that have code of ours. The tools' module has none: what it names is run, and linked into nothing.
+func ownModules(t *testing.T, root string) (dirs []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(name string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "testdata" || entry.Name() == "dist"):
+			return filepath.SkipDir
+		case entry.Name() == "go.mod" && filepath.Dir(name) != filepath.Join(root, "tools"):
+			dirs = append(dirs, filepath.Dir(name))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{root, filepath.Join(root, "lab"), filepath.Join(root, "lab", "e2e"), filepath.Join(root, "tools", "release")} {
+		if !slices.Contains(dirs, want) {
+			t.Fatalf("the module %s is not looked at: %v", want, dirs)
+		}
+	}
+	return dirs
+}
+
 // TestLicences fails when a module that is linked into a program of ours comes without a licence that Apache-2.0 can ship.
 func TestLicences(t *testing.T) {
 	root := filepath.Join("..", "..")
 	seen := make(map[string]string)
-	for _, module := range []string{root, filepath.Join(root, "lab")} {
-		command := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}", "./cmd/...")
+	for _, module := range ownModules(t, root) {
+		command := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}", "./...")
 		command.Dir = module
 		out, err := command.Output()
 		if err != nil {

@@ -14,6 +14,8 @@ type Params struct {
 	// SeveralUsers: the driver's server, run by root, serves processes of several users at once. Otherwise those of another user than the first
 	// wait without a word until he has gone.
 	SeveralUsers bool
+	// SeveralNamespaces: the clients of one GPU, and the memory that they share, may be of several namespaces.
+	SeveralNamespaces bool
 }
 
 // Defaults are the settings where nothing else is said.
@@ -23,7 +25,6 @@ func Defaults() Params { return Params{Root: "/run/hilbert/mps", MaxAge: time.Mi
 const (
 	pipeDir   = "pipe"  // of one GPU: sockets of its control daemon
 	stateFile = "state" // of one GPU: what its daemon says
-	sharedDir = "shm"   // of all of them: what servers and clients share
 )
 
 func (p *Params) pipe(uuid string) string { return path.Join(p.Root, uuid, pipeDir) }

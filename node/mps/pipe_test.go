@@ -46,10 +46,7 @@ func TestReadOnlyPipe(t *testing.T) {
 	defer closes(t, pipe)
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestReadOnlyPipe$", "-test.v")
 	again.Env = append(os.Environ(), insideVariable+"="+dir)
-	again.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
-	}
+	again.SysProcAttr = ownMounts()
 	out, err := again.CombinedOutput()
 	switch {
 	case errors.Is(err, os.ErrPermission) || strings.Contains(string(out), "--- SKIP"):
@@ -59,11 +56,19 @@ func TestReadOnlyPipe(t *testing.T) {
 	}
 }
 
+// ownMounts has a process begin in a mount namespace of its own, in which it is root.
+func ownMounts() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+}
+
 // tryPipe mounts the daemon's directory as a pod gets it, and does what a client does, and what one must not.
 func tryPipe(t *testing.T, dir string) {
 	flags := map[string]uintptr{"bind": syscall.MS_BIND, "ro": syscall.MS_RDONLY, "rw": 0, "nosuid": syscall.MS_NOSUID, "nodev": syscall.MS_NODEV, "noexec": syscall.MS_NOEXEC}
 	p := Defaults()
-	mounts := p.Whole("GPU-a").Mounts
+	mounts := p.Whole("GPU-a", "shm-0123456789").Mounts
 	i := slices.IndexFunc(mounts, func(m cdi.Mount) bool { return m.Place == defaultPipe })
 	var all uintptr
 	for _, option := range mounts[i].Options {

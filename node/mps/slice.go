@@ -33,8 +33,8 @@ var ErrSlice = errors.New("no soft slice")
 // uuid is what may be part of a path.
 var uuid = regexp.MustCompile(`^GPU-[0-9A-Za-z-]+$`)
 
-// Edits are what each container of a slice's pod gets.
-func (p *Params) Edits(s Slice) (cdi.Edits, error) {
+// Edits are what each container of a slice's pod gets. shared names the memory that the GPU's daemon shares with its clients.
+func (p *Params) Edits(s Slice, shared string) (cdi.Edits, error) {
 	switch {
 	case !uuid.MatchString(s.UUID):
 		return cdi.Edits{}, fmt.Errorf("%w: %q is no GPU's UUID", ErrSlice, s.UUID)
@@ -42,8 +42,10 @@ func (p *Params) Edits(s Slice) (cdi.Edits, error) {
 		return cdi.Edits{}, fmt.Errorf("%w: %d thousandths of a GPU, want 1 to %d", ErrSlice, s.Milli, topology.FullGPU-1)
 	case s.Memory == 0: // no limit at all, to MPS
 		return cdi.Edits{}, fmt.Errorf("%w: no memory", ErrSlice)
+	case !sharedName.MatchString(shared):
+		return cdi.Edits{}, fmt.Errorf("%w: %q names no memory that a daemon shares", ErrSlice, shared)
 	}
-	e := p.Whole(s.UUID)
+	e := p.Whole(s.UUID, shared)
 	e.Env = append(e.Env,
 		threadsVariable+"="+percentage(s.Milli),
 		// The daemon knows one GPU, which is the first to its clients.
@@ -53,15 +55,16 @@ func (p *Params) Edits(s Slice) (cdi.Edits, error) {
 
 // Whole connects a pod to the daemon of a GPU that it has to itself. It is needed where the GPU's compute mode admits one process alone, which is
 // the server: there no process computes without it.
-func (p *Params) Whole(uuid string) cdi.Edits {
+func (p *Params) Whole(uuid, shared string) cdi.Edits {
 	return cdi.Edits{
 		Env: []string{pipeVariable + "=" + defaultPipe},
 		Mounts: []cdi.Mount{
 			// Whoever could make or remove files there could take the daemon's place before other pods. Its sockets and pipes work all the same: a
 			// read-only mount forbids changes of files and directories, not talking to who listens.
 			{Source: p.pipe(uuid), Place: defaultPipe, Options: mountOptions("ro")},
-			// In place of the pod's own: servers and clients meet there, and what a client can pin of the host's memory is bounded by its size.
-			{Source: path.Join(p.Root, sharedDir), Place: sharedPlace, Options: mountOptions("rw")},
+			// In place of the pod's own: the server and its clients meet there, and what a client can pin of the host's memory is bounded by its size. It is of
+			// this GPU alone, and of one namespace (Owners).
+			{Source: path.Join(p.Root, uuid, shared), Place: sharedPlace, Options: mountOptions("rw")},
 		},
 	}
 }

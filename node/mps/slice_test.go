@@ -28,22 +28,27 @@ func TestEdits(t *testing.T) {
 		{Slice{"GPU-/../../etc", 250, 1}, ""},
 		{Slice{"MIG-a", 250, 1}, ""},
 	} {
-		e, err := p.Edits(c.slice)
+		e, err := p.Edits(c.slice, "shm-0123456789")
 		if got := strings.Join(e.Env, " "); got != c.want || (err != nil) != (c.want == "") || err != nil && !errors.Is(err, ErrSlice) {
 			t.Errorf("%+v: %q, %v", c.slice, got, err)
 		}
 		if err == nil && (len(e.Mounts) != 2 || e.Mounts[0].Source != "/run/hilbert/mps/GPU-a/pipe" || e.Mounts[0].Place != "/tmp/nvidia-mps" ||
-			e.Mounts[1].Source != "/run/hilbert/mps/shm" || e.Mounts[1].Place != "/dev/shm") {
+			e.Mounts[1].Source != "/run/hilbert/mps/GPU-a/shm-0123456789" || e.Mounts[1].Place != "/dev/shm") {
 			t.Errorf("%+v: %+v", c.slice, e.Mounts)
+		}
+	}
+	for _, name := range []string{"", "shm-", "../pipe", "shm-01234567/..", "state"} {
+		if e, err := p.Edits(Slice{"GPU-a", 250, 1}, name); !errors.Is(err, ErrSlice) {
+			t.Errorf("the memory %q: %+v, %v", name, e, err)
 		}
 	}
 	const safely = "nosuid,nodev,noexec"
 	for i, want := range []string{"bind,ro," + safely, "bind,rw," + safely} {
-		if m := p.Whole("GPU-a").Mounts[i]; strings.Join(m.Options, ",") != want {
+		if m := p.Whole("GPU-a", "shm-0123456789").Mounts[i]; strings.Join(m.Options, ",") != want {
 			t.Errorf("%+v, want %s", m, want)
 		}
 	}
-	if e := p.Whole("GPU-a"); len(e.Env) != 1 || len(e.Mounts) != 2 {
+	if e := p.Whole("GPU-a", "shm-0123456789"); len(e.Env) != 1 || len(e.Mounts) != 2 {
 		t.Errorf("a whole GPU: %+v", e)
 	}
 }
@@ -53,7 +58,7 @@ func TestNeverMore(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p := Defaults()
 		milli := rapid.Int16Range(10, 999).Draw(r, "milli")
-		e, err := p.Edits(Slice{UUID: "GPU-a", Milli: milli, Memory: 1})
+		e, err := p.Edits(Slice{UUID: "GPU-a", Milli: milli, Memory: 1}, "shm-0123456789")
 		if err != nil {
 			r.Fatal(err)
 		}

@@ -14,6 +14,8 @@ import (
 // State is what a control daemon said.
 type State struct {
 	Servers []Server
+	// Shared is the memory that it shares with its clients; without a name if nothing is said of it.
+	Shared Shared
 }
 
 // Server is a server of a control daemon: there is none before the first client comes.
@@ -47,10 +49,12 @@ func (p *Params) ReadState(root fs.FS, uuid string, now time.Time) (*State, erro
 	if err != nil {
 		return nil, fmt.Errorf("the MPS daemon of %s: %w", uuid, err)
 	}
+	s.Shared.Seen = info.ModTime()
 	return s, nil
 }
 
-// ParseState reads a file of deploy/mps.yaml: "ready", then for each server "server PID STATUS" and for each of its clients "client SERVER PID".
+// ParseState reads a file of deploy/mps.yaml: "ready", "memory NAME fresh" (or "used"), then for each server "server PID STATUS" and for each of its clients
+// "client SERVER PID".
 func ParseState(text []byte) (*State, error) {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	if !lines.Scan() || lines.Text() != "ready" {
@@ -60,7 +64,13 @@ func ParseState(text []byte) (*State, error) {
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
 		if len(fields) != 3 {
-			return nil, fmt.Errorf("%q is neither a server nor a client", lines.Text())
+			return nil, fmt.Errorf("%q is neither a memory, a server nor a client", lines.Text())
+		}
+		if fields[0] == "memory" {
+			if err := s.Shared.parse(fields[1], fields[2]); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		first, err := strconv.ParseUint(fields[1], 10, 31)
 		if err != nil {
@@ -77,10 +87,23 @@ func ParseState(text []byte) (*State, error) {
 			of := &s.Servers[len(s.Servers)-1]
 			of.Clients = append(of.Clients, int(pid))
 		default:
-			return nil, fmt.Errorf("%q is neither a server nor a client", lines.Text())
+			return nil, fmt.Errorf("%q is neither a memory, a server nor a client", lines.Text())
 		}
 	}
 	return s, lines.Err()
+}
+
+func (s *Shared) parse(name, use string) error {
+	switch {
+	case s.Name != "":
+		return fmt.Errorf("two memories, %s and %q", s.Name, name)
+	case !sharedName.MatchString(name):
+		return fmt.Errorf("%q is no name of a memory", name)
+	case use != "fresh" && use != "used":
+		return fmt.Errorf("the memory %s is %q, neither fresh nor used", name, use)
+	}
+	s.Name, s.Used = name, use == "used"
+	return nil
 }
 
 // Clients is how many processes the servers serve.
@@ -94,6 +117,9 @@ func (s *State) Clients() (n int) {
 // Serves is empty if a new slice may be given, else why not. A server with a fault takes no pod until those that share the fault have ended; and one
 // that is full takes no more.
 func (s *State) Serves(driver string) string {
+	if s.Shared.Name == "" {
+		return "the pod hilbert-mps is older than the agent, and does not say which memory the MPS daemon shares with its clients: delete it when no soft slice is in use"
+	}
 	for i := range s.Servers {
 		if status := s.Servers[i].Status; status != statusActive && status != statusInitializing {
 			return "the MPS server " + strconv.Itoa(s.Servers[i].PID) + " says " + status

@@ -9,17 +9,19 @@ import (
 )
 
 func TestState(t *testing.T) {
-	full := "ready\nserver 10 ACTIVE\n" + strings.Repeat("client 10 11\n", 48)
+	full := "ready\nmemory shm-abcdefgh fresh\nserver 10 ACTIVE\n" + strings.Repeat("client 10 11\n", 48)
 	for _, c := range []struct {
 		text   string
 		serves string // "" it does, "?" it is no state, else a part of why not
 	}{
-		{"ready\n", ""},
-		{"ready", ""},
-		{"ready\nserver 10 ACTIVE\nclient 10 11\nclient 10 12\nserver 20 INITIALIZING\n", ""},
-		{"ready\nserver 10 active\n", ""},
-		{"ready\nserver 10 ACTIVE\nserver 20 FAULT\n", "20 says FAULT"},
-		{"ready\nserver 10 UNKNOWN\n", "10 says UNKNOWN"},
+
+		{"ready\nmemory shm-abcdefgh fresh\n", ""},
+		{"ready\nmemory shm-abcdefgh used", ""},
+		{"ready\n", "older than the agent"},
+		{"ready\nmemory shm-abcdefgh fresh\nserver 10 ACTIVE\nclient 10 11\nclient 10 12\nserver 20 INITIALIZING\n", ""},
+		{"ready\nmemory shm-abcdefgh fresh\nserver 10 active\n", ""},
+		{"ready\nmemory shm-abcdefgh fresh\nserver 10 ACTIVE\nserver 20 FAULT\n", "20 says FAULT"},
+		{"ready\nmemory shm-abcdefgh fresh\nserver 10 UNKNOWN\n", "10 says UNKNOWN"},
 		{full, "48 clients, of at most 48"},
 		{"", "?"},
 		{"server 10 ACTIVE\n", "?"},
@@ -29,6 +31,9 @@ func TestState(t *testing.T) {
 		{"ready\nserver 10 ACTIVE\nclient 9 11\n", "?"},
 		{"ready\nserver 10 ACTIVE\nclient 10 x\n", "?"},
 		{"ready\nworker 10 11\n", "?"},
+		{"ready\nmemory ../pipe fresh\n", "?"},
+		{"ready\nmemory shm-abcdefgh old\n", "?"},
+		{"ready\nmemory shm-abcdefgh fresh\nmemory shm-abcdefgh fresh\n", "?"},
 	} {
 		s, err := ParseState([]byte(c.text))
 		switch {
@@ -47,11 +52,11 @@ func TestState(t *testing.T) {
 func TestReadState(t *testing.T) {
 	p, now := Defaults(), time.Unix(1_000_000, 0)
 	dir := fstest.MapFS{
-		"GPU-a/state": {Data: []byte("ready\nserver 10 ACTIVE\nclient 10 11\n"), ModTime: now.Add(-59 * time.Second)},
+		"GPU-a/state": {Data: []byte("ready\nmemory shm-abcdefgh used\nserver 10 ACTIVE\nclient 10 11\n"), ModTime: now.Add(-59 * time.Second)},
 		"GPU-b/state": {Data: []byte("ready\n"), ModTime: now.Add(-61 * time.Second)},
 		"GPU-c/state": {Data: []byte("?"), ModTime: now},
 	}
-	if s, err := p.ReadState(dir, "GPU-a", now); err != nil || s.Clients() != 1 {
+	if s, err := p.ReadState(dir, "GPU-a", now); err != nil || s.Clients() != 1 || s.Shared != (Shared{Name: "shm-abcdefgh", Used: true, Seen: now.Add(-59 * time.Second)}) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for _, uuid := range []string{"GPU-b", "GPU-c", "GPU-d", "../GPU-a"} {
@@ -62,7 +67,7 @@ func TestReadState(t *testing.T) {
 }
 
 func FuzzState(f *testing.F) {
-	f.Add([]byte("ready\nserver 10 ACTIVE\nclient 10 11\n"))
+	f.Add([]byte("ready\nmemory shm-abcdefgh used\nserver 10 ACTIVE\nclient 10 11\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if s, err := ParseState(text); err == nil && s.Clients() < 0 {
 			t.Error("fewer than none")

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,6 +33,7 @@ uuid=$(basename "$(dirname "$CUDA_MPS_PIPE_DIRECTORY")")
 if [ "$1" = -f ]; then
   echo "start $uuid $CUDA_VISIBLE_DEVICES $2" >>"$FAKE/said"
   echo $$ >"$FAKE/$uuid.pid"
+  echo "of $uuid" >/dev/shm/daemon
   exec sleep 1000
 fi
 [ -e "$FAKE/$uuid.pid" ] && [ ! -e "$FAKE/$uuid.mute" ] || exit 1
@@ -84,15 +86,33 @@ func supervised(t *testing.T) (dir string, cmd *exec.Cmd) {
 			t.Fatal(err)
 		}
 	}
-	cmd = exec.Command("sh", filepath.Join(dir, "supervise.sh"))
-	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "FAKE="+dir, "MPS_ROOT="+dir+"/mps", "GPU_SPOOL="+dir+"/gpu", "PROC="+dir+"/proc", "PERIOD=0.1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// In a mount namespace of its own, with a memory that is left from before.
+	cmd = exec.Command("sh", "-c", `mount --make-rshared / && mkdir -p "$MPS_ROOT/GPU-a/shm-leftover00" && mount -t tmpfs tmpfs "$MPS_ROOT/GPU-a/shm-leftover00" &&
+		echo secret >"$MPS_ROOT/GPU-a/shm-leftover00/left" && exec sh "$FAKE/supervise.sh"`)
+	cmd.Env = append(os.Environ(), "MPS_SHM_SIZE=1m", "PATH="+dir+":"+os.Getenv("PATH"), "FAKE="+dir, "MPS_ROOT="+dir+"/mps", "GPU_SPOOL="+dir+"/gpu", "PROC="+dir+"/proc", "PERIOD=0.1")
+	cmd.SysProcAttr = ownMounts()
+	cmd.SysProcAttr.Setpgid = true
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if err := cmd.Start(); err != nil {
+	switch err := cmd.Start(); {
+	case errors.Is(err, os.ErrPermission):
+		t.Skipf("no mount namespace can be made here: %v", err)
+	case err != nil:
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	return dir, cmd
+}
+
+// inside runs a command where the script runs, and returns what it prints.
+func inside(t *testing.T, script *exec.Cmd, command string) (string, error) {
+	t.Helper()
+	out, err := nsenter(t, script, command).CombinedOutput()
+	return string(out), err
+}
+
+func nsenter(t *testing.T, script *exec.Cmd, command string) *exec.Cmd {
+	t.Helper()
+	return exec.CommandContext(t.Context(), "nsenter", "--target", strconv.Itoa(script.Process.Pid), "--user", "--mount", "--preserve-credentials", "sh", "-c", command)
 }
 
 func eventually(t *testing.T, what string, holds func() bool) {
@@ -166,6 +186,76 @@ func TestSupervise(t *testing.T) {
 	}
 	if strings.Contains(said(), "GPU-m") || strings.Contains(said(), "changed") || strings.Contains(said(), "-M") {
 		t.Errorf("it did what it must not: %s", said())
+	}
+}
+
+// TestSuperviseShares: each daemon has a memory of bounded size as its /dev/shm, and no other has it. It stays while some container has it; when all are gone, the
+// daemon starts with a new one, in which nothing is. What was left before the script began is removed, and so is all when it ends.
+func TestSuperviseShares(t *testing.T) {
+	dir, cmd := supervised(t)
+	p := Defaults()
+	root := os.DirFS(filepath.Join(dir, "mps"))
+	shared := func(uuid string) Shared {
+		s, err := p.ReadState(root, uuid, time.Now())
+		if err != nil {
+			return Shared{}
+		}
+		return Shared{Name: s.Shared.Name, Used: s.Shared.Used}
+	}
+	eventually(t, "both GPUs are served", func() bool { return shared("GPU-a").Name != "" && shared("GPU-b").Name != "" })
+	first, beside := shared("GPU-a"), shared("GPU-b")
+	if first.Used || beside.Used || first.Name == beside.Name {
+		t.Fatalf("they begin with %+v and %+v", first, beside)
+	}
+	place := func(uuid, name string) string { return filepath.Join(dir, "mps", uuid, name) }
+	for uuid, name := range map[string]string{"GPU-a": first.Name, "GPU-b": beside.Name} {
+		out, err := inside(t, cmd, "ls "+place(uuid, "")+"; cat "+place(uuid, name)+"/daemon")
+		if err != nil || !strings.HasSuffix(out, "of "+uuid+"\n") || strings.Contains(out, "leftover") {
+			t.Errorf("the memory of %s: %v, %s", uuid, err, out)
+		}
+	}
+	for what, command := range map[string]string{"bytes": "head -c 2m /dev/zero >x", "files": "for i in $(seq 5000); do : >file$i || exit 1; done 2>&1"} {
+		if out, err := inside(t, cmd, "cd "+place("GPU-a", first.Name)+"; "+command); err == nil || !strings.Contains(out, "No space left on device") {
+			t.Errorf("%s have no bound: %v, %.200s", what, err, out)
+		}
+	}
+	client := nsenter(t, cmd, `exec unshare --mount sh -c 'mount --bind `+place("GPU-a", first.Name)+` /dev/shm && rm -f /dev/shm/x /dev/shm/file* && echo secret >/dev/shm/left && exec sleep 1000'`)
+	if err := client.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is seen that a container has it", func() bool { return shared("GPU-a").Used })
+	for range 5 { // looks
+		touched, err := os.Stat(filepath.Join(dir, "mps", "alive"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it looks again", func() bool {
+			again, err := os.Stat(filepath.Join(dir, "mps", "alive"))
+			return err == nil && again.ModTime().After(touched.ModTime())
+		})
+	}
+	if now := shared("GPU-a"); now.Name != first.Name {
+		t.Fatalf("a container has %s, and the daemon %+v", first.Name, now)
+	}
+	if err := client.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = client.Wait() // it was killed
+	eventually(t, "when it is gone there is another", func() bool { now := shared("GPU-a"); return now.Name != "" && now.Name != first.Name && !now.Used })
+	if out, err := inside(t, cmd, "ls "+place("GPU-a", "")+"; ls "+place("GPU-a", shared("GPU-a").Name)); err != nil || strings.Contains(out, first.Name) || strings.Contains(out, "left") {
+		t.Errorf("something is left: %v, %s", err, out)
+	}
+	if now := shared("GPU-b"); now != beside {
+		t.Errorf("the other GPU's memory, which nobody used, is %+v, and was %+v", now, beside)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "mps", "GPU-*", "shm-*")); err != nil || len(left) > 0 {
+		t.Errorf("%v, left are %v", err, left)
 	}
 }
 

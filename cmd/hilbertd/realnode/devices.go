@@ -251,12 +251,12 @@ func readToolkit(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// served are the GPUs that an MPS daemon serves, and that take another client.
-func (e *Devices) served(inv *gpu.Inventory) map[string]bool {
+// served are the GPUs that an MPS daemon serves, and that take another client, with the memory that clients share.
+func (e *Devices) served(inv *gpu.Inventory) map[string]mps.Shared {
 	if inv == nil {
 		return nil
 	}
-	out := make(map[string]bool)
+	out := make(map[string]mps.Shared)
 	params := mps.Defaults()
 	root := os.DirFS(filepath.Join(e.roots.Run, "hilbert", "mps"))
 	for i := range inv.GPUs {
@@ -265,7 +265,7 @@ func (e *Devices) served(inv *gpu.Inventory) map[string]bool {
 			continue
 		}
 		if state, err := params.ReadState(root, uuid, time.Now()); err == nil && state.Serves(inv.Version) == "" {
-			out[uuid] = true
+			out[uuid] = state.Shared
 		}
 	}
 	return out

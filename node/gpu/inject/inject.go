@@ -33,8 +33,8 @@ type Node struct {
 	View    *gpu.View
 	Catalog *cdi.Catalog
 	MPS     *mps.Params
-	// Served says of a UUID whether an MPS daemon serves the GPU now; nil: none does.
-	Served func(uuid string) bool
+	// Served are the GPUs, by UUID, that an MPS daemon serves now, and the memory that it shares with its clients.
+	Served map[string]mps.Shared
 }
 
 // Resolve is what a grant brings into a pod's containers. cards are the functions of network cards that were chosen for it. The error says which device
@@ -88,14 +88,14 @@ func (n *Node) name(i int, g *topology.Grant) (string, error) {
 // soft is what limits a slice. A GPU whose compute mode admits one process alone is reached through the daemon by each holder.
 func (n *Node) soft(i int, g *topology.Grant) (cdi.Edits, error) {
 	of := &n.View.Slots[i].GPU
-	served := n.Served != nil && n.Served(of.UUID)
+	shared, served := n.Served[of.UUID]
 	switch {
 	case g.Isolation == topology.Soft && !served:
 		return cdi.Edits{}, ErrUnserved
 	case g.Isolation == topology.Soft:
-		return n.MPS.Edits(mps.Slice{UUID: of.UUID, Milli: g.Milli, Memory: g.Memory})
+		return n.MPS.Edits(mps.Slice{UUID: of.UUID, Milli: g.Milli, Memory: g.Memory}, shared.Name)
 	case served && of.Compute == gpu.ComputeExclusive && bits.OnesCount16(g.GPUs) == 1:
-		return n.MPS.Whole(of.UUID), nil
+		return n.MPS.Whole(of.UUID, shared.Name), nil
 	case served && of.Compute == gpu.ComputeExclusive:
 		return cdi.Edits{}, errors.New("an MPS daemon holds it alone, and one daemon is all that a container can have")
 	}

@@ -54,7 +54,7 @@ func node(t *testing.T, lines ...string) (*Node, *gpu.Inventory) {
 	}
 	_, view, inv := look(memory)
 	settings := mps.Defaults()
-	return &Node{View: &view, Catalog: catalog, MPS: &settings, Served: func(uuid string) bool { return uuid == "GPU-a" }}, inv
+	return &Node{View: &view, Catalog: catalog, MPS: &settings, Served: map[string]mps.Shared{"GPU-a": {Name: "shm-0123456789"}}}, inv
 }
 
 func TestDo(t *testing.T) {
