@@ -63,6 +63,11 @@ func (c *Class) Reclaims() *[facts.ReclaimedKinds]resource.Amount { return &c.re
 // Terms is how many terms a place for a pod of the class depends on: its own about other pods, and those of others about it.
 func (c *Class) Terms() int { return c.PodTerms() + c.affecting }
 
+// weighed is how many terms package waiting counts the class with.
+func (c *Class) weighed() int { return weighed(c.PodTerms(), c.affecting) }
+
+func weighed(own, affecting int) int { return own*waiting.CountedTerm + affecting }
+
 // AsksReclaimed reports whether the class asks for any of it.
 func (c *Class) AsksReclaimed() bool { return c.request.asksReclaimed }
 

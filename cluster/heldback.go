@@ -19,7 +19,7 @@ import (
 // refer makes the pod refer to another class (nil: none), and counts that. The terms of a gang's members act while they wait, for members are placed together.
 func (s *Store) refer(pod *Pod, class *Class) {
 	if pod.counted && (class == nil || class.private || class.key != pod.Class.key) {
-		s.waiting.Count(pod.Namespace, pod.Class.key, pod.Class.Terms(), -1)
+		s.waiting.Count(pod.Namespace, pod.Class.key, pod.Class.weighed(), -1)
 		pod.counted = false
 	}
 	s.classes.refer(pod, class)
@@ -39,9 +39,9 @@ func (s *Store) countWaiting(pod *Pod) {
 	case waits == pod.counted || s.waiting.Most() == 0:
 		return
 	case waits:
-		s.waiting.Count(pod.Namespace, pod.Class.key, pod.Class.Terms(), 1)
+		s.waiting.Count(pod.Namespace, pod.Class.key, pod.Class.weighed(), 1)
 	default:
-		s.waiting.Count(pod.Namespace, pod.Class.key, pod.Class.Terms(), -1)
+		s.waiting.Count(pod.Namespace, pod.Class.key, pod.Class.weighed(), -1)
 	}
 	pod.counted = waits
 }
@@ -53,7 +53,7 @@ func (s *Store) admit(pod *Pod, r *facts.Requirements, asks needs) (class *Class
 		s.selection.set(pod, s.selection.identify(pod.Namespace, pod.identity.Labels))
 	}
 	class, key := s.classes.find(r, pod.identity, s.selection.namespaces, asks)
-	p := inLine(pod, key, r.PodTerms()+len(pod.identity.AffectedBy))
+	p := inLine(pod, key, weighed(r.PodTerms(), len(pod.identity.AffectedBy)))
 	var from *waiting.Key
 	if pod.counted {
 		from = &pod.Class.key
@@ -141,7 +141,7 @@ func (a *audit) waiting() error {
 		case pod.counted != (waits && !pod.Class.private && a.s.waiting.Most() > 0):
 			return fmt.Errorf("pod %s waits: %v, has a class that counts: %v, and counts: %v", pod.UID, waits, !pod.Class.private, pod.counted)
 		case pod.counted:
-			taken = append(taken, inLine(pod, pod.Class.key, pod.Class.Terms()))
+			taken = append(taken, inLine(pod, pod.Class.key, pod.Class.weighed()))
 		case pod.Class.HeldBack != "":
 			class, terms := a.s.waiting.ClassOf(pod.UID)
 			back = append(back, inLine(pod, class, terms))

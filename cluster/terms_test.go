@@ -48,6 +48,44 @@ func TestTermsActOncePlaced(t *testing.T) {
 	}
 }
 
+// TestWaitingTermsAreBounded: the terms of waiting pods are counted for all pods that they are about, be these other tenants'. However many pods wait with terms that are each about
+// all that run, a pod that runs is counted for no more terms of a namespace than a quarter of the classes that may wait, and those that come afterwards are too.
+func TestWaitingTermsAreBounded(t *testing.T) {
+	const most, terms, nodes = 80, 3, 20
+	c := newCrowd(t, most)
+	run := func(from int) {
+		for i := range nodes {
+			name := fmt.Sprint("n", from+i)
+			c.Apply(facts.NodeUpserted{Node: &facts.Node{Name: name, Labels: map[string]string{facts.HostnameKey: name}}})
+			p := of(facts.UID(fmt.Sprint("runs", from+i)), int64(i), 0)
+			p.Namespace, p.Node = "other", name
+			c.Apply(facts.PodUpserted{Pod: p})
+		}
+	}
+	run(0)
+	for i := range 200 {
+		p := broad(i)
+		for k := range terms {
+			term := p.Requirements.PreferredPods[0]
+			term.Pods = facts.PodSelector{Namespaces: []string{"other"}, Labels: facts.LabelSelector{
+				Expressions: []facts.Requirement{{Key: "pod", Operator: facts.NotIn, Values: []string{fmt.Sprint(i, "/", k)}}},
+			}}
+			p.Requirements.PreferredPods = append(p.Requirements.PreferredPods, term)
+		}
+		p.Requirements.PreferredPods = p.Requirements.PreferredPods[1:]
+		c.Apply(facts.PodUpserted{Pod: p})
+	}
+	run(nodes)
+	for slot := range Slot(c.Slots()) {
+		if n := len(c.counts.Tallies(slot)); n > most/4 || c.Node(slot) != nil && c.Node(slot).Name != "n" && n < terms {
+			t.Errorf("the pod on node %d counts for %d terms of pods that wait", slot, n)
+		}
+	}
+	if err := c.Verify(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestBoundPodsCountNobody: the class of a pod that is bound counts no other pods for it. What was counted for 3,000 pods that came and were bound, each with a
 // term of its own about all of them, is bounded by what may be idle.
 func TestBoundPodsCountNobody(t *testing.T) {

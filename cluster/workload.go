@@ -139,7 +139,7 @@ func (s *Store) recheckPod(pod *Pod) {
 		}
 	case Assumed:
 		class := s.classify(pod, true)
-		p := inLine(pod, class.key, class.Terms())
+		p := inLine(pod, class.key, class.weighed())
 		if pod.outdated = class.request != old.request || !sameNeeds(class, old) || !s.waiting.Admits(&p, &old.key); !pod.outdated {
 			s.refer(pod, class)
 		}

@@ -140,8 +140,8 @@ type Scheduling struct {
 	// constraints between pods. Each takes about 20 bytes a node. The least recently used one is dropped first.
 	MaxClassIndexes int `json:"maxClassIndexes,omitempty"`
 	// MaxWaitingClasses bounds, for each namespace, how many pods that differ from one another wait at once: by requests, node selectors, affinity,
-	// spread, tolerations, host ports, images, or by what terms of other pods say about their labels. Equal pods count as one, however many there are; as one more
-	// for each 16 terms between pods that their place depends on. Pods beyond it are held back with the condition TooManyDifferentPods, and are taken in when there is room, the oldest first. 0: no bound.
+	// spread, tolerations, host ports, images, or by what terms of other pods say about their labels. Equal pods count as one, however many there are; as four
+	// more for each term about other pods that they have, and as one more for each 16 terms that others have about them. Pods beyond it are held back with the condition TooManyDifferentPods, and are taken in when there is room, the oldest first. 0: no bound.
 	MaxWaitingClasses *int `json:"maxWaitingClasses,omitempty"`
 }
 

@@ -20,9 +20,14 @@ type Pod struct {
 	Gang      string // the name of its PodGroup; empty for none
 	Created   int64
 	Class     Key
-	// Terms is how many terms between pods a place for the class depends on: its own, and those of others about its pods. It follows from the class.
+	// Terms is how many terms between pods a place for the class depends on: its own, each of which counts as CountedTerm of them, and those of others about its pods. It
+	// follows from the class.
 	Terms int
 }
+
+// CountedTerm is as how many terms one counts that a waiting class has itself: as four classes, beside the one that each class counts as. All pods are counted for it that
+// it is about, which may be every pod of the cluster: on each node, in each copy of the ledger. A term of others about the class is only read.
+const CountedTerm = 4 * TermsPerClass
 
 // TermsPerClass is how many terms count as one class more. A class that depends on few counts as one, whatever they are about; one that depends on thousands, each
 // of which is to be listed again when another comes up, counts as hundreds.

@@ -13,8 +13,9 @@
 //	b gets its place              A (2 pods)        c, d      there is room:
 //	Next                          A (2 pods), C     d         c is taken in
 //
-// A class whose place depends on many terms between pods, its own and those of others about its pods, counts as one more for each TermsPerClass of them:
-// to judge it costs as much more. So a tenant whose pods carry thousands of terms, each about all of them, has fewer classes wait, and nobody else pays.
+// A class with terms about other pods counts as four more for each of them (CountedTerm): all pods are counted for it that it is about, which may be those of every tenant.
+// So the terms of a namespace's waiting pods cost no more than a quarter of the bound times the pods that run. One that terms of others are about counts as one more for each
+// TermsPerClass of them: to judge it costs as much more. So a tenant whose pods carry thousands of terms has fewer classes wait, and nobody else pays.
 //
 // What is taken in together is a batch: all single pods of one class, or all members of a gang, so that no two gangs ever hold room for a part of each. A
 // batch waits for its turn unless all of its classes are taken in already. A gang with more classes than may wait is never taken in, and is in

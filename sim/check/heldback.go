@@ -38,7 +38,7 @@ func (c *Checker) HeldBack(store *cluster.Store, most int) {
 		if crowds[m.namespace] == nil {
 			crowds[m.namespace] = newCrowd()
 		}
-		terms := p.Class.Terms()
+		terms := p.Class.Terms() + p.Class.PodTerms()*(waiting.CountedTerm-1)
 		if back {
 			_, terms = store.Waiting().ClassOf(uid)
 		}

@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/fragment"
 	"hilbert.dev/hilbert/schedule/inspect"
+	"hilbert.dev/hilbert/schedule/intake"
 )
 
 // These gauges are read from the loop at each scrape.
@@ -61,7 +62,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		state.kinds, state.kindless = l.scheduler.Store().ResourceNames()
 		state.headroom, state.bounds = newHeadroomCounts(l.scheduler), newBoundCounts(l.scheduler)
 		state.gpus = newGPUSummary(&l.scheduler.Store().State)
-		state.depth, state.outstanding = len(l.watch.Events()), l.outstanding
+		state.depth, state.outstanding = len(l.watch.Events())+l.intake.Len(), l.outstanding
 	})
 	gauge := func(desc *prometheus.Desc, value int, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
@@ -91,7 +92,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 	gauge(kindsDesc, state.kinds, "counted")
 	gauge(kindsDesc, state.kindless, "waiting")
 	gauge(queueDepthDesc, state.depth)
-	gauge(queueLimitDesc, kube.MaxQueuedEvents)
+	gauge(queueLimitDesc, kube.MaxQueuedEvents+intake.MaxWaiting)
 }
 
 // overcommitted counts the nodes that hold more than they have.

@@ -182,7 +182,7 @@ func TestDaemon(t *testing.T) {
 		`hilbert_pod_scheduling_sli_duration_seconds_count 4`, `hilbert_unschedulable_pods{filter="NodeResourcesFit"} 1`,
 		`scheduler_schedule_attempts_total{result="scheduled"} 4`, `scheduler_pod_scheduling_sli_duration_seconds_count 4`,
 		`scheduler_pending_pods{queue="unschedulable"} 1`, `scheduler_pending_pods{queue="gated"} 0`,
-		`hilbert_condition_writes_total{outcome="written"} 1`, `hilbert_event_queue_limit 4096`, `hilbert_loop_responsive 1`,
+		`hilbert_condition_writes_total{outcome="written"} 1`, `hilbert_event_queue_limit 20480`, `hilbert_loop_responsive 1`,
 	} {
 		if !strings.Contains(metrics, "\n"+line+"\n") {
 			t.Errorf("/metrics lacks %q", line)

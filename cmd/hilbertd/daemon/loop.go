@@ -15,6 +15,7 @@ import (
 	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/schedule/intake"
 )
 
 // The ports through which the loop reaches the world. kube implements them; tests put models in their place.
@@ -86,6 +87,7 @@ type loop struct {
 
 	scheduler *schedule.Scheduler
 	watch     watch
+	intake    intake.Events // what the watch has said and the scheduler does not know yet
 	writer    writer
 	queues    queueReporter
 	term      term
@@ -125,7 +127,7 @@ func (l *loop) run(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		wake, busy := l.round()
-		if busy {
+		if busy || l.intake.Len() > 0 {
 			if !l.poll(ctx) {
 				break
 			}
@@ -178,7 +180,7 @@ func (l *loop) rewatch() error {
 	if err != nil {
 		return err
 	}
-	l.watch, l.lists = w, kube.Lists{}
+	l.watch, l.intake, l.lists = w, intake.Events{}, kube.Lists{}
 	return nil
 }
 
@@ -351,6 +353,8 @@ func (l *loop) poll(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false
+	case t := <-l.won: // events may never end
+		l.took(t)
 	case question := <-l.asks:
 		question()
 	default:
@@ -375,8 +379,8 @@ func (l *loop) sleep(ctx context.Context, timer <-chan time.Time) bool {
 		l.took(t)
 	case question := <-l.asks:
 		question()
-	case event := <-l.watch.Events():
-		l.apply(event)
+	case event := <-l.watch.Events(): // nothing else waits to be applied
+		l.intake.Add(event)
 	case result := <-l.writer.Results():
 		l.finish(result)
 	case <-timer:
@@ -397,17 +401,29 @@ func (l *loop) takeResults() {
 	}
 }
 
-// takeEvents applies what the watch has said, one event at least, as far as a round allows.
+// takeEvents applies what the watch has said, one event at least, as far as a round allows. No namespace waits for the events of another (package intake).
 func (l *loop) takeEvents() {
 	until := l.ports.now().Add(eventTime)
 	for range eventsPerRound {
-		select {
-		case event := <-l.watch.Events():
-			l.apply(event)
-		default:
+		l.collectEvents()
+		event := l.intake.Take()
+		if event == nil {
 			return
 		}
+		l.apply(event)
 		if !l.ports.now().Before(until) {
+			return
+		}
+	}
+}
+
+// collectEvents takes in what has arrived, without applying any of it.
+func (l *loop) collectEvents() {
+	for !l.intake.Full() {
+		select {
+		case event := <-l.watch.Events():
+			l.intake.Add(event)
+		default:
 			return
 		}
 	}

@@ -430,14 +430,40 @@ func TestEventsAreTakenByTime(t *testing.T) {
 			events <- facts.PodUpserted{Pod: pod(fmt.Sprint("p", i), "")}
 		}
 		w.takeEvents()
-		if taken := 10 - len(events); taken != c.want {
+		if taken := 10 - w.intake.Len(); taken != c.want {
 			t.Errorf("each reading %v later: a round takes %d events, want %d", c.reading, taken, c.want)
 		}
 		for range 10 {
 			w.takeEvents()
 		}
-		if len(events) > 0 {
+		if len(events)+w.intake.Len() > 0 {
 			t.Errorf("each reading %v later: %d events are never taken", c.reading, len(events))
 		}
+	}
+}
+
+// TestNobodyWaitsForOthersEvents: ten thousand pods of one namespace have arrived before a pod of another, and a node; where a round has time for four events, both are
+// known after it.
+func TestNobodyWaitsForOthersEvents(t *testing.T) {
+	w := newWorld(t)
+	w.list()
+	w.ports.now = func() time.Time {
+		w.clock = w.clock.Add(eventTime / 8)
+		return w.clock
+	}
+	w.watches[0].events = make(chan facts.Event, 10_002)
+	for i := range 10_000 {
+		p := pod(fmt.Sprint("p", i), "")
+		p.Namespace = "hostile"
+		w.watches[0].events <- facts.PodUpserted{Pod: p}
+	}
+	w.watches[0].events <- facts.PodUpserted{Pod: pod("other", "")}
+	w.watches[0].events <- facts.NodeUpserted{Node: &facts.Node{Name: "new"}}
+	w.takeEvents()
+	if w.scheduler.Store().Pod("other") == nil || w.scheduler.Store().Nodes() < 1 {
+		t.Errorf("the other tenant's pod is not known, or the node; %d events wait", w.intake.Len())
+	}
+	if depth := w.intake.Len(); depth < 9_990 {
+		t.Errorf("%d events wait", depth)
 	}
 }
