@@ -179,7 +179,7 @@ type LentReports struct {
 
 // Evictions bounds, over the whole cluster, the evictions of reclaimed pods that agents request. It does not delay urgent ones.
 type Evictions struct {
-	// PercentPerMinute is the share of the cluster's reclaimed pods that may be evicted in a minute; at least one pod may.
+	// PercentPerMinute is the share of the cluster's reclaimed pods that may be evicted in a minute; at least one pod may. 0: none, but for urgent evictions.
 	PercentPerMinute float64 `json:"percentPerMinute,omitempty"`
 	// Burst is how many reclaimed pods may be evicted at once.
 	Burst int `json:"burst,omitempty"`

@@ -2,6 +2,8 @@ package spec
 
 import (
 	"encoding/json"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,15 +15,75 @@ func TestDefaultIsValid(t *testing.T) {
 	}
 }
 
-func TestDefaultsKeepWhatIsSet(t *testing.T) {
-	c := &Configuration{SchedulerName: "mine", LeaderElection: LeaderElection{RetryPeriod: Duration(time.Second)}}
-	c.Scheduling.Binding.MaxInFlight = 7
-	SetDefaults(c)
-	if c.SchedulerName != "mine" || c.LeaderElection.RetryPeriod.D() != time.Second || c.Scheduling.Binding.MaxInFlight != 7 {
-		t.Errorf("defaults overwrote what was set: %+v", c)
+// Whatever single number, duration, text or switch a file sets to its zero is zero afterwards, and everything else has its default.
+func TestZeroIsZero(t *testing.T) {
+	var visit func(of reflect.Type, path []string, index []int)
+	count := 0
+	visit = func(of reflect.Type, path []string, index []int) {
+		for i := range of.NumField() {
+			field := of.Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			path, index := append(slices.Clip(path), name), append(slices.Clip(index), i)
+			inner := field.Type
+			if inner.Kind() == reflect.Pointer {
+				inner = inner.Elem()
+			}
+			var zero string
+			switch kind := inner.Kind(); {
+			case kind == reflect.Struct:
+				visit(inner, path, index)
+				continue
+			case kind == reflect.Slice, kind == reflect.Map:
+				continue // a list that is empty is one that was left out
+			case inner == reflect.TypeFor[Duration]():
+				zero = `"0s"`
+			case kind == reflect.String:
+				zero = `""`
+			case kind == reflect.Bool:
+				zero = "false"
+			default:
+				zero = "0"
+			}
+			for _, word := range slices.Backward(path) {
+				zero = `{"` + word + `":` + zero + "}"
+			}
+			count++
+			c, want := New(), New()
+			if err := json.Unmarshal([]byte(zero), c); err != nil {
+				t.Fatalf("%s: %v", zero, err)
+			}
+			at := reflect.ValueOf(want).Elem().FieldByIndex(index)
+			if at.Kind() == reflect.Pointer {
+				at.Set(reflect.New(inner))
+			} else {
+				at.SetZero()
+			}
+			Complete(c)
+			Complete(want)
+			if got := reflect.Indirect(reflect.ValueOf(c).Elem().FieldByIndex(index)); !got.IsZero() {
+				t.Errorf("%s gives %v", zero, got)
+			}
+			if !reflect.DeepEqual(c, want) {
+				t.Errorf("%s changes more than its field", zero)
+			}
+		}
 	}
-	if c.Scheduling.Binding.MaxAhead != 14 {
-		t.Errorf("maxAhead is %d, want twice maxInFlight", c.Scheduling.Binding.MaxAhead)
+	visit(reflect.TypeFor[Configuration](), nil, nil)
+	if count < 100 {
+		t.Errorf("%d fields were tried", count)
+	}
+}
+
+func TestMaxAheadFollowsMaxInFlight(t *testing.T) {
+	for text, want := range map[string]int{`{}`: 128, `{"maxInFlight":7}`: 14, `{"maxInFlight":7,"maxAhead":3}`: 3} {
+		c := New()
+		if err := json.Unmarshal([]byte(text), &c.Scheduling.Binding); err != nil {
+			t.Fatal(err)
+		}
+		Complete(c)
+		if got := c.Scheduling.Binding.MaxAhead; got != want {
+			t.Errorf("%s: maxAhead is %d, want %d", text, got, want)
+		}
 	}
 }
 

@@ -1,8 +1,8 @@
 // Package spec is the API as the core sees it: the names of labels, annotations, resources and conditions, and the configuration as
 // plain structs with one defaults function and one validation function.
 //
-// Invariants: it imports only the standard library, so that every package may depend on it; a zero Configuration passed through
-// SetDefaults is valid.
+// Invariants: it imports only the standard library, so that every package may depend on it; the Configuration that
+// Default returns is valid.
 //
 // It is not the CRD types (those embed these structs under api/<group>/<version>), nor does it read files or environment.
 package spec

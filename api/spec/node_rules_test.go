@@ -76,7 +76,7 @@ func TestZeroOfNodeRuleIsZero(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), c); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		SetDefaults(c)
+		Complete(c)
 		for k, other := range leaves(&c.Node) {
 			want := defaults[k].value.Interface()
 			if k == i {

@@ -12,26 +12,28 @@ import (
 // Score names are checked by schedule/place, which owns the table.
 func Validate(c *Configuration) error {
 	var errs []error
-	bad := func(field, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", field, fmt.Sprintf(format, args...)))
-	}
+	bad := collector(&errs)
 	if c.APIVersion != ConfigurationAPIVersion {
-		bad("apiVersion", "%q is not known; write %s", c.APIVersion, ConfigurationAPIVersion)
+		notOneOf(bad, "apiVersion", c.APIVersion, ConfigurationAPIVersion)
 	}
 	if c.Kind != ConfigurationKind {
-		bad("kind", "%q is not known; write %s", c.Kind, ConfigurationKind)
+		notOneOf(bad, "kind", c.Kind, ConfigurationKind)
 	}
 	validateRoles(c.Roles, bad)
+	for _, x := range []struct{ field, value string }{
+		{"schedulerName", c.SchedulerName}, {"leaderElection.namespace", c.LeaderElection.Namespace}, {"leaderElection.name", c.LeaderElection.Name},
+		{"server.bindAddress", c.Server.BindAddress},
+	} {
+		if x.value == "" {
+			bad(x.field, "it is empty; write a value, or leave the field out for its default")
+		}
+	}
 	validateLeaderElection(c, bad)
 	if (c.Server.TLSCertFile == "") != (c.Server.TLSPrivateKeyFile == "") {
 		bad("server.tlsCertFile", "it and server.tlsPrivateKeyFile belong together; name both or neither")
 	}
-	if !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Logging.Level) {
-		bad("logging.level", "%q is not a level; write debug, info, warn or error", c.Logging.Level)
-	}
-	if !slices.Contains([]string{"text", "json"}, c.Logging.Format) {
-		bad("logging.format", "%q is not a format; write text or json", c.Logging.Format)
-	}
+	oneOf(bad, "logging.level", c.Logging.Level, "debug", "info", "warn", "error")
+	oneOf(bad, "logging.format", c.Logging.Format, "text", "json")
 	validateScheduling(&c.Scheduling, bad)
 	validateSchedulingProfiles(c, bad)
 	validateNode(&c.Node, bad)
@@ -49,15 +51,18 @@ func validateRoles(roles []Role, bad report) {
 	}
 	for i, role := range roles {
 		if role != RoleDispatcher && role != RoleScheduler && role != RoleBinder {
-			bad(fmt.Sprintf("roles[%d]", i), "%q is not a role here; known are dispatcher, scheduler, binder, agent alone, and watchdog alone", role)
+			field := fmt.Sprintf("roles[%d]", i)
+			if role == RoleAgent || role == RoleWatchdog {
+				bad(field, "%s runs in a process of its own; name it alone", role)
+			} else {
+				notOneOf(bad, field, string(role), string(RoleDispatcher), string(RoleScheduler), string(RoleBinder), string(RoleAgent), string(RoleWatchdog))
+			}
 		}
 	}
 }
 
 func validateNode(n *Node, bad report) {
-	if !slices.Contains([]string{ModeAuto, ModeAgent, ModeKubelet}, n.Mode) {
-		bad("node.mode", "%q is not a mode; write %s, %s or %s", n.Mode, ModeAuto, ModeAgent, ModeKubelet)
-	}
+	oneOf(bad, "node.mode", n.Mode, ModeAuto, ModeAgent, ModeKubelet)
 	for _, x := range []struct {
 		field string
 		path  string
@@ -86,9 +91,7 @@ func validateNode(n *Node, bad report) {
 	if n.RefreshInterval < n.WriteInterval {
 		bad("node.refreshInterval", "%v must not be shorter than writeInterval (%v)", n.RefreshInterval.D(), n.WriteInterval.D())
 	}
-	if !slices.Contains([]string{OwnerAuto, OwnerHilbert, OwnerKubelet}, n.Devices.Owner) {
-		bad("node.devices.owner", "%q is no owner; write %s, %s or %s", n.Devices.Owner, OwnerAuto, OwnerHilbert, OwnerKubelet)
-	}
+	oneOf(bad, "node.devices.owner", n.Devices.Owner, OwnerAuto, OwnerHilbert, OwnerKubelet)
 	for i, name := range n.Devices.OtherResources {
 		below, ok := strings.CutPrefix(name, "nvidia.com/")
 		if !ok || below == "" || below == "gpu" || below == "gpu.shared" || strings.HasPrefix(below, "mig-") {
@@ -119,9 +122,7 @@ func validateLending(n *Node, bad report) {
 	if l.RefreshInterval < n.WriteInterval {
 		bad("node.lending.refreshInterval", "%v must not be shorter than node.writeInterval (%v)", l.RefreshInterval.D(), n.WriteInterval.D())
 	}
-	if l.Evictions != EvictionsOn && l.Evictions != EvictionsDryRun {
-		bad("node.lending.evictions", "%q: write %s or %s", l.Evictions, EvictionsOn, EvictionsDryRun)
-	}
+	oneOf(bad, "node.lending.evictions", l.Evictions, EvictionsOn, EvictionsDryRun)
 	if l.Network.LinkMbps < 0 {
 		bad("node.lending.network.linkMbps", "%d is less than 0", l.Network.LinkMbps)
 	}
@@ -134,8 +135,6 @@ func validateLending(n *Node, bad report) {
 		}
 	}
 }
-
-type report func(field, format string, args ...any)
 
 func validateLeaderElection(c *Configuration, bad report) {
 	le := c.LeaderElection
@@ -192,17 +191,22 @@ func validateScheduling(s *Scheduling, bad report) {
 		bad("scheduling.maxWaitingClasses", "%d is negative; write 0 for no bound", *most)
 	}
 	positive("evictions.burst", s.Evictions.Burst)
-	if p := s.Evictions.PercentPerMinute; !(p > 0 && p <= 100) {
-		bad("scheduling.evictions.percentPerMinute", "%v is out of range; write more than 0 and at most 100", p)
+	if p := s.Evictions.PercentPerMinute; !(p >= 0 && p <= 100) {
+		bad("scheduling.evictions.percentPerMinute", "%v is out of range; write 0 to 100", p)
 	}
-	if s.NodeReports.Policies != PoliciesRequire && s.NodeReports.Policies != PoliciesIgnore {
-		bad("scheduling.nodeReports.policies", "%q; write %s or %s", s.NodeReports.Policies, PoliciesRequire, PoliciesIgnore)
+	oneOf(bad, "scheduling.nodeReports.policies", s.NodeReports.Policies, PoliciesRequire, PoliciesIgnore)
+	for _, x := range []struct {
+		field string
+		value Duration
+	}{
+		{"nodeReports.staleAfter", s.NodeReports.StaleAfter}, {"nodeReports.usageStaleAfter", s.NodeReports.UsageStaleAfter}, {"reclaimed.staleAfter", s.Reclaimed.StaleAfter},
+	} {
+		if x.value <= 0 {
+			bad("scheduling."+x.field, "%v is not positive", x.value.D())
+		}
 	}
-	if s.NodeReports.UsageStaleAfter <= 0 {
-		bad("scheduling.nodeReports.usageStaleAfter", "%v is not positive", s.NodeReports.UsageStaleAfter.D())
-	}
-	if s.Reclaimed.StaleAfter <= 0 {
-		bad("scheduling.reclaimed.staleAfter", "%v is not positive", s.Reclaimed.StaleAfter.D())
+	if s.Conditions.MinInterval < 0 {
+		bad("scheduling.conditions.minInterval", "%v is negative; write 0s for no least time", s.Conditions.MinInterval.D())
 	}
 	positive("units.maxReservations", s.Units.MaxReservations)
 	validateUnits(&s.Units, &s.Topology, bad)
@@ -215,9 +219,7 @@ func validateScheduling(s *Scheduling, bad report) {
 	if s.Backoff.Initial <= 0 || s.Backoff.Max < s.Backoff.Initial {
 		bad("scheduling.backoff", "initial (%v) must be positive and at most max (%v)", s.Backoff.Initial.D(), s.Backoff.Max.D())
 	}
-	if s.DefaultSpread != DefaultSpreadSystem && s.DefaultSpread != DefaultSpreadNone {
-		bad("scheduling.defaultSpread", "%q is not known; write %s or %s", s.DefaultSpread, DefaultSpreadSystem, DefaultSpreadNone)
-	}
+	oneOf(bad, "scheduling.defaultSpread", s.DefaultSpread, DefaultSpreadSystem, DefaultSpreadNone)
 	validateScores("scheduling", s.Scores, s.CapacityRatio, bad)
 }
 

@@ -2,10 +2,8 @@ package spec
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 )
@@ -132,9 +130,7 @@ func validateNodeRules(n *Node, bad report) {
 	n.Memory.check("node.memory.", bad)
 	n.Eviction.check("node.eviction.", bad)
 	checkReserve(&n.Memory.Headroom, &n.Eviction, "node.memory.headroom.", "node.eviction.", bad)
-	if !slices.Contains([]string{ThresholdsAsk, ThresholdsFile}, n.KubeletThresholds) {
-		bad("node.kubeletThresholds", "%q is not known; write %s or %s", n.KubeletThresholds, ThresholdsAsk, ThresholdsFile)
-	}
+	oneOf(bad, "node.kubeletThresholds", n.KubeletThresholds, ThresholdsAsk, ThresholdsFile)
 }
 
 // checkNumbers checks each number of a struct and of the structs in it.
@@ -184,8 +180,6 @@ func checkFields(at, path string, v reflect.Value, known bounds, bad report) {
 
 func collect(check func(report)) error {
 	var errs []error
-	check(func(field, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", field, fmt.Sprintf(format, args...)))
-	})
+	check(collector(&errs))
 	return errors.Join(errs...)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/command"
 	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
 	. "hilbert.dev/hilbert/internal/doctest"
@@ -65,7 +66,7 @@ func (l *leader) hilbert(t *testing.T, c *Command) error {
 		args = l.address(args, found)
 	}
 	out, err := l.run(t, args, asks)
-	if err != nil {
+	if err != nil && exitcode.Of(err) != exitcode.Negative { // an answer of no is an answer
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	if c.Stdout != "" {
@@ -84,7 +85,7 @@ func (l *leader) run(t *testing.T, args []string, asks bool) (out []byte, err er
 		root.SetOut(&buffer)
 		root.SetErr(&buffer)
 		err = root.ExecuteContext(t.Context())
-		if err == nil || !asks || time.Now().After(deadline) {
+		if err == nil || exitcode.Of(err) == exitcode.Negative || !asks || time.Now().After(deadline) {
 			return buffer.Bytes(), err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
 
-// TestReferenceConfiguration holds configuration.md: every field of spec.Configuration with the default that spec.SetDefaults gives it.
+// TestReferenceConfiguration holds configuration.md: every field of spec.Configuration with the default that spec.Default gives it.
 func TestReferenceConfiguration(t *testing.T) {
 	source := Read(t, "api/spec")
 	page := configurationPage{source: source, names: jsonPaths(reflect.TypeFor[spec.Configuration]())}

@@ -59,7 +59,7 @@ type Inspector struct {
 func Reach(t Target) (*Inspector, error) {
 	if t.Server != "" {
 		if err := t.checkServer(); err != nil {
-			return nil, err
+			return nil, &TargetError{Err: err, Flag: true}
 		}
 	}
 	config, err := t.config()
@@ -96,6 +96,27 @@ func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse
 
 // config reads the kubeconfig. With a server named, there need not be one.
 func (t *Target) config() (*rest.Config, error) {
+	config, err := t.read()
+	if err != nil {
+		return nil, &TargetError{Err: err}
+	}
+	return config, nil
+}
+
+// TargetError is a Target that cannot work: the kubeconfig, a file that a flag names, or an address.
+type TargetError struct {
+	Err error
+	// Flag says that it is the flag itself, and not what it names.
+	Flag bool
+}
+
+// Error says what cannot work.
+func (e *TargetError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *TargetError) Unwrap() error { return e.Err }
+
+func (t *Target) read() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = t.Kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: t.Context}
@@ -177,17 +198,30 @@ func (i *Inspector) complaint(response *http.Response) (again time.Duration, err
 	if json.Unmarshal(text, &status) != nil || status.Message == "" {
 		status.Message = cmp.Or(strings.TrimSpace(strings.ToValidUTF8(string(text), "?")), response.Status)
 		if response.StatusCode == http.StatusNotFound && !i.direct {
-			return 0, fmt.Errorf("the API server does not serve %s: is its APIService there? hilbert certificate makes it", visibility.GroupVersion.Group)
+			status.Message = fmt.Sprintf("the API server does not serve %s: is its APIService there? hilbert certificate makes it", visibility.GroupVersion.Group)
 		}
 	}
+	status.Code = int32(response.StatusCode)
 	if response.StatusCode == http.StatusNotFound {
-		return 0, errors.New(status.Message)
+		return 0, &AnswerError{status.Message, status}
 	}
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		again = min(time.Duration(seconds)*time.Second, maxRetryAfter)
 	}
-	return again, fmt.Errorf("%s answers %d: %s", i.where, response.StatusCode, status.Message)
+	return again, &AnswerError{fmt.Sprintf("%s answers %d: %s", i.where, response.StatusCode, status.Message), status}
 }
+
+// AnswerError is an answer that is an error. As a Kubernetes API status it tells its cause: apierrors.IsNotFound and its like know it.
+type AnswerError struct {
+	message string
+	status  metav1.Status
+}
+
+// Error says who answered what.
+func (e *AnswerError) Error() string { return e.message }
+
+// Status is what was answered.
+func (e *AnswerError) Status() metav1.Status { return e.status }
 
 func hint(err error) string {
 	var unknown x509.UnknownAuthorityError

@@ -97,8 +97,7 @@ func deployedUser(t *testing.T, c *ControlPlane, admin kubernetes.Interface) *ap
 // lead returns a Fence that a held Lease keeps open.
 func lead(t *testing.T, c *ControlPlane) *lease.Fence {
 	t.Helper()
-	var config spec.Configuration
-	spec.SetDefaults(&config)
+	config := spec.Default()
 	fence := lease.NewFence(config.LeaderElection.RenewDeadline.D(), time.Second)
 	elector, err := lease.NewElector(c.AdminConfig(), config.LeaderElection, fence, slog.New(slog.DiscardHandler))
 	if err != nil {

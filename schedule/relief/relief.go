@@ -161,8 +161,11 @@ func (r *Relief) NextWake(now time.Time) (time.Time, bool) {
 	return r.due, len(r.requests)+len(r.followers)+len(r.refusals.nodes) > 0 || r.store.EvictionRequests().Len() > 0
 }
 
-// perMinute is how many may be evicted in a minute.
+// perMinute is how many may be evicted in a minute: at least one, unless the configuration says 0.
 func (r *Relief) perMinute() float64 {
+	if r.cfg.PercentPerMinute == 0 {
+		return 0
+	}
 	return max(r.cfg.PercentPerMinute/100*float64(r.store.PodCounts().Reclaimed), 1)
 }
 
@@ -432,7 +435,7 @@ func (r *Relief) nextDue(now time.Time) time.Time {
 			add(req.notBefore)
 		case req.Urgent:
 			add(r.urgentAt(req.node))
-		case r.tokens < 1:
+		case r.tokens < 1 && r.perMinute() > 0:
 			add(now.Add(time.Duration((1-r.tokens)/r.perMinute()*float64(time.Minute)) + time.Millisecond))
 		}
 	}

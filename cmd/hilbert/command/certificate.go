@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"hilbert.dev/hilbert/cmd/exitcode"
 	manifest "hilbert.dev/hilbert/deploy/visibility"
 	"hilbert.dev/hilbert/kube/visibility"
 )
@@ -49,11 +50,11 @@ else. Run it again before the certificate expires: for up to two minutes, until 
 
 func (f *certificateFlags) write(w io.Writer, now time.Time) error {
 	if f.life < time.Hour || f.life > maxCertificateLife {
-		return fmt.Errorf("certificate: --valid-for %s: want 1h to %dh", f.life, int(maxCertificateLife.Hours()))
+		return exitcode.Usagef("certificate: --valid-for %s: want 1h to %dh", f.life, int(maxCertificateLife.Hours()))
 	}
 	for flag, name := range map[string]string{"namespace": f.namespace, "service": f.service, "secret": f.secret} {
 		if name == "" || strings.ContainsAny(name, "/ .\n") {
-			return fmt.Errorf("certificate: --%s %q is no name", flag, name)
+			return exitcode.Usagef("certificate: --%s %q is no name", flag, name)
 		}
 	}
 	certificate, key, err := visibility.MakeCertificate(f.service+"."+f.namespace+".svc", now, f.life)

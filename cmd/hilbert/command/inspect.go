@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,8 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
+	"hilbert.dev/hilbert/internal/nearest"
+	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/reach"
 	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
@@ -57,9 +61,28 @@ func (w *whom) ask(ctx context.Context, q *visibility.Question, v any) error {
 func (w *whom) open(ctx context.Context, q *visibility.Question) (io.ReadCloser, error) {
 	inspector, err := reach.Reach(w.target)
 	if err != nil {
-		return nil, err
+		return nil, cause(err)
 	}
-	return inspector.Ask(ctx, q)
+	body, err := inspector.Ask(ctx, q)
+	return body, cause(err)
+}
+
+// cause marks an error with what the packages that answer know of its cause.
+func cause(err error) error {
+	var target *reach.TargetError
+	var pod *inspect.NoPod
+	var unit *inspect.NoUnit
+	var node *inspect.NoNode
+	var queue *inspect.NoQueue
+	switch {
+	case errors.As(err, &target) && target.Flag:
+		return exitcode.Mark(exitcode.Usage, err)
+	case errors.As(err, &target):
+		return exitcode.Mark(exitcode.BadInput, err)
+	case errors.As(err, &pod), errors.As(err, &unit), errors.As(err, &node), errors.As(err, &queue), errors.Is(err, apiserver.ErrNoDefinition):
+		return exitcode.Mark(exitcode.NotFound, err)
+	}
+	return err
 }
 
 // read reads the file of --from.
@@ -68,14 +91,14 @@ func (w *whom) read(cmd *cobra.Command) (*inspect.Dump, error) {
 	if w.from != "-" {
 		file, err := os.Open(w.from)
 		if err != nil {
-			return nil, fmt.Errorf("--from: %w", err)
+			return nil, exitcode.BadInputf("--from: %w", err)
 		}
 		defer func() { _ = file.Close() }()
 		in, name = file, w.from
 	}
 	d, err := inspect.ReadDump(in)
 	if err != nil {
-		return nil, fmt.Errorf("--from: %s is no snapshot: %w", name, err)
+		return nil, exitcode.BadInputf("--from: %s is no snapshot: %w", name, err)
 	}
 	return d, nil
 }
@@ -109,7 +132,7 @@ func outputFlag(cmd *cobra.Command, format *string) {
 
 func checkOutput(command, format string) error {
 	if format != output.Text && format != output.JSON {
-		return fmt.Errorf("%s: --output %q is not known; write text or json", command, format)
+		return exitcode.Usagef("%s: --output %q is not known; write text or json%s", command, format, nearest.Hint(format, []string{output.Text, output.JSON}))
 	}
 	return nil
 }
@@ -180,14 +203,15 @@ const (
 // objectName reads "pod NAMESPACE/NAME" or "unit NAMESPACE/NAME"; without a namespace it is default.
 func objectName(args []string) (namespace, name string, err error) {
 	if args[0] != kindPod && args[0] != kindUnit {
-		return "", "", fmt.Errorf("explain: %q cannot be explained; write: hilbert explain pod NAMESPACE/NAME, hilbert explain unit NAMESPACE/NAME, or hilbert explain node NAME", args[0])
+		return "", "", exitcode.Usagef("explain: %q cannot be explained%s; write: hilbert explain pod NAMESPACE/NAME, hilbert explain unit NAMESPACE/NAME, or hilbert explain node NAME",
+			args[0], nearest.Hint(args[0], []string{kindPod, kindUnit, kindNode}))
 	}
 	namespace, name, ok := strings.Cut(args[1], "/")
 	if !ok {
 		namespace, name = "default", args[1]
 	}
 	if namespace == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", fmt.Errorf("explain: %q is no %s; write NAMESPACE/NAME", args[1], args[0])
+		return "", "", exitcode.Usagef("explain: %q is no %s; write NAMESPACE/NAME", args[1], args[0])
 	}
 	return namespace, name, nil
 }
@@ -201,7 +225,8 @@ func (w *whom) explain(cmd *cobra.Command, namespace, name string) (*inspect.Ans
 	if err != nil {
 		return nil, err
 	}
-	return d.Explain(namespace, name)
+	a, err := d.Explain(namespace, name)
+	return a, cause(err)
 }
 
 func (w *whom) explainUnit(cmd *cobra.Command, namespace, name string) (*inspect.UnitAnswer, error) {
@@ -213,7 +238,8 @@ func (w *whom) explainUnit(cmd *cobra.Command, namespace, name string) (*inspect
 	if err != nil {
 		return nil, err
 	}
-	return d.ExplainUnit(namespace, name)
+	a, err := d.ExplainUnit(namespace, name)
+	return a, cause(err)
 }
 
 func newSnapshot() *cobra.Command {

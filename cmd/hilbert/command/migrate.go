@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/migrate"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 )
@@ -62,16 +63,16 @@ The command asks no cluster and changes nothing.`,
 
 func (f *migrateFlags) run(cmd *cobra.Command) error {
 	if f.format != yamlOutput && f.format != output.JSON {
-		return fmt.Errorf("migrate: --output %q is not known; write yaml or json", f.format)
+		return exitcode.Usagef("migrate: --output %q is not known; write yaml or json", f.format)
 	}
 	input, err := f.read(cmd.InOrStdin())
 	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
+		return exitcode.BadInputf("migrate: %w", err)
 	}
 	f.options.PodGroups = migrate.PodGroupAPI(f.podGroups)
 	result, err := migrate.Run(input, f.options)
 	if err != nil && !errors.Is(err, migrate.ErrUnknownWords) {
-		return fmt.Errorf("migrate %s: %w", f.file, err)
+		return exitcode.BadInputf("migrate %s: %w", f.file, err)
 	}
 	failed := f.verdict(result)
 	if failed != nil {
@@ -101,10 +102,10 @@ type migrated struct {
 // verdict is the error that the findings make.
 func (f *migrateFlags) verdict(r *migrate.Result) error {
 	if n := r.Count(migrate.Unknown); n > 0 {
-		return fmt.Errorf("migrate %s: nothing is written; words that are not known: %d", f.file, n)
+		return exitcode.Negativef("migrate %s: nothing is written; words that are not known: %d", f.file, n)
 	}
 	if n := r.Count(migrate.Lost) + r.Count(migrate.Invented); n > 0 && f.strict {
-		return fmt.Errorf("migrate %s: nothing is written (--strict); meanings that are lost or invented: %d", f.file, n)
+		return exitcode.Negativef("migrate %s: nothing is written (--strict); meanings that are lost or invented: %d", f.file, n)
 	}
 	return nil
 }
@@ -121,7 +122,7 @@ func (f *migrateFlags) read(stdin io.Reader) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(in, maxManifest+1))
 	if err == nil && len(text) > maxManifest {
-		err = fmt.Errorf("%s has more than %d MiB; divide it", f.file, maxManifest>>20)
+		err = exitcode.BadInputf("%s has more than %d MiB; divide it", f.file, maxManifest>>20)
 	}
 	return text, err
 }

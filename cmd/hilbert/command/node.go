@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/node/advise"
@@ -70,16 +71,16 @@ advice led to, so this shows what the other parameters would have advised, not w
 
 func (f *replayFlags) run(cmd *cobra.Command, name string) error {
 	if f.output != output.Table && f.output != output.JSON {
-		return fmt.Errorf("replay: --output %q is not known; write table or json", f.output)
+		return exitcode.Usagef("replay: --output %q is not known; write table or json", f.output)
 	}
 	if f.limit < 0 || f.limit > maxReplayLimit {
-		return fmt.Errorf("replay: --limit %d: want 0 to %d", f.limit, maxReplayLimit)
+		return exitcode.Usagef("replay: --limit %d: want 0 to %d", f.limit, maxReplayLimit)
 	}
 	in := cmd.InOrStdin()
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return fmt.Errorf("replay: %w", err)
+			return exitcode.BadInputf("replay: %w", err)
 		}
 		defer func() { _ = file.Close() }() // it was only read
 		in = file
@@ -90,7 +91,7 @@ func (f *replayFlags) run(cmd *cobra.Command, name string) error {
 		if out.Ticks > 0 {
 			_ = f.show(cmd, out)
 		}
-		return fmt.Errorf("replay %s: %w", name, err)
+		return exitcode.BadInputf("replay %s: %w", name, err)
 	}
 	return f.show(cmd, out)
 }
@@ -124,7 +125,7 @@ func (f *replayFlags) replay(in io.Reader) (out replayed, err error) {
 		if f.config != "" {
 			c, err := configfile.Load(f.config)
 			if err != nil {
-				return fmt.Errorf("--config: %w", err)
+				return exitcode.BadInputf("--config: %w", err)
 			}
 			explain := p.Explain
 			*p = advise.ParamsOf(&c.Node)
@@ -133,10 +134,10 @@ func (f *replayFlags) replay(in io.Reader) (out replayed, err error) {
 		for _, param := range f.params {
 			key, value, ok := strings.Cut(param, "=")
 			if !ok {
-				return fmt.Errorf("--params %q: want NAME=VALUE", param)
+				return exitcode.Usagef("--params %q: want NAME=VALUE", param)
 			}
 			if err := p.Set(key, value); err != nil {
-				return fmt.Errorf("--params: %w", err)
+				return exitcode.Usagef("--params: %w", err)
 			}
 		}
 		return nil

@@ -1,13 +1,13 @@
 package command
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/kube/visibility"
@@ -58,7 +58,7 @@ func (f *queueFlags) run(cmd *cobra.Command, name string) error {
 		return err
 	}
 	if f.limit < 0 || f.limit > maxQueueLimit {
-		return fmt.Errorf("queue: --limit %d: want 0 to %d", f.limit, maxQueueLimit)
+		return exitcode.Usagef("queue: --limit %d: want 0 to %d", f.limit, maxQueueLimit)
 	}
 	v, err := f.ask(cmd, name)
 	if err != nil {
@@ -68,7 +68,7 @@ func (f *queueFlags) run(cmd *cobra.Command, name string) error {
 	if known := render.Resources(v); f.resource != "" && len(v.Queues) > 0 && !slices.ContainsFunc(known, func(name string) bool {
 		return render.ParseResource(name) == o.Resource
 	}) {
-		return fmt.Errorf("queue: --resource %q: the queues have nothing of it; they have %s", f.resource, strings.Join(known, ", "))
+		return exitcode.Usagef("queue: --resource %q: the queues have nothing of it; they have %s", f.resource, strings.Join(known, ", "))
 	}
 	return show(cmd, f.output, queueAnswer{v, o})
 }
@@ -91,5 +91,6 @@ func (f *queueFlags) ask(cmd *cobra.Command, name string) (*inspect.QueueView, e
 	if err != nil {
 		return nil, err
 	}
-	return d.View(inspect.ViewOptions{Limit: f.limit, Queue: name})
+	v, err := d.View(inspect.ViewOptions{Limit: f.limit, Queue: name})
+	return v, cause(err)
 }

@@ -28,6 +28,7 @@ func New() *cobra.Command {
 	}
 	for _, sub := range []*cobra.Command{
 		newCertificate(),
+		newConfig(),
 		newExplain(),
 		newMigrate(),
 		newNode(),

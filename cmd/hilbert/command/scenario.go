@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/internal/scenario"
 	"hilbert.dev/hilbert/sim"
 )
@@ -20,27 +22,27 @@ const maxScenario = 4 << 20
 // runScenario plays a story and prints the file with what happened. What the file wants and does not find is an error.
 func runScenario(cmd *cobra.Command, f *simFlags) error {
 	if f.format != "" || f.synthetic != "" || f.arrive != 0 || f.seeds != 1 || f.output != output.Table {
-		return errors.New("sim: --scenario FILE goes with --seed, --schedulers and --scores only; every invariant is checked")
+		return exitcode.Usagef("sim: --scenario FILE goes with --seed, --schedulers and --scores only; every invariant is checked")
 	}
 	info, err := os.Stat(f.scenario)
 	if err != nil {
-		return fmt.Errorf("read the scenario: %w", err)
+		return exitcode.BadInputf("read the scenario: %w", err)
 	}
 	if info.Size() > maxScenario {
-		return fmt.Errorf("read the scenario: %s is larger than %d bytes", f.scenario, maxScenario)
+		return exitcode.BadInputf("read the scenario: %s is larger than %d bytes", f.scenario, maxScenario)
 	}
 	text, err := os.ReadFile(f.scenario)
 	if err != nil {
-		return fmt.Errorf("read the scenario: %w", err)
+		return exitcode.BadInputf("read the scenario: %w", err)
 	}
 	story, err := scenario.Parse(filepath.Base(f.scenario), string(text))
 	if err != nil {
-		return err
+		return exitcode.Mark(exitcode.BadInput, err)
 	}
 	config := spec.Default()
 	config.Scheduling.Scores = f.scores
-	if err := spec.Validate(config); err != nil {
-		return err
+	if err := configfile.Check(config); err != nil {
+		return exitcode.Usagef("sim: --scores: %w", configfile.Hinted(err))
 	}
 	printed, err := sim.Play(cmd.Context(), story, sim.Options{
 		Seed: f.seed, Schedulers: f.schedulers, Config: config.Scheduling, CheckEvery: 1, Preempt: true,
@@ -49,13 +51,13 @@ func runScenario(cmd *cobra.Command, f *simFlags) error {
 		return fmt.Errorf("print the scenario: %w", werr)
 	}
 	if _, broken := errors.AsType[*sim.Violation](err); broken {
-		return fmt.Errorf("an invariant broke: %w", err)
+		return exitcode.Negativef("an invariant broke: %w", err)
 	}
 	if err != nil {
 		return err
 	}
 	if why := story.Differs(printed); why != "" {
-		return fmt.Errorf("it went another way: %s", why)
+		return exitcode.Negativef("it went another way: %s", why)
 	}
 	return nil
 }

@@ -13,8 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/experiment"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
+	"hilbert.dev/hilbert/internal/nearest"
 	"hilbert.dev/hilbert/sim"
 	"hilbert.dev/hilbert/sim/trace"
 )
@@ -63,7 +66,7 @@ The same seed gives the same placements, and the same digest, on any machine.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case f.whatIf.from != "" && f.scenario != "":
-				return errors.New("sim: write either --from FILE or --scenario FILE")
+				return exitcode.Usagef("sim: write either --from FILE or --scenario FILE")
 			case f.whatIf.from != "":
 				return runWhatIf(cmd, &f)
 			case f.scenario != "":
@@ -99,12 +102,12 @@ func runSim(cmd *cobra.Command, f *simFlags) error {
 	}
 	config := spec.Default()
 	config.Scheduling.Scores = f.scores
-	if err := spec.Validate(config); err != nil {
-		return err
+	if err := configfile.Check(config); err != nil {
+		return exitcode.Usagef("sim: --scores: %w", configfile.Hinted(err))
 	}
 	base, err := f.load()
 	if err != nil {
-		return err
+		return exitcode.Mark(exitcode.BadInput, err)
 	}
 	var reports []*sim.Report
 	for seed := f.seed; seed < f.seed+uint64(f.seeds); seed++ {
@@ -130,27 +133,27 @@ func runSim(cmd *cobra.Command, f *simFlags) error {
 func (f *simFlags) validate(arriveGiven bool) error {
 	switch {
 	case len(f.whatIf.add)+len(f.whatIf.drain) > 0:
-		return errors.New("sim: --add and --drain change a snapshot; name it with --from FILE")
+		return exitcode.Usagef("sim: --add and --drain change a snapshot; name it with --from FILE")
 	case (f.format == "") == (f.synthetic == ""):
-		return errors.New("sim: write either --format openb|dlrm with its files, or --synthetic nodes=N,pods=N,classes=N, or --scenario FILE, or --from FILE")
+		return exitcode.Usagef("sim: write either --format openb|dlrm with its files, or --synthetic nodes=N,pods=N,classes=N, or --scenario FILE, or --from FILE")
 	case f.synthetic != "" && (f.nodes != "" || f.pods != ""):
-		return errors.New("sim: --nodes and --pods belong to --format; leave them out with --synthetic")
+		return exitcode.Usagef("sim: --nodes and --pods belong to --format; leave them out with --synthetic")
 	case f.format != "" && f.format != formatOpenB && f.format != formatDLRM:
-		return fmt.Errorf("sim: --format %q is not known; write openb or dlrm", f.format)
+		return exitcode.Usagef("sim: --format %q is not known; write openb or dlrm%s", f.format, nearest.Hint(f.format, []string{formatOpenB, formatDLRM}))
 	case f.format == formatOpenB && (f.nodes == "" || f.pods == ""):
-		return errors.New("sim: --format openb needs --nodes FILE and --pods FILE")
+		return exitcode.Usagef("sim: --format openb needs --nodes FILE and --pods FILE")
 	case f.format == formatDLRM && f.pods == "":
-		return errors.New("sim: --format dlrm needs --pods FILE")
+		return exitcode.Usagef("sim: --format dlrm needs --pods FILE")
 	case f.format == formatDLRM && f.nodes != "":
-		return errors.New("sim: a dlrm trace has no node list, its nodes are derived from the demand; leave --nodes out")
+		return exitcode.Usagef("sim: a dlrm trace has no node list, its nodes are derived from the demand; leave --nodes out")
 	case f.output != output.Table && f.output != output.JSON:
-		return fmt.Errorf("sim: --output %q is not known; write table or json", f.output)
+		return exitcode.Usagef("sim: --output %q is not known; write table or json", f.output)
 	case f.seeds < 1 || f.seeds > maxSeeds:
-		return fmt.Errorf("sim: --seeds %d: want 1 to %d", f.seeds, maxSeeds)
+		return exitcode.Usagef("sim: --seeds %d: want 1 to %d", f.seeds, maxSeeds)
 	case f.schedulers < 1 || f.schedulers > sim.MaxSchedulers:
-		return fmt.Errorf("sim: --schedulers %d: want 1 to %d", f.schedulers, sim.MaxSchedulers)
+		return exitcode.Usagef("sim: --schedulers %d: want 1 to %d", f.schedulers, sim.MaxSchedulers)
 	case arriveGiven && !(f.arrive > 0 && f.arrive <= trace.MaxRatio):
-		return fmt.Errorf("sim: --arrive %g: want a number above 0 and at most %d, for example 1.3", f.arrive, trace.MaxRatio)
+		return exitcode.Usagef("sim: --arrive %g: want a number above 0 and at most %d, for example 1.3", f.arrive, trace.MaxRatio)
 	}
 	return nil
 }
@@ -187,7 +190,7 @@ func (f *simFlags) workload(base *trace.Workload, seed uint64) (*trace.Workload,
 func (f *simFlags) one(cmd *cobra.Command, base *trace.Workload, config spec.Scheduling, seed uint64) (*sim.Report, error) {
 	w, err := f.workload(base, seed)
 	if err != nil {
-		return nil, err
+		return nil, exitcode.Mark(exitcode.BadInput, err)
 	}
 	began, busy := time.Now(), cpuTime()
 	wall := func() time.Duration { return time.Since(began) }
@@ -207,7 +210,7 @@ func (f *simFlags) one(cmd *cobra.Command, base *trace.Workload, config spec.Sch
 	}
 	report, err := sim.Run(cmd.Context(), w, options)
 	if _, broken := errors.AsType[*sim.Violation](err); broken {
-		return nil, fmt.Errorf("an invariant broke: %w\nreproduce it: %s", err, f.again(seed))
+		return nil, exitcode.Negativef("an invariant broke: %w\nreproduce it: %s", err, f.again(seed))
 	}
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/kube/reach"
 )
 
@@ -50,12 +51,12 @@ func (f *topFlags) each(cmd *cobra.Command, names []string, visit func(*v1alpha1
 		return err
 	}
 	if f.staleAfter <= 0 {
-		return fmt.Errorf("top: --stale-after %s: want more than 0, for example 15m", f.staleAfter)
+		return exitcode.Usagef("top: --stale-after %s: want more than 0, for example 15m", f.staleAfter)
 	}
-	return reach.EachNodeReport(cmd.Context(), f.target, names, func(c *v1alpha1.CustomNodeResource) error {
+	return cause(reach.EachNodeReport(cmd.Context(), f.target, names, func(c *v1alpha1.CustomNodeResource) error {
 		visit(c)
 		return nil
-	})
+	}))
 }
 
 // seen is when an agent looked, and what that is worth now.

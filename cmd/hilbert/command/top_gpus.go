@@ -12,6 +12,7 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/schedule/fragment"
@@ -39,7 +40,7 @@ which share of the free compute they could not use (fragmentation). GPUs that ar
   hilbert top gpus -o json`,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if limit < 0 {
-				return fmt.Errorf("top: --limit %d: want how many nodes to draw, or 0 for the summary alone", limit)
+				return exitcode.Usagef("top: --limit %d: want how many nodes to draw, or 0 for the summary alone", limit)
 			}
 			view, now := newGPUsView(model, limit), time.Now()
 			if len(names) > 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube/reach"
@@ -52,7 +53,7 @@ what every user has who may discover APIs. During an update replicas differ; the
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if format != output.YAML {
 				if err := checkOutput("version", format); err != nil {
-					return fmt.Errorf("%w, or yaml", err)
+					return exitcode.Usagef("%w, or yaml", err)
 				}
 			}
 			a := &versionAnswer{Client: version.Get()}
@@ -71,7 +72,7 @@ what every user has who may discover APIs. During an update replicas differ; the
 				return err
 			}
 			if asked != nil {
-				return fmt.Errorf("version: the server's is not known: %w; --client asks no server", asked)
+				return exitcode.Mark(exitcode.Partial, fmt.Errorf("version: the server's is not known: %w; --client asks no server", asked))
 			}
 			return nil
 		},

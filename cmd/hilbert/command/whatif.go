@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/kube/reach"
 	"hilbert.dev/hilbert/schedule/inspect"
@@ -33,7 +34,7 @@ func (f *whatIfFlags) flags(cmd *cobra.Command) {
 // runWhatIf answers what would be if.
 func runWhatIf(cmd *cobra.Command, f *simFlags) error {
 	if f.output != output.Table && f.output != output.JSON {
-		return fmt.Errorf("sim: --output %q is not known; write table or json", f.output)
+		return exitcode.Usagef("sim: --output %q is not known; write table or json", f.output)
 	}
 	w := whom{from: f.whatIf.from}
 	d, err := w.read(cmd)
@@ -44,13 +45,13 @@ func runWhatIf(cmd *cobra.Command, f *simFlags) error {
 	for _, path := range f.whatIf.add {
 		pods, err := readManifests(cmd, path, d)
 		if err != nil {
-			return fmt.Errorf("--add %s: %w", path, err)
+			return exitcode.BadInputf("--add %s: %w", path, err)
 		}
 		q.Add = append(q.Add, pods...)
 	}
 	forecast, err := whatif.NewForecast(cmd.Context(), d, q)
 	if err != nil {
-		return fmt.Errorf("sim: %w", err)
+		return exitcode.BadInputf("sim: %w", err)
 	}
 	format := f.output
 	if format == output.Table {
@@ -59,8 +60,11 @@ func runWhatIf(cmd *cobra.Command, f *simFlags) error {
 	if err := show(cmd, format, forecast); err != nil {
 		return fmt.Errorf("print the forecast: %w", err)
 	}
-	if forecast.Interrupted {
+	switch lost := len(forecast.Unplaced) + len(forecast.Lost); {
+	case forecast.Interrupted:
 		return output.ErrInterrupted
+	case lost > 0:
+		return exitcode.Negativef("sim: pods without a node: %d", lost)
 	}
 	return nil
 }

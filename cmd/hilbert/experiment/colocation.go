@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/node/advise"
@@ -102,22 +102,22 @@ func (f *colocationFlags) options() (*colocation.Options, string, error) {
 	from := "invented with openb's quantiles"
 	switch {
 	case f.output != output.Table && f.output != output.JSON:
-		return nil, "", fmt.Errorf("sim colocation: --output %q is not known; write table or json", f.output)
+		return nil, "", exitcode.Usagef("sim colocation: --output %q is not known; write table or json", f.output)
 	case f.report != "" && len(f.only) > 0:
-		return nil, "", errors.New("sim colocation: --report shows days, and with --ablations none is played; leave one of them out")
+		return nil, "", exitcode.Usagef("sim colocation: --report shows days, and with --ablations none is played; leave one of them out")
 	case f.synthetic && (f.tide != "" || f.use != ""):
-		return nil, "", errors.New("sim colocation: --tide and --use are files; leave them out with --synthetic")
+		return nil, "", exitcode.Usagef("sim colocation: --tide and --use are files; leave them out with --synthetic")
 	case !f.synthetic && (f.tide == "" || f.use == ""):
-		return nil, "", errors.New("sim colocation: write --tide FILE and --use FILE, or --synthetic")
+		return nil, "", exitcode.Usagef("sim colocation: write --tide FILE and --use FILE, or --synthetic")
 	case !(f.days > 0 && f.days <= 31):
-		return nil, "", fmt.Errorf("sim colocation: --days %g: want more than 0 and at most 31", f.days)
+		return nil, "", exitcode.Usagef("sim colocation: --days %g: want more than 0 and at most 31", f.days)
 	}
 	o.Seed, o.Nodes, o.Tick = f.seed, f.nodes, f.step
 	o.Length = time.Duration(f.days * float64(24*time.Hour)).Truncate(time.Minute)
 	if f.config != "" {
 		c, err := configfile.Load(f.config)
 		if err != nil {
-			return nil, "", fmt.Errorf("sim colocation: --config: %w", err)
+			return nil, "", exitcode.BadInputf("sim colocation: --config: %w", err)
 		}
 		o.Laws, o.Evict = advise.ParamsOf(&c.Node), evict.ParamsOf(&c.Node)
 	}
@@ -147,15 +147,15 @@ func (f *colocationFlags) options() (*colocation.Options, string, error) {
 func loadJobs(path string) (kinds []colocation.JobKind, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("load the jobs: %w", err)
+		return nil, exitcode.BadInputf("load the jobs: %w", err)
 	}
 	defer func() { _ = file.Close() }() // it was only read
 	tasks, err := trace.ReadOpenBPods(path, file)
 	if err != nil {
-		return nil, fmt.Errorf("load the jobs: %w", err)
+		return nil, exitcode.BadInputf("load the jobs: %w", err)
 	}
 	if kinds = colocation.JobsOf(tasks); len(kinds) == 0 {
-		return nil, fmt.Errorf("load the jobs: %s has no offline tasks that end", path)
+		return nil, exitcode.BadInputf("load the jobs: %s has no offline tasks that end", path)
 	}
 	return kinds, nil
 }

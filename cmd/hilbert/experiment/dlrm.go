@@ -1,11 +1,11 @@
 package experiment
 
 import (
-	"errors"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/sim/affinity"
 	"hilbert.dev/hilbert/sim/trace"
 )
@@ -58,7 +58,7 @@ func (f *dlrmExperiment) run(cmd *cobra.Command) error {
 	path := f.pods
 	switch {
 	case (f.traces == "") == (f.pods == ""):
-		return errors.New("sim experiment dlrm: write either --traces DIR or --pods FILE")
+		return exitcode.Usagef("sim experiment dlrm: write either --traces DIR or --pods FILE")
 	case f.traces != "":
 		path = filepath.Join(f.traces, "dlrm2025", dlrmFile)
 	}

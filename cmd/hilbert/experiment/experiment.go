@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 )
 
@@ -44,7 +45,7 @@ func (o *experimentOutput) flags(cmd *cobra.Command) {
 // validate is called before the work is done.
 func (o *experimentOutput) validate() error {
 	if o.format != output.Table && o.format != output.JSON {
-		return fmt.Errorf("sim experiment: --output %q is not known; write table or json", o.format)
+		return exitcode.Usagef("sim experiment: --output %q is not known; write table or json", o.format)
 	}
 	return nil
 }

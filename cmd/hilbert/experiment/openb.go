@@ -3,7 +3,6 @@ package experiment
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,7 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/internal/nearest"
 	"hilbert.dev/hilbert/schedule/fragment"
 	"hilbert.dev/hilbert/sim/packing"
 	"hilbert.dev/hilbert/sim/trace"
@@ -100,22 +101,22 @@ func (f *openbExperiment) validate() (part float64, err error) {
 	}
 	percent, err := strconv.ParseFloat(strings.TrimSuffix(f.defragment, "%"), 64)
 	if err != nil || !strings.HasSuffix(f.defragment, "%") || !(percent >= 0 && percent <= 100) {
-		return 0, fmt.Errorf("sim experiment: --defragment %q: want a percentage, for example 2%%", f.defragment)
+		return 0, exitcode.Usagef("sim experiment: --defragment %q: want a percentage, for example 2%%", f.defragment)
 	}
 	switch {
 	case f.seeds < 1 || f.seeds > mostSeeds:
-		return 0, fmt.Errorf("sim experiment: --seeds %d: want 1 to %d", f.seeds, mostSeeds)
+		return 0, exitcode.Usagef("sim experiment: --seeds %d: want 1 to %d", f.seeds, mostSeeds)
 	case len(f.workloads) == 0 || len(f.policies) == 0:
-		return 0, errors.New("sim experiment: name at least one --workload and one --policy")
+		return 0, exitcode.Usagef("sim experiment: name at least one --workload and one --policy")
 	}
 	for _, w := range f.workloads {
 		if w == "" || strings.ContainsAny(w, `/\.`) {
-			return 0, fmt.Errorf("sim experiment: --workload %q: want a name such as default", w)
+			return 0, exitcode.Usagef("sim experiment: --workload %q: want a name such as default", w)
 		}
 	}
 	for _, p := range f.policies {
 		if !slices.Contains(packing.Policies(), p) {
-			return 0, fmt.Errorf("sim experiment: --policy %q is not known; write some of %s", p, strings.Join(packing.Policies(), ", "))
+			return 0, exitcode.Usagef("sim experiment: --policy %q is not known; write some of %s%s", p, strings.Join(packing.Policies(), ", "), nearest.Hint(p, packing.Policies()))
 		}
 	}
 	return percent / 100, nil
@@ -130,7 +131,7 @@ func (f *openbExperiment) load(name string) (*trace.Workload, error) {
 	}
 	seed, err := strconv.ParseUint(number, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("sim experiment: --workload %s:%s: want a number behind the colon", name, number)
+		return nil, exitcode.Usagef("sim experiment: --workload %s:%s: want a number behind the colon", name, number)
 	}
 	return packing.Vary(w, seed), nil
 }

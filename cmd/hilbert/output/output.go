@@ -13,6 +13,8 @@ import (
 	"os"
 
 	"sigs.k8s.io/yaml"
+
+	"hilbert.dev/hilbert/cmd/exitcode"
 )
 
 // The values of --output.
@@ -24,7 +26,7 @@ const (
 )
 
 // ErrInterrupted is returned when the context ended a command early; what was reached has been printed.
-var ErrInterrupted = errors.New("interrupted")
+var ErrInterrupted = exitcode.Mark(exitcode.Interrupted, errors.New("interrupted"))
 
 // WriteJSON writes v as indented JSON.
 func WriteJSON(w io.Writer, v any) error {

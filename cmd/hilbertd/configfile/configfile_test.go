@@ -32,7 +32,7 @@ func TestBadConfigNamesTheFieldAndTheFix(t *testing.T) {
 		"contradiction":   {"leaderElection: {renewDeadline: 20s}", "leaderElection.leaseDuration"},
 		"no write starts": {"scheduling: {binding: {writeTimeout: 9s}}", "scheduling.binding.writeTimeout"},
 		"no such score":   {"scheduling: {scores: {Magic: 1}}", "Magic"},
-		"nor there":       {"scheduling: {profiles: [{name: a, queues: [q], scores: {Magic: 1}}]}", "scheduling.profiles[0].scores: Magic"},
+		"nor there":       {"scheduling: {profiles: [{name: a, queues: [q], scores: {Magic: 1}}]}", "scheduling.profiles[0].scores.Magic"},
 		"no such field":   {"scheduling: {profiles: [{name: a, queue: q}]}", `unknown field "scheduling.profiles[0].queue"`},
 		"no such rule":    {"node: {memory: {headroom: {growthReserv: 0.1}}}", `unknown field "node.memory.headroom.growthReserv"`},
 		"zero is zero":    {"node: {memory: {headroom: {growthReserve: 0}}}", "node.memory.headroom.growthReserve: 0 % and"},

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube/apiserver"
@@ -62,9 +62,9 @@ const cleanupEnd, cleanupStay = "end", "stay"
 func runCleanup(ctx context.Context, config *spec.Configuration, how string, log *slog.Logger) error {
 	switch {
 	case how != cleanupEnd && how != cleanupStay:
-		return fmt.Errorf("--cleanup=%s: want %s or %s", how, cleanupEnd, cleanupStay)
+		return exitcode.Usagef("--cleanup=%s: want %s or %s", how, cleanupEnd, cleanupStay)
 	case !slices.Contains(config.Roles, spec.RoleAgent):
-		return errors.New("--cleanup is for a node: give the agent's configuration, with roles: [agent]")
+		return exitcode.Usagef("--cleanup is for a node: give the agent's configuration, with roles: [agent]")
 	}
 	if err := Cleanup(ctx, config, log); err != nil {
 		return fmt.Errorf("clean up: %w", err)

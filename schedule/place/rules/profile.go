@@ -70,6 +70,19 @@ type Profile struct {
 	market     *Market
 }
 
+// ScoreNames returns the names that weights can have, in order.
+func ScoreNames() []string {
+	var names []string
+	for i := range LocalScores {
+		names = append(names, LocalScores[i].Name)
+	}
+	for i := range NormalizedScores {
+		names = append(names, NormalizedScores[i].Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // NewProfile returns the default weights with the given ones, by name, in their place.
 func NewProfile(weights map[string]int64) (*Profile, error) {
 	p := &Profile{ratio: spec.DefaultRatio(), market: newMarket()}

@@ -1,0 +1,161 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/document"
+	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
+)
+
+// maxConfigInput bounds what config validate reads, in bytes: a ConfigMap is no larger.
+const maxConfigInput = 2 << 20
+
+func newConfig() *cobra.Command {
+	config := &cobra.Command{Use: "config", Short: "Check configuration files of hilbertd"}
+	config.AddCommand(newConfigValidate())
+	return config
+}
+
+func newConfigValidate() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "validate FILE",
+		Short: "Check a configuration file of hilbertd, or a ConfigMap that holds one, as hilbertd itself would",
+		Long: `Read a configuration file as hilbertd does, and tell every mistake with its line, column and field, and the word that was probably meant. The file is a
+HilbertConfiguration, for the scheduler, an agent or a watchdog, or a ConfigMap, as the chart and deploy/ have them: then each of its entries that ends in .yaml,
+.yml or .json is read, and lines count from the beginning of the file. FILE may be - for the standard input.
+
+The command asks no cluster: whether a certificate, a kubeconfig or a node that the file names exists is not checked. It ends with 3 if there is a mistake.`,
+		Example: `  hilbert config validate hilbertd.yaml
+  helm template hilbert deploy/charts/hilbert --show-only templates/config.yaml | hilbert config validate -
+  hilbert config validate hilbertd.yaml -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput("config validate", format); err != nil {
+				return err
+			}
+			data, err := readInput(cmd.InOrStdin(), args[0], maxConfigInput)
+			if err != nil {
+				return exitcode.BadInputf("config validate: %w", err)
+			}
+			v := validateConfig(args[0], data)
+			if err := show(cmd, format, v); err != nil {
+				return err
+			}
+			if n := len(v.Problems); n > 0 {
+				return exitcode.BadInputf("config validate: %s: mistakes: %d", args[0], n)
+			}
+			return nil
+		},
+	}
+	outputFlag(cmd, &format)
+	return cmd
+}
+
+// readInput reads a file, or the standard input for "-", if it is not too large.
+func readInput(stdin io.Reader, name string, most int64) (data []byte, err error) {
+	in := stdin
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		in = file
+	}
+	data, err = io.ReadAll(io.LimitReader(in, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%s has more than %d bytes; is it the right file?", name, most)
+	}
+	return data, err
+}
+
+// configVerdict is what is wrong with a file.
+type configVerdict struct {
+	File  string `json:"file"`
+	Valid bool   `json:"valid"`
+	// Roles are what a process with this file runs, by the entry of the ConfigMap where there is one.
+	Roles    []string        `json:"roles,omitempty"`
+	Problems []configProblem `json:"problems,omitempty"`
+}
+
+type configProblem struct {
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message"`
+}
+
+// WriteText writes a line for each mistake, in the form that editors jump to.
+func (v *configVerdict) WriteText(w io.Writer) error {
+	var text strings.Builder
+	for _, p := range v.Problems {
+		text.WriteString(v.File + ":")
+		if p.Line > 0 {
+			fmt.Fprintf(&text, "%d:%d:", p.Line, p.Column)
+		}
+		text.WriteString(" " + p.Message + "\n")
+	}
+	if v.Valid {
+		fmt.Fprintf(&text, "%s: valid, for %s\n", v.File, strings.Join(v.Roles, "; "))
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+func validateConfig(file string, data []byte) *configVerdict {
+	v := &configVerdict{File: file}
+	if entries, ok := document.ConfigMapEntries(data); !ok {
+		v.add("", data, 0, 0)
+	} else {
+		for _, e := range entries {
+			v.add(e.Name+": ", []byte(e.Text), e.Line-1, e.Indent)
+		}
+		if len(entries) == 0 {
+			v.Problems = append(v.Problems, configProblem{Message: "the ConfigMap has no entry that ends in .yaml, .yml or .json"})
+		}
+	}
+	v.Valid = len(v.Problems) == 0
+	return v
+}
+
+// add checks one configuration, which begins after some lines and columns of the file.
+func (v *configVerdict) add(entry string, text []byte, lines, columns int) {
+	c, err := configfile.Parse(text)
+	if err == nil {
+		v.Roles = append(v.Roles, entry+roleList(c.Roles))
+		return
+	}
+	var mistakes *configfile.Mistakes
+	var one *document.Problem
+	switch {
+	case errors.As(err, &mistakes):
+		for _, p := range mistakes.Problems {
+			v.problem(entry, p, lines, columns)
+		}
+	case errors.As(err, &one):
+		v.problem(entry, one, lines, columns)
+	default:
+		v.Problems = append(v.Problems, configProblem{Message: entry + err.Error()})
+	}
+}
+
+func (v *configVerdict) problem(entry string, p *document.Problem, lines, columns int) {
+	v.Problems = append(v.Problems, configProblem{p.Line + lines, p.Column + columns, p.Field, entry + p.Message})
+}
+
+func roleList(roles []spec.Role) string {
+	words := make([]string, len(roles))
+	for i, role := range roles {
+		words[i] = string(role)
+	}
+	return strings.Join(words, ", ")
+}
