@@ -131,6 +131,7 @@ type capacityRecord struct {
 	StorageClass string         `json:"storageClass"`
 	Nodes        selectorRecord `json:"nodes"`
 	Most         int64          `json:"most"`
+	Capacity     *int64         `json:"capacity,omitempty"` // nil: the driver does not say
 }
 
 func writeTerms(list []facts.Term) *[]termRecord {
@@ -175,7 +176,10 @@ func writeStorage(object facts.StorageObject) (r storageRecord) {
 	case *facts.StorageDriver:
 		r.Driver = &driverRecord{o.Name, o.TellsCapacity, o.Required}
 	case *facts.StorageCapacity:
-		r.Capacity = &capacityRecord{o.Namespace, o.Name, o.StorageClass, writeSelector(o.Nodes), o.Most}
+		r.Capacity = &capacityRecord{Namespace: o.Namespace, Name: o.Name, StorageClass: o.StorageClass, Nodes: writeSelector(o.Nodes), Most: o.Most}
+		if o.Told {
+			r.Capacity.Capacity = &o.Capacity
+		}
 	case *facts.StorageNode:
 		r.Node = &storageNodeRecord{o.Node, each(o.Drivers, writeNodeDriver), o.Migrated}
 	case *facts.Attachment:
@@ -208,7 +212,11 @@ func readStorage(r *storageRecord) (facts.StorageObject, error) {
 		return &facts.StorageDriver{Name: r.Driver.Name, TellsCapacity: r.Driver.TellsCapacity, Required: r.Driver.Required}, nil
 	case r.Capacity != nil:
 		c := r.Capacity
-		return &facts.StorageCapacity{Namespace: c.Namespace, Name: c.Name, StorageClass: c.StorageClass, Nodes: readSelector(c.Nodes), Most: c.Most}, nil
+		capacity := &facts.StorageCapacity{Namespace: c.Namespace, Name: c.Name, StorageClass: c.StorageClass, Nodes: readSelector(c.Nodes), Most: c.Most}
+		if c.Capacity != nil {
+			capacity.Capacity, capacity.Told = *c.Capacity, true
+		}
+		return capacity, nil
 	case r.Node != nil:
 		return &facts.StorageNode{Node: r.Node.Node, Drivers: each(r.Node.Drivers, readNodeDriver), Migrated: r.Node.Migrated}, nil
 	case r.Attached != nil:

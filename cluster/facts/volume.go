@@ -177,6 +177,9 @@ type StorageCapacity struct {
 	Nodes LabelSelector
 	// Most is the size of the largest volume in bytes that there is room for.
 	Most int64
+	// Capacity is how much there is in all, in bytes; Told: the driver says so.
+	Capacity int64
+	Told     bool
 }
 
 // StorageName names the capacity.

@@ -69,17 +69,28 @@ type UnboundClaim struct {
 	Node string
 	// Volumes that it could be bound to, the best first.
 	Volumes []VolumeChoice
-	// Provisioned: a driver makes a volume for it where Nodes allow (nil: everywhere) and, if Tracked, where one of Room matches.
+	// Provisioned: a driver makes a volume for it where Nodes allow (nil: everywhere) and, if Tracked, where one of Room matches: the first that does counts.
 	Provisioned bool
 	Nodes       []Term
 	Tracked     bool
-	Room        []LabelSelector
+	Room        []StorageRoom
+	// StorageClass and Size are the claim's, where nodes are scored by how much of their storage it would take; else they are left out.
+	StorageClass string
+	Size         int64
 }
 
 // VolumeChoice is a volume that a claim could be bound to, on nodes that one of the terms matches (nil: on all).
 type VolumeChoice struct {
 	Volume string
 	Nodes  []Term
+	Size   int64 // bytes
+}
+
+// StorageRoom is where a volume of a claim could be provisioned, and if it is Told, how much there is in all, in bytes.
+type StorageRoom struct {
+	Nodes    LabelSelector
+	Capacity int64
+	Told     bool
 }
 
 // VolumeConflict is why a node cannot give a pod its volumes; the zero value: it can.
@@ -186,9 +197,17 @@ func (v *VolumeNeeds) inZones(n *Node) bool {
 	return true
 }
 
-// Choose chooses for each of the Unbound what it is bound to on the node: a volume, or with an empty name one that is provisioned. Each volume is chosen once.
-func (v *VolumeNeeds) Choose(n *Node) (choice []string, conflict VolumeConflict) {
-	choice = make([]string, len(v.Unbound))
+// Binding is what an unbound claim is bound to on a node: a volume, or where that is empty one that is provisioned. Room is where, if the driver tells what
+// it has.
+type Binding struct {
+	Volume string
+	Size   int64 // the volume's, in bytes
+	Room   *StorageRoom
+}
+
+// Choose chooses for each of the Unbound what it is bound to on the node. Each volume is chosen once.
+func (v *VolumeNeeds) Choose(n *Node) (choice []Binding, conflict VolumeConflict) {
+	choice = make([]Binding, len(v.Unbound))
 	for i := range v.Unbound {
 		if u := &v.Unbound[i]; u.Node != "" && u.Node != n.Name {
 			return nil, NoVolumeToBind
@@ -199,29 +218,33 @@ func (v *VolumeNeeds) Choose(n *Node) (choice []string, conflict VolumeConflict)
 		at := -1
 		if u.Node == "" {
 			at = slices.IndexFunc(u.Volumes, func(c VolumeChoice) bool {
-				return !slices.Contains(choice[:i], c.Volume) && matchLabels(c.Nodes, n)
+				return !slices.ContainsFunc(choice[:i], func(b Binding) bool { return b.Volume == c.Volume }) && matchLabels(c.Nodes, n)
 			})
 		}
 		if at >= 0 {
-			choice[i] = u.Volumes[at].Volume
+			choice[i] = Binding{Volume: u.Volumes[at].Volume, Size: u.Volumes[at].Size}
 			continue
 		}
-		if conflict := u.provisionConflict(n); conflict != NoVolumeConflict {
+		if choice[i].Room, conflict = u.provision(n); conflict != NoVolumeConflict {
 			return nil, conflict
 		}
 	}
 	return choice, NoVolumeConflict
 }
 
-// provisionConflict returns why no volume can be provisioned for the claim.
-func (u *UnboundClaim) provisionConflict(n *Node) VolumeConflict {
-	switch {
-	case !u.Provisioned || !matchLabels(u.Nodes, n):
-		return NoVolumeToBind
-	case u.Tracked && !slices.ContainsFunc(u.Room, func(s LabelSelector) bool { return s.matchesNode(n) }):
-		return NoStorageLeft
+// provision returns where a volume is provisioned for the claim, nil if that is not told, or why none can be.
+func (u *UnboundClaim) provision(n *Node) (*StorageRoom, VolumeConflict) {
+	if !u.Provisioned || !matchLabels(u.Nodes, n) {
+		return nil, NoVolumeToBind
 	}
-	return NoVolumeConflict
+	if !u.Tracked {
+		return nil, NoVolumeConflict
+	}
+	at := slices.IndexFunc(u.Room, func(r StorageRoom) bool { return r.Nodes.matchesNode(n) })
+	if at < 0 {
+		return nil, NoStorageLeft
+	}
+	return &u.Room[at], NoVolumeConflict
 }
 
 func (s *LabelSelector) matchesNode(n *Node) bool {
@@ -308,8 +331,8 @@ func (v *VolumeNeeds) Labels() (keys []string) {
 			add(c.Nodes)
 		}
 		add(u.Nodes)
-		for _, s := range u.Room {
-			for _, e := range s.Expressions {
+		for j := range u.Room {
+			for _, e := range u.Room[j].Nodes.Expressions {
 				keys = append(keys, e.Key)
 			}
 		}
@@ -356,6 +379,7 @@ func (v *VolumeNeeds) AppendSelection(buffer []byte) []byte {
 		w.Number(int64(len(u.Volumes)))
 		for _, c := range u.Volumes {
 			w.Text(c.Volume)
+			w.Number(c.Size)
 			w.terms(c.Nodes)
 		}
 		w.Flag(u.Provisioned)
@@ -363,8 +387,12 @@ func (v *VolumeNeeds) AppendSelection(buffer []byte) []byte {
 		w.Flag(u.Tracked)
 		w.Number(int64(len(u.Room)))
 		for j := range u.Room {
-			w.labelSelector(&u.Room[j])
+			w.labelSelector(&u.Room[j].Nodes)
+			w.Number(u.Room[j].Capacity)
+			w.Flag(u.Room[j].Told)
 		}
+		w.Text(u.StorageClass)
+		w.Number(u.Size)
 	}
 	return w
 }

@@ -81,7 +81,10 @@ func (w *world) object(t *rapid.T) facts.StorageObject {
 	case 7:
 		return &facts.Attachment{Name: name(t, "a", 3), Node: "na", Driver: "csi", Volume: name(t, "v", 4)}
 	default:
-		return &facts.StorageCapacity{Namespace: "d", Name: name(t, "r", 2), StorageClass: name(t, "s", 2), Most: rapid.Int64Range(0, 3).Draw(t, "most")}
+		return &facts.StorageCapacity{
+			Namespace: "d", Name: name(t, "r", 2), StorageClass: name(t, "s", 2), Most: rapid.Int64Range(0, 3).Draw(t, "most"),
+			Capacity: rapid.Int64Range(0, 9).Draw(t, "capacity"), Told: rapid.Bool().Draw(t, "told"),
+		}
 	}
 }
 

@@ -110,8 +110,17 @@ func (b *Book) node(c *facts.Claim) string {
 	return c.SelectedNode
 }
 
-// choices returns where a claim could be bound.
+// choices returns where a claim could be bound. Class and size of the claim are part of it only where they tell nodes apart, so that claims of unlike sizes
+// may be alike.
 func (b *Book) choices(c *facts.Claim) facts.UnboundClaim {
+	x := b.choicesOf(c)
+	if len(x.Volumes)+len(x.Room) > 0 {
+		x.StorageClass, x.Size = c.StorageClass, c.Size
+	}
+	return x
+}
+
+func (b *Book) choicesOf(c *facts.Claim) facts.UnboundClaim {
 	x := facts.UnboundClaim{Node: b.node(c)}
 	if x.Node == "" {
 		x.Volumes = b.candidates(c)
@@ -134,12 +143,12 @@ func (b *Book) candidates(c *facts.Claim) []facts.VolumeChoice {
 	}
 	if p := b.told[c.ClaimName]; p != nil && p.volume != "" {
 		if v := b.volumes[p.volume]; v != nil && suits(v) {
-			return []facts.VolumeChoice{{Volume: v.Name, Nodes: v.Nodes}}
+			return []facts.VolumeChoice{{Volume: v.Name, Nodes: v.Nodes, Size: v.Size}}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.kept[c.ClaimName])) {
 		if v := b.volumes[name]; suits(v) && v.KeptFor(c) {
-			return []facts.VolumeChoice{{Volume: name, Nodes: v.Nodes}}
+			return []facts.VolumeChoice{{Volume: name, Nodes: v.Nodes, Size: v.Size}}
 		}
 	}
 	var fit []*facts.Volume
@@ -151,18 +160,25 @@ func (b *Book) candidates(c *facts.Claim) []facts.VolumeChoice {
 	slices.SortFunc(fit, func(x, y *facts.Volume) int { return cmp.Or(cmp.Compare(x.Size, y.Size), cmp.Compare(x.Name, y.Name)) })
 	var list []facts.VolumeChoice
 	for _, v := range fit {
-		list = append(list, facts.VolumeChoice{Volume: v.Name, Nodes: v.Nodes})
+		list = append(list, facts.VolumeChoice{Volume: v.Name, Nodes: v.Nodes, Size: v.Size})
 	}
 	return list
 }
 
-// room lists the nodes for which enough can be provisioned. Of equal selectors one is enough.
-func (b *Book) room(c *facts.Claim) (list []facts.LabelSelector) {
-	rooms := b.rooms[c.StorageClass]
-	for _, name := range slices.SortedFunc(maps.Keys(rooms), facts.CompareStorageNames) {
-		r := rooms[name]
-		if r.Most >= c.Size && !r.Nodes.Nothing && !slices.ContainsFunc(list, func(s facts.LabelSelector) bool { return s.Equal(&r.Nodes) }) {
-			list = append(list, r.Nodes)
+// room lists the nodes for which enough can be provisioned, where there is most in all first. Of equal selectors the first is enough. Upstream goes by any.
+func (b *Book) room(c *facts.Claim) (list []facts.StorageRoom) {
+	rooms := make([]*facts.StorageCapacity, 0, len(b.rooms[c.StorageClass]))
+	for _, r := range b.rooms[c.StorageClass] {
+		if r.Most >= c.Size && !r.Nodes.Nothing {
+			rooms = append(rooms, r)
+		}
+	}
+	slices.SortFunc(rooms, func(x, y *facts.StorageCapacity) int {
+		return cmp.Or(cmp.Compare(y.Capacity, x.Capacity), facts.CompareStorageNames(x.StorageName(), y.StorageName()))
+	})
+	for _, r := range rooms {
+		if !slices.ContainsFunc(list, func(room facts.StorageRoom) bool { return room.Nodes.Equal(&r.Nodes) }) {
+			list = append(list, facts.StorageRoom{Nodes: r.Nodes, Capacity: r.Capacity, Told: r.Told})
 		}
 	}
 	return list

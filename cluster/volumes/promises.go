@@ -27,7 +27,7 @@ func (b *Book) Take(uid facts.UID, node *facts.Node) (conflict string, affected 
 	if waits != "" {
 		return waits, nil
 	}
-	var choice []string
+	var choice []facts.Binding
 	if needs != nil {
 		if c := needs.Conflict(node); c != facts.NoVolumeConflict {
 			return c.String(), nil
@@ -35,7 +35,7 @@ func (b *Book) Take(uid facts.UID, node *facts.Node) (conflict string, affected 
 		choice, _ = needs.Choose(node)
 	}
 	for i, claim := range b.inOrder(b.unboundOf(u)) {
-		p := &promise{claim: claim.ClaimName, uid: claim.UID, volume: choice[i], node: node.Name}
+		p := &promise{claim: claim.ClaimName, uid: claim.UID, volume: choice[i].Volume, node: node.Name}
 		if b.told[p.claim] != nil {
 			continue // another pod waits for the same
 		}

@@ -51,7 +51,7 @@ func Storage(t testing.TB, d *datadriven.TestData) facts.Event {
 		return facts.StorageUpserted{Object: &facts.Attachment{Name: name, Node: r.text("node"), Driver: r.text("driver"), Volume: r.text("volume")}}
 	case facts.CSIStorageCapacity:
 		return facts.StorageUpserted{Object: &facts.StorageCapacity{
-			Namespace: "default", Name: name, StorageClass: r.text("class"), Most: r.size("most"), Nodes: facts.LabelSelector{Expressions: r.nodes()[0].Expressions},
+			Namespace: "default", Name: name, StorageClass: r.text("class"), Most: r.size("most"), Capacity: r.size("capacity"), Told: d.HasArg("capacity"), Nodes: facts.LabelSelector{Expressions: r.nodes()[0].Expressions},
 		}}
 	}
 	d.Fatalf(t, "storage: unknown kind %q", d.CmdArgs[0].Key)

@@ -178,6 +178,9 @@ func (p *Parser) StorageCapacity(c *storagev1.CSIStorageCapacity) *facts.Storage
 			out.Most = limit.Value()
 		}
 	}
+	if c.Capacity != nil {
+		out.Capacity, out.Told = c.Capacity.Value(), true
+	}
 	selector, err := p.constraints.selector(c.NodeTopology)
 	if err != nil {
 		p.warner.Warn("csistoragecapacity "+c.Namespace+"/"+c.Name, "the topology is malformed, and selects no node", "err", err)

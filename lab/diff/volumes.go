@@ -35,6 +35,7 @@ var volumeReasons = []string{
 // volumeCoverage counts what was judged: pods on nodes, why nodes were refused, pods that wait for their claims, and claims by what they were promised.
 type volumeCoverage struct {
 	judged, feasible, waits, static, provisioned, bound int
+	scored, preferred                                   int // nodes whose scores were compared, and those that did not score 0
 
 	refused map[string]int
 }
@@ -49,6 +50,7 @@ func newVolumeCoverage() volumeCoverage {
 
 func (c *volumeCoverage) add(other *volumeCoverage) {
 	c.judged, c.feasible, c.waits = c.judged+other.judged, c.feasible+other.feasible, c.waits+other.waits
+	c.scored, c.preferred = c.scored+other.scored, c.preferred+other.preferred
 	c.static, c.provisioned, c.bound = c.static+other.static, c.provisioned+other.provisioned, c.bound+other.bound
 	for reason, n := range other.refused {
 		c.refused[reason] += n
@@ -57,7 +59,7 @@ func (c *volumeCoverage) add(other *volumeCoverage) {
 
 // vacuous lists what never happened, so that nothing is known of it.
 func (c *volumeCoverage) vacuous() (list []string) {
-	for name, n := range map[string]int{"a node lets a pod in": c.feasible, "a pod waits": c.waits, "a volume is promised": c.static, "a volume is provisioned": c.provisioned, "a claim is bound": c.bound} {
+	for name, n := range map[string]int{"a node lets a pod in": c.feasible, "a pod waits": c.waits, "a volume is promised": c.static, "a volume is provisioned": c.provisioned, "a claim is bound": c.bound, "a node scores": c.preferred} {
 		if n == 0 {
 			list = append(list, name)
 		}
@@ -114,8 +116,8 @@ func (r *VolumeReport) write(w io.Writer) {
 		fmt.Fprintf(w, "---\n%v\n", r.Failure)
 	}
 	c := &r.coverage
-	fmt.Fprintf(w, "%d pods with volumes were judged: %d waited for their claims, %d nodes let them in; of their claims %d were promised volumes and %d provisioned, %d were bound in between\n",
-		c.judged, c.waits, c.feasible, c.static, c.provisioned, c.bound)
+	fmt.Fprintf(w, "%d pods with volumes were judged: %d waited for their claims, %d nodes let them in; of their claims %d were promised volumes and %d provisioned, %d were bound in between; %d scores of nodes were equal, %d of them above 0\n",
+		c.judged, c.waits, c.feasible, c.static, c.provisioned, c.bound, c.scored, c.preferred)
 	for _, reason := range volumeReasons {
 		fmt.Fprintf(w, "  %8d nodes: %s\n", c.refused[reason], reason)
 	}
@@ -139,6 +141,7 @@ type match struct {
 	promised map[string]bool // claims that a volume is, or may be, promised to
 	versions int
 	seen     *volumeCoverage
+	choosing instance // follows the ledger as a scheduler does
 }
 
 // compare judges and places one pod after the other on both sides. In between, claims are bound, pods leave, and nodes and attachments change.
@@ -150,6 +153,11 @@ func (w *volumeWorld) compare(seen *volumeCoverage) error {
 		return err
 	}
 	m := &match{volumeWorld: w, u: u, store: cluster.NewStore(), parser: parse.NewParser(schedulerName, nil), promised: make(map[string]bool), seen: seen}
+	profile, err := rules.NewProfile(nil)
+	if err != nil {
+		return err
+	}
+	m.choosing = newInstance(&Case{Seed: uint64(len(w.pods)), Indexes: 2}, profile)
 	for _, n := range w.nodes {
 		m.store.Apply(facts.NodeUpserted{Node: m.parser.Node(n)})
 	}
@@ -207,6 +215,14 @@ func (m *match) judge(pod *corev1.Pod) error {
 	}
 	if !slices.Equal(theirs, ours) {
 		return fmt.Errorf("upstream lets it onto %v (%q), Hilbert onto %v (%q)", theirs, refusals, ours, m.store.Pod(facts.UID(pod.UID)).Refusal())
+	}
+	if !shares {
+		if err := m.compareScores(state, pod, ours); err != nil {
+			return err
+		}
+	}
+	if err := m.chooses(pod); err != nil {
+		return err
 	}
 	m.seen.count(m, pod, refusals, len(ours))
 	if len(ours) == 0 {

@@ -85,6 +85,30 @@ func indexerOf(factory informers.SharedInformerFactory, object runtime.Object) c
 	}
 }
 
+// scores returns upstream's scores of nodes that let the pod in, by name. It must not be asked where upstream falls over its own scores (see scored).
+func (u *upstreamVolumes) scores(state fwk.CycleState, pod *corev1.Pod, fits []string) (map[string]int64, error) {
+	var nodes []fwk.NodeInfo
+	for _, name := range fits {
+		node, err := u.state.NodeInfos().Get(name)
+		if err != nil {
+			return nil, fmt.Errorf("look up node %s: %w", name, err)
+		}
+		nodes = append(nodes, node)
+	}
+	if status := u.framework.RunPreScorePlugins(u.ctx, state, pod, nodes); !status.IsSuccess() {
+		return nil, fmt.Errorf("prepare scores: %s", status.Message())
+	}
+	list, status := u.framework.RunScorePlugins(u.ctx, state, pod, nodes)
+	if !status.IsSuccess() {
+		return nil, fmt.Errorf("score: %s", status.Message())
+	}
+	scores := make(map[string]int64, len(list))
+	for i := range list {
+		scores[list[i].Name] = list[i].TotalScore
+	}
+	return scores, nil
+}
+
 // judge returns which nodes a pod may go to, by the order of their names, and the state of its cycle.
 func (u *upstreamVolumes) judge(pod *corev1.Pod) (fits []string, refusals []string, state fwk.CycleState, err error) {
 	if err := u.cache.UpdateSnapshot(klog.Logger{}, u.state.Snapshot); err != nil {

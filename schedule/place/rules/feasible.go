@@ -120,6 +120,9 @@ func normalizeSpread(raw int64, r span) int64 {
 	return MaxScore * (r.greatest + r.least - raw) / r.greatest
 }
 
+// normalizeNot leaves a raw value that is a score already as it is.
+func normalizeNot(raw int64, _ span) int64 { return raw }
+
 // RawTaints counts the PreferNoSchedule taints that the class does not tolerate.
 func RawTaints(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
 	var count int64
@@ -141,6 +144,12 @@ func RawAffinity(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *clust
 		}
 	}
 	return sum
+}
+
+// RawStorage is the share of the node's storage that stays free with the volumes that the pod's claims would be bound to, or that would be provisioned for
+// them, in percent. (Upstream's VolumeBinding, scoring.)
+func RawStorage(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	return c.Volumes.StorageScore(s.Node(slot))
 }
 
 // RawSpread sums, over the soft constraints, the counted pods in the node's domain, weighed by how many domains there are. (Upstream's

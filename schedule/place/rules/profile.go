@@ -30,7 +30,7 @@ type NormalizedScore struct {
 // How many there are of each: the tables' lengths, by name because the tables' functions refer to types of that length.
 const (
 	localScores      = 9
-	normalizedScores = 5
+	normalizedScores = 6
 )
 
 // span is the smallest and the greatest raw value of the feasible nodes; ignored ones are not in it.
@@ -58,7 +58,8 @@ var NormalizedScores = [normalizedScores]NormalizedScore{
 	{"NodeAffinity", "NodeAffinity", 2, RawAffinity, normalizeByGreatest},
 	{"PodTopologySpread", "PodTopologySpread", 2, RawSpread, normalizeSpread},
 	{"InterPodAffinity", "InterPodAffinity", 2, rawPodAffinity, normalizeRange},
-	{"ImageLocality", "ImageLocality", 1, rawImages, func(raw int64, _ span) int64 { return raw }},
+	{"ImageLocality", "ImageLocality", 1, rawImages, normalizeNot},
+	{"StorageCapacity", "VolumeBinding", 1, RawStorage, normalizeNot},
 }
 
 // Profile weighs the scores of both tables. It has the weights by index, and the parameters of scores that have some. Placers of a
@@ -148,6 +149,7 @@ const (
 	affinityScore = 1
 	SpreadScore   = 2
 	ImageScore    = 4
+	storageScore  = 5
 )
 
 // Indices of some scores in LocalScores.
@@ -185,6 +187,7 @@ func (p *Profile) ReadsLoad() bool { return p.local[loadScore] != 0 }
 func (p *Profile) StaticValues(s *cluster.State, slot cluster.Slot, c *cluster.Class) (raw RawValues) {
 	raw[taintScore] = RawTaints(nil, s, slot, c)
 	raw[affinityScore] = RawAffinity(nil, s, slot, c)
+	raw[storageScore] = RawStorage(nil, s, slot, c)
 	return raw
 }
 
