@@ -106,6 +106,12 @@ func (c *Class) AppendSize(buffer []byte) []byte {
 	for _, a := range c.Amounts {
 		w.Number(int64(a.Kind))
 	}
+	if c.Claims == nil {
+		w.Number(0)
+	} else {
+		w.Number(1)
+		w = c.Claims.AppendKey(w) // which nodes have the devices that its claims were given
+	}
 	if c.Volumes == nil {
 		w.Number(0)
 		return w

@@ -9,7 +9,7 @@ var resources = [...]string{
 	"finished pods", // which of a gang's members have ended must be known before anything is given up as partial
 	"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csidrivers", "csistoragecapacities", "csinodes",
 	"volumeattachments",
-	"resourceclaims", "deviceclasses", "resourceslices", // empty where the API server does not have resource.k8s.io/v1
+	"resourceclaims", "deviceclasses", "resourceslices", "devicetaintrules", // empty where the API server does not have resource.k8s.io/v1
 }
 
 // Lists keeps which of the lists that a Watch begins with have arrived. The zero value has none. Nothing may be decided before it has

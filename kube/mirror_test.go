@@ -499,6 +499,7 @@ func TestLists(t *testing.T) {
 		facts.DRAListed{Kind: facts.ResourceClaimKind},
 		facts.DRAListed{Kind: facts.DeviceClassKind},
 		facts.DRAListed{Kind: facts.ResourceSliceKind},
+		facts.DRAListed{Kind: facts.DeviceTaintRuleKind},
 	}
 	for left := range all {
 		var lists Lists

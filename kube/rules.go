@@ -50,6 +50,7 @@ var OptionalPermissions = []apiserver.Permission{
 	{Group: parse.GroupResource, Resource: "resourceclaims/binding", Verbs: []string{"patch"}},                         // the same, to API servers of v1.36 and later
 	{Group: parse.GroupResource, Resource: "deviceclasses", Verbs: []string{"list", "watch"}},
 	{Group: parse.GroupResource, Resource: "resourceslices", Verbs: []string{"list", "watch"}},
+	{Group: parse.GroupResource, Resource: "devicetaintrules", Verbs: []string{"list", "watch"}},
 	{Resource: "pods/eviction", Verbs: []string{"create"}},                 // of pods, at their nodes' request
 	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"patch"}}, // how often what nodes' agents have to tell was so
 }

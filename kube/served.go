@@ -21,6 +21,7 @@ type served struct {
 	// reports is the version of our CustomNodeResource.
 	reports string
 	devices string // the version of resource.k8s.io; empty: none that we know
+	taints  string // the version of its DeviceTaintRule, which came later
 }
 
 // survey asks for each of the optional APIs. An error means that it is not known, never that an API is not there.
@@ -39,6 +40,7 @@ func survey(ctx context.Context, s *apiserver.Surveyor) (served, error) {
 		{v1alpha1.Group, v1alpha1.Queues, []string{v1alpha1.Version}, &out.queues},
 		{nodev1alpha1.Group, nodev1alpha1.CustomNodeResources, []string{nodev1alpha1.Version}, &out.reports},
 		{parse.GroupResource, parse.DRAResources[facts.ResourceClaimKind], []string{resourcev1.SchemeGroupVersion.Version}, &out.devices},
+		{parse.GroupResource, parse.DRAResources[facts.DeviceTaintRuleKind], []string{resourcev1.SchemeGroupVersion.Version}, &out.taints},
 	} {
 		var err error
 		*ask.into, err = s.First(ctx, ask.group, ask.versions, ask.resource)

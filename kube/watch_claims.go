@@ -13,7 +13,8 @@ import (
 	"hilbert.dev/hilbert/kube/parse"
 )
 
-// draFollowers watch what dynamic resource allocation depends on, in the order of the kinds. An API server before v1.34 does not have it.
+// draFollowers watch what dynamic resource allocation depends on, in the order of the kinds. An API server before v1.34 does not have it, one before v1.37 no
+// DeviceTaintRules.
 func draFollowers(
 	clients *resourcev1client.ResourceV1Client, out outlet, parser func() *parse.Parser, note func(string) *apiserver.Health, log *slog.Logger,
 ) []*apiserver.Follower {
@@ -24,7 +25,8 @@ func draFollowers(
 			Absent: func() error { return out.send(facts.DRAListed{Kind: kind}) },
 		}
 	}
-	claims, classes, slices := clients.ResourceClaims(metav1.NamespaceAll), clients.DeviceClasses(), clients.ResourceSlices()
+	claims, classes := clients.ResourceClaims(metav1.NamespaceAll), clients.DeviceClasses()
+	slices, rules := clients.ResourceSlices(), clients.DeviceTaintRules()
 	return []*apiserver.Follower{
 		follower(facts.ResourceClaimKind, func(name string) *cache.Reflector {
 			return newReflector(name, source(claims.List, claims.Watch, "", note(name)), &resourcev1.ResourceClaim{}, mirrorDRA(out, facts.ResourceClaimKind, parser().ResourceClaim))
@@ -34,6 +36,9 @@ func draFollowers(
 		}),
 		follower(facts.ResourceSliceKind, func(name string) *cache.Reflector {
 			return newReflector(name, source(slices.List, slices.Watch, "", note(name)), &resourcev1.ResourceSlice{}, mirrorDRA(out, facts.ResourceSliceKind, parser().ResourceSlice))
+		}),
+		follower(facts.DeviceTaintRuleKind, func(name string) *cache.Reflector {
+			return newReflector(name, source(rules.List, rules.Watch, "", note(name)), &resourcev1.DeviceTaintRule{}, mirrorDRA(out, facts.DeviceTaintRuleKind, parser().DeviceTaintRule))
 		}),
 	}
 }

@@ -123,7 +123,7 @@ func (o *optionals) run(ctx context.Context) {
 
 func (o *optionals) follow(ctx context.Context, has served) error {
 	var errs []error
-	for i, version := range [...]string{has.groups, has.sigs, has.queues, has.reports, has.devices, has.devices, has.devices} {
+	for i, version := range [...]string{has.groups, has.sigs, has.queues, has.reports, has.devices, has.devices, has.devices, has.taints} {
 		errs = append(errs, o.followers[i].Follow(ctx, version))
 	}
 	return errors.Join(errs...)

@@ -13,8 +13,9 @@ import (
 type Book struct {
 	allocator  Allocator
 	claims     map[facts.ClaimName]*facts.ResourceClaim
-	classes    map[string]*facts.DeviceClass // copied on write: Views share it
-	slices     map[string]*facts.ResourceSlice
+	classes    map[string]*facts.DeviceClass     // copied on write: Views share it
+	slices     map[string]*facts.ResourceSlice   // as drivers publish them
+	rules      map[string]*facts.DeviceTaintRule // whose taints the slices in pools have
 	pools      map[facts.PoolID]*pool
 	onNode     map[string]map[facts.PoolID]*pool // pools that one node alone has
 	spread     map[facts.PoolID]*pool            // the others that have slices
@@ -60,7 +61,7 @@ type promise struct {
 func New() *Book {
 	return &Book{
 		claims: make(map[facts.ClaimName]*facts.ResourceClaim), classes: make(map[string]*facts.DeviceClass),
-		slices: make(map[string]*facts.ResourceSlice), pools: make(map[facts.PoolID]*pool),
+		slices: make(map[string]*facts.ResourceSlice), rules: make(map[string]*facts.DeviceTaintRule), pools: make(map[facts.PoolID]*pool),
 		onNode: make(map[string]map[facts.PoolID]*pool), spread: make(map[facts.PoolID]*pool),
 		users: make(map[facts.ClaimName]map[facts.UID]*user), pods: make(map[facts.UID]*user),
 		promised: make(map[facts.ClaimName]*promise), giving: make(map[facts.ClaimName][]*giving), changed: make(map[string]bool),
@@ -79,6 +80,8 @@ func (b *Book) Set(object facts.DRAObject) []facts.UID {
 		return b.setClass(o.Name, o)
 	case *facts.ResourceSlice:
 		b.setSlice(o.Name, o)
+	case *facts.DeviceTaintRule:
+		b.setRule(o.Name, o)
 	}
 	return nil
 }
@@ -92,6 +95,8 @@ func (b *Book) Remove(name facts.DRAName) []facts.UID {
 		return b.setClass(name.Name, nil)
 	case facts.ResourceSliceKind:
 		b.setSlice(name.Name, nil)
+	case facts.DeviceTaintRuleKind:
+		b.setRule(name.Name, nil)
 	}
 	return nil
 }
@@ -109,6 +114,10 @@ func (b *Book) Names(kind facts.DRAKind) (list []facts.DRAName) {
 		}
 	case facts.ResourceSliceKind:
 		for name := range b.slices {
+			list = append(list, facts.DRAName{Kind: kind, Name: name})
+		}
+	case facts.DeviceTaintRuleKind:
+		for name := range b.rules {
 			list = append(list, facts.DRAName{Kind: kind, Name: name})
 		}
 	}
@@ -229,8 +238,37 @@ func (b *Book) setSlice(name string, slice *facts.ResourceSlice) {
 	if slice != nil {
 		p := b.pool(slice.PoolID)
 		b.leave(p)
-		p.slices[name], b.slices[name] = slice, slice
+		p.slices[name], b.slices[name] = b.tainted(slice), slice
 		b.enter(p)
+	}
+}
+
+// tainted is a slice with the taints that rules give to its devices.
+func (b *Book) tainted(slice *facts.ResourceSlice) *facts.ResourceSlice {
+	var about []*facts.DeviceTaintRule
+	for _, name := range slices.Sorted(maps.Keys(b.rules)) {
+		if b.rules[name].Concerns(slice.PoolID) {
+			about = append(about, b.rules[name])
+		}
+	}
+	if len(about) == 0 || b.allocator == nil {
+		return slice
+	}
+	return b.allocator.Taint(slice, about)
+}
+
+func (b *Book) setRule(name string, rule *facts.DeviceTaintRule) {
+	old := b.rules[name]
+	if delete(b.rules, name); rule != nil {
+		b.rules[name] = rule
+	}
+	for _, p := range b.pools {
+		if old != nil && old.Concerns(p.PoolID) || rule != nil && rule.Concerns(p.PoolID) {
+			for slice := range p.slices {
+				p.slices[slice] = b.tainted(b.slices[slice])
+			}
+			b.touch(p)
+		}
 	}
 }
 

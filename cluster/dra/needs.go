@@ -22,12 +22,15 @@ func (b *Book) Needs(uid facts.UID) (needs *facts.ClaimNeeds, waits string) {
 			if a.Nodes != nil {
 				n.Allocated = append(n.Allocated, a.Nodes)
 			}
+			n.Worth += claim.Requests.Worth(a.Devices)
 			continue
 		}
 		n.Unallocated = append(n.Unallocated, claim.Requests)
 		key.Text(claim.Requests.Key)
 	}
-	n.Key = string(key)
+	if n.Key = string(key); len(n.Unallocated) == 0 {
+		n.Worth = 0
+	}
 	if len(n.Allocated)+len(n.Unallocated) == 0 {
 		return nil, ""
 	}

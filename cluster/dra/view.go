@@ -12,6 +12,8 @@ type Allocator interface {
 	Allocate(q *Query) (allocations []*facts.ClaimAllocation, refusal string)
 	// Explain says for people what a Query that was refused lacks.
 	Explain(q *Query) string
+	// Taint returns the slice with the taints that rules give to its devices; the slice itself if they give none.
+	Taint(slice *facts.ResourceSlice, rules []*facts.DeviceTaintRule) *facts.ResourceSlice
 }
 
 // Query is what an Allocator is asked.
@@ -48,6 +50,7 @@ type answer struct {
 	key         string
 	allocations []*facts.ClaimAllocation
 	refusal     string
+	worth       int64
 	after       *View
 }
 
@@ -68,6 +71,14 @@ func (v *View) Fits(node *facts.Node, needs *facts.ClaimNeeds) bool {
 // asksNothing reports whether all claims are without requests, so that any node will do.
 func asksNothing(needs *facts.ClaimNeeds) bool {
 	return !slices.ContainsFunc(needs.Unallocated, func(r facts.ClaimRequests) bool { return len(r.Classes) > 0 })
+}
+
+// Worth is what the node gives a pod that Fits, by the places in prioritized lists. (Upstream's score.)
+func (v *View) Worth(needs *facts.ClaimNeeds) int64 {
+	if v == nil || len(needs.Unallocated) == 0 {
+		return needs.Worth
+	}
+	return needs.Worth + v.answer(needs).worth
 }
 
 // Explain says for people what the node lacks.
@@ -134,6 +145,9 @@ func (v *View) answer(needs *facts.ClaimNeeds) *answer {
 	a := answer{key: needs.Key, refusal: "there is no allocator of devices"}
 	if v.allocator != nil {
 		a.allocations, a.refusal = v.allocator.Allocate(v.query(needs))
+		for i := range a.allocations {
+			a.worth += needs.Unallocated[i].Worth(a.allocations[i].Devices)
+		}
 	}
 	v.answers = append(v.answers, a)
 	return &v.answers[len(v.answers)-1]

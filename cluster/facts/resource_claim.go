@@ -14,10 +14,11 @@ const (
 	ResourceClaimKind DRAKind = iota + 1
 	DeviceClassKind
 	ResourceSliceKind
+	DeviceTaintRuleKind
 )
 
 // DRAKinds is how many there are.
-const DRAKinds = int(ResourceSliceKind)
+const DRAKinds = int(DeviceTaintRuleKind)
 
 // DRAName names an object of a DRAKind. Objects without a namespace have an empty one.
 type DRAName struct {
@@ -30,7 +31,7 @@ func CompareDRANames(a, b DRAName) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// DRAObject is one of *ResourceClaim, *DeviceClass and *ResourceSlice. It is immutable.
+// DRAObject is one of *ResourceClaim, *DeviceClass, *ResourceSlice and *DeviceTaintRule. It is immutable.
 type DRAObject interface{ DRAName() DRAName }
 
 // MaxReservedFor is how many consumers one ResourceClaim may be reserved for (the API's bound).
@@ -77,8 +78,28 @@ type ClaimRequests struct {
 	Key string
 	// Classes are the device classes that it names, each with the request that names it.
 	Classes []ClassUse
+	// Alternatives are the entries of its prioritized lists.
+	Alternatives []Alternative
 	// Spec is the spec as the door has it. Only the allocator, which comes through the same door, reads it.
 	Spec any
+}
+
+// Alternative is an entry of a request's prioritized list (firstAvailable).
+type Alternative struct {
+	// Request is how devices that are given for it name it: request/entry.
+	Request string
+	// Worth is greater for an earlier entry.
+	Worth int64
+}
+
+// Worth is what the devices that a claim is given are worth by the places of their requests in prioritized lists.
+func (r *ClaimRequests) Worth(devices []AllocatedDevice) (sum int64) {
+	for _, a := range r.Alternatives {
+		if slices.ContainsFunc(devices, func(d AllocatedDevice) bool { return d.Request == a.Request }) {
+			sum += a.Worth
+		}
+	}
+	return sum
 }
 
 // ClassUse is a request that names a device class.
@@ -146,14 +167,38 @@ type ResourceSlice struct {
 // DRAName names the slice.
 func (s *ResourceSlice) DRAName() DRAName { return DRAName{Kind: ResourceSliceKind, Name: s.Name} }
 
+// DeviceTaintRule is a DeviceTaintRule: a taint that an administrator gives to devices beside those that drivers publish.
+type DeviceTaintRule struct {
+	Name string
+	// Driver and Pool are whose devices it may be about; empty: those of any.
+	Driver, Pool string
+	// Spec is the whole object as the door has it, for the allocator.
+	Spec any
+}
+
+// DRAName names the rule.
+func (r *DeviceTaintRule) DRAName() DRAName { return DRAName{Kind: DeviceTaintRuleKind, Name: r.Name} }
+
+// Concerns reports whether the rule may be about devices of the pool.
+func (r *DeviceTaintRule) Concerns(pool PoolID) bool {
+	return (r.Driver == "" || r.Driver == pool.Driver) && (r.Pool == "" || r.Pool == pool.Pool)
+}
+
 // ClaimNeeds is what the ResourceClaims of a pod ask of its node, as claims, classes and allocations stand. It is immutable.
 type ClaimNeeds struct {
 	// Allocated are where the claims that have devices can be used: of each, one term must match.
 	Allocated [][]Term
 	// Unallocated are the claims that are given devices once the pod has a node, whatever their names are.
 	Unallocated []ClaimRequests
+	// Worth is what the claims that have devices have, by prioritized lists. Without Unallocated it is 0.
+	Worth int64
 	// Key of the Unallocated: equal for needs that ask for the same.
 	Key string
+}
+
+// HasAlternatives reports whether nodes may differ in which entries of prioritized lists they can give.
+func (n *ClaimNeeds) HasAlternatives() bool {
+	return n != nil && slices.ContainsFunc(n.Unallocated, func(r ClaimRequests) bool { return len(r.Alternatives) > 0 })
 }
 
 // Suits reports whether the devices that claims have can be used on the node.
@@ -171,6 +216,7 @@ func (n *ClaimNeeds) AppendKey(buffer []byte) []byte {
 		w.terms(terms)
 	}
 	w.Text(n.Key)
+	w.Number(n.Worth)
 	return w
 }
 

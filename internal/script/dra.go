@@ -17,11 +17,12 @@ import (
 //
 //	dra class gpu
 //	dra slice s1 node=n1 devices=3
+//	dra taint r pool=s1
 //	dra claim c class=gpu count=2 owner=p uid=u version=7 protected deleting reserved=(p,q) on=n1 has=(s1/0,s1/1) ready=s1/0 failed=s1/0 needs=Ready
 //	dra claim c gone
 func DRA(t testing.TB, d *datadriven.TestData) facts.Event {
 	t.Helper()
-	kinds := map[string]facts.DRAKind{"claim": facts.ResourceClaimKind, "class": facts.DeviceClassKind, "slice": facts.ResourceSliceKind}
+	kinds := map[string]facts.DRAKind{"claim": facts.ResourceClaimKind, "class": facts.DeviceClassKind, "slice": facts.ResourceSliceKind, "taint": facts.DeviceTaintRuleKind}
 	kind, name := kinds[d.CmdArgs[0].Key], d.CmdArgs[1].Key
 	if d.HasArg("gone") {
 		gone := facts.DRAName{Kind: kind, Name: name}
@@ -38,6 +39,8 @@ func DRA(t testing.TB, d *datadriven.TestData) facts.Event {
 		return facts.DRAUpserted{Object: &facts.DeviceClass{Name: name}}
 	case facts.ResourceSliceKind:
 		return facts.DRAUpserted{Object: &facts.ResourceSlice{Name: name, PoolID: facts.PoolID{Driver: "gpu", Pool: name}, Node: r.text("node", ""), Devices: r.number("devices")}}
+	case facts.DeviceTaintRuleKind:
+		return facts.DRAUpserted{Object: &facts.DeviceTaintRule{Name: name, Driver: "gpu", Pool: r.text("pool", "")}}
 	}
 	d.Fatalf(t, "dra: unknown kind %q", d.CmdArgs[0].Key)
 	return nil
@@ -154,6 +157,13 @@ func (x *Devices) Allocate(q *dra.Query) (allocations []*facts.ClaimAllocation, 
 		allocations, free = append(allocations, a), free[count:]
 	}
 	return allocations, ""
+}
+
+// Taint leaves nothing of a slice that a rule is about.
+func (x *Devices) Taint(slice *facts.ResourceSlice, _ []*facts.DeviceTaintRule) *facts.ResourceSlice {
+	out := *slice
+	out.Devices = 0
+	return &out
 }
 
 // Explain says how many devices are taken.

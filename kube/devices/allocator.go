@@ -22,12 +22,11 @@ import (
 	"hilbert.dev/hilbert/kube/parse"
 )
 
-const (
-	// maxTime bounds the search for devices on one node, which is exponential at worst. It runs on the scheduler's goroutine.
-	maxTime = 200 * time.Millisecond
-	// maxExpressions bounds the compiled expressions that are kept.
-	maxExpressions = 256
-)
+// MaxTime bounds the search for devices on one node, which is exponential at worst. It runs on the scheduler's goroutine.
+const MaxTime = 200 * time.Millisecond
+
+// maxExpressions bounds the compiled expressions that are kept.
+const maxExpressions = 256
 
 // features are those that are on by default in v1.37.
 var features = structured.Features{
@@ -42,14 +41,16 @@ const refused = "cannot allocate all claims"
 type Allocator struct {
 	expressions *cel.Cache
 	parser      *parse.Parser
+	maxTime     time.Duration
 	within      func() (context.Context, context.CancelFunc)
 }
 
 var _ dra.Allocator = (*Allocator)(nil)
 
-// NewAllocator returns an Allocator. Its searches end with the context, too.
-func NewAllocator(ctx context.Context) *Allocator {
+// NewAllocator returns an Allocator that searches for devices on a node no longer than maxTime. Its searches end with the context, too.
+func NewAllocator(ctx context.Context, maxTime time.Duration) *Allocator {
 	return &Allocator{
+		maxTime:     maxTime,
 		expressions: cel.NewCache(maxExpressions, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity}),
 		parser:      parse.NewParser("", nil),
 		within:      func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, maxTime) },
@@ -71,7 +72,7 @@ func (a *Allocator) Allocate(q *dra.Query) ([]*facts.ClaimAllocation, string) {
 	results, err := allocator.Allocate(ctx, nodeOf(q.Node), claimsOf(q))
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, fmt.Sprintf("no devices were found on node %s within %s", q.Node.Name, maxTime)
+		return nil, fmt.Sprintf("no devices were found on node %s within %s", q.Node.Name, a.maxTime)
 	case err != nil:
 		return nil, err.Error()
 	case len(results) != len(q.Claims):
@@ -87,6 +88,35 @@ func (a *Allocator) Allocate(q *dra.Query) ([]*facts.ClaimAllocation, string) {
 		out[i].Body = string(body)
 	}
 	return out, ""
+}
+
+// Taint returns the slice with the taints that rules give to its devices. (Upstream's tracker of ResourceSlices.)
+func (a *Allocator) Taint(slice *facts.ResourceSlice, rules []*facts.DeviceTaintRule) *facts.ResourceSlice {
+	published, ok := slice.Spec.(*resourcev1.ResourceSlice)
+	if !ok {
+		return slice
+	}
+	tainted := published
+	for _, r := range rules {
+		rule, ok := r.Spec.(*resourcev1.DeviceTaintRule)
+		if !ok {
+			continue
+		}
+		for i := range published.Spec.Devices {
+			if s := rule.Spec.DeviceSelector; s == nil || s.Device == nil || *s.Device == published.Spec.Devices[i].Name {
+				if tainted == published {
+					tainted = published.DeepCopy()
+				}
+				tainted.Spec.Devices[i].Taints = append(tainted.Spec.Devices[i].Taints, rule.Spec.Taint)
+			}
+		}
+	}
+	if tainted == published {
+		return slice
+	}
+	out := *slice
+	out.Spec = tainted
+	return &out
 }
 
 // classes is the device classes of a Query, as upstream asks for them.

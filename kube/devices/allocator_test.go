@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -55,13 +56,15 @@ func exactly(class string, count int64, edit ...func(*resourcev1.ExactDeviceRequ
 // world is a Book with a real Allocator over objects as the API has them.
 func world(t testing.TB, objects ...any) (*dra.Book, *parse.Parser) {
 	b, p := dra.New(), parse.NewParser("hilbert", nil)
-	b.SetAllocator(NewAllocator(t.Context()))
+	b.SetAllocator(NewAllocator(t.Context(), time.Hour))
 	for _, object := range objects {
 		switch o := object.(type) {
 		case *resourcev1.ResourceSlice:
 			b.Set(p.ResourceSlice(o))
 		case *resourcev1.DeviceClass:
 			b.Set(p.DeviceClass(o))
+		case *resourcev1.DeviceTaintRule:
+			b.Set(p.DeviceTaintRule(o))
 		}
 	}
 	return b, p
@@ -110,6 +113,16 @@ func TestAllocator(t *testing.T) {
 	six := func(r *resourcev1.ExactDeviceRequest) {
 		r.Capacity = &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resource.Quantity{"memory": resource.MustParse("6Gi")}}
 	}
+	about := func(effect resourcev1.DeviceTaintEffect, s resourcev1.DeviceTaintSelector) *resourcev1.DeviceTaintRule {
+		return &resourcev1.DeviceTaintRule{
+			ObjectMeta: metav1.ObjectMeta{Name: "repair"},
+			Spec:       resourcev1.DeviceTaintRuleSpec{DeviceSelector: &s, Taint: resourcev1.DeviceTaint{Key: "repair", Effect: effect}},
+		}
+	}
+	tolerant := func(r *resourcev1.ExactDeviceRequest) {
+		r.Tolerations = []resourcev1.DeviceToleration{{Key: "repair", Operator: resourcev1.DeviceTolerationOpExists}}
+	}
+	first := about(resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintSelector{Device: new("gpu-0")})
 	for _, c := range []struct {
 		name    string
 		objects []any
@@ -123,6 +136,12 @@ func TestAllocator(t *testing.T) {
 		{"administration is beside", []any{all, gpus("n1", 1)}, []*resourcev1.ResourceClaim{exactly("all", 1, admin), exactly("all", 1), exactly("all", 1, admin)}, []string{"gpu-0", "gpu-0", "gpu-0"}},
 		{"the first that is available", []any{all, big, gpus("n1", 2)}, []*resourcev1.ResourceClaim{either}, []string{"gpu-0"}},
 		{"taints", []any{all, gpus("n1", 2, tainted)}, []*resourcev1.ResourceClaim{exactly("all", 1), exactly("all", 1)}, []string{"gpu-1", refused}},
+		{"a rule about a device", []any{first, all, gpus("n1", 2)}, []*resourcev1.ResourceClaim{exactly("all", 1), exactly("all", 1), exactly("all", 1, tolerant)}, []string{"gpu-1", refused, "gpu-0"}},
+		{"a rule that comes later", []any{all, gpus("n1", 2), first}, []*resourcev1.ResourceClaim{exactly("all", 2), exactly("all", 1)}, []string{refused, "gpu-1"}},
+		{"a rule about a pool", []any{about(resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintSelector{Pool: new("n1")}), all, gpus("n1", 2)}, []*resourcev1.ResourceClaim{exactly("all", 1)}, []string{refused}},
+		{"a rule about another pool", []any{about(resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintSelector{Pool: new("n2")}), all, gpus("n1", 2)}, []*resourcev1.ResourceClaim{exactly("all", 1)}, []string{"gpu-0"}},
+		{"a rule about a driver", []any{about(resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintSelector{Driver: new("gpu.example.com")}), all, gpus("n1", 1)}, []*resourcev1.ResourceClaim{exactly("all", 1)}, []string{refused}},
+		{"a rule without effect", []any{about(resourcev1.DeviceTaintEffectNone, resourcev1.DeviceTaintSelector{}), all, gpus("n1", 1)}, []*resourcev1.ResourceClaim{exactly("all", 1)}, []string{"gpu-0"}},
 		{"shares", []any{all, gpus("n1", 1, shared)}, []*resourcev1.ResourceClaim{exactly("all", 1, six), exactly("all", 1, six)}, []string{"gpu-0", refused}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -160,6 +179,26 @@ func TestAllocatorOfSharedPools(t *testing.T) {
 	b, p = world(t, class("all", ""), gpus("n1", 1, func(s *resourcev1.ResourceSlice) { s.Spec.Pool.ResourceSliceCount = 2 }))
 	if got := take(b, p, "c", exactly("all", 1)); got != refused {
 		t.Errorf("of half a pool: %q", got)
+	}
+}
+
+// What a rule has tainted is free again once the rule is gone.
+func TestTaintRuleIsLifted(t *testing.T) {
+	b, p := world(t, class("all", ""), gpus("n1", 1))
+	rule := &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: resourcev1.DeviceTaintRuleSpec{
+		DeviceSelector: &resourcev1.DeviceTaintSelector{}, Taint: resourcev1.DeviceTaint{Key: "k", Effect: resourcev1.DeviceTaintEffectNoSchedule},
+	}}
+	b.Changed()
+	b.Set(p.DeviceTaintRule(rule))
+	if nodes, _ := b.Changed(); len(nodes) != 1 {
+		t.Errorf("a rule has changed the nodes %v", nodes)
+	}
+	if got := take(b, p, "c", exactly("all", 1)); got != refused {
+		t.Errorf("with the rule: %q", got)
+	}
+	b.Remove(facts.DRAName{Kind: facts.DeviceTaintRuleKind, Name: "r"})
+	if got := take(b, p, "c", exactly("all", 1)); got != "gpu-0" {
+		t.Errorf("without the rule: %q", got)
 	}
 }
 

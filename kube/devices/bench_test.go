@@ -22,7 +22,7 @@ func BenchmarkOneDevice(b *testing.B) {
 
 func oneDevice(b *testing.B, nodes, devices int, full bool) {
 	_, p := world(b)
-	s, err := schedule.New(schedule.Options{Config: spec.Default().Scheduling, Devices: NewAllocator(b.Context()), NoPodEvents: true})
+	s, err := schedule.New(schedule.Options{Config: spec.Default().Scheduling, Devices: NewAllocator(b.Context(), MaxTime), NoPodEvents: true})
 	if err != nil {
 		b.Fatal(err)
 	}

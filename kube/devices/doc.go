@@ -6,6 +6,6 @@
 //
 // # Invariants
 //
-// An answer depends on the Query alone, but for the identities of shares of devices, which are drawn, and for maxTime. The features are those that are on by default
+// An answer depends on the Query alone, but for the identities of shares of devices, which are drawn, and for the time that a search may take. The features are those that are on by default
 // in v1.37. The package keeps compiled expressions and nothing else; it knows no cluster and calls no API server.
 package devices

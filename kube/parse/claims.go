@@ -18,9 +18,10 @@ const GroupResource = resourcev1.GroupName
 
 // DRAResources are the resources of DRA objects, by their kind.
 var DRAResources = map[facts.DRAKind]string{
-	facts.ResourceClaimKind: "resourceclaims",
-	facts.DeviceClassKind:   "deviceclasses",
-	facts.ResourceSliceKind: "resourceslices",
+	facts.ResourceClaimKind:   "resourceclaims",
+	facts.DeviceClassKind:     "deviceclasses",
+	facts.ResourceSliceKind:   "resourceslices",
+	facts.DeviceTaintRuleKind: "devicetaintrules",
 }
 
 // SameDRA reports whether two DRA objects say the same.
@@ -96,7 +97,9 @@ func (p *Parser) claimRequests(devices *resourcev1.DeviceClaim) facts.ClaimReque
 			out.Classes = append(out.Classes, facts.ClassUse{Request: r.Name, Class: r.Exactly.DeviceClassName})
 		}
 		for j := range r.FirstAvailable {
-			out.Classes = append(out.Classes, facts.ClassUse{Request: r.Name + "/" + r.FirstAvailable[j].Name, Class: r.FirstAvailable[j].DeviceClassName})
+			request := r.Name + "/" + r.FirstAvailable[j].Name
+			out.Classes = append(out.Classes, facts.ClassUse{Request: request, Class: r.FirstAvailable[j].DeviceClassName})
+			out.Alternatives = append(out.Alternatives, facts.Alternative{Request: request, Worth: int64(resourcev1.FirstAvailableDeviceRequestMaxSize - j)})
 		}
 	}
 	if p.claimSpecs == nil || len(p.claimSpecs) >= maxClaimSpecs {
@@ -150,6 +153,20 @@ func (p *Parser) ResourceSlice(s *resourcev1.ResourceSlice) *facts.ResourceSlice
 	}
 	if s.Spec.NodeName != nil {
 		out.Node = p.strings.get(*s.Spec.NodeName)
+	}
+	return out
+}
+
+// DeviceTaintRule parses a rule. A rule without a selector is about no device in the API's documentation, and about all for kube-scheduler v1.37, as here.
+func (p *Parser) DeviceTaintRule(r *resourcev1.DeviceTaintRule) *facts.DeviceTaintRule {
+	out := &facts.DeviceTaintRule{Name: r.Name, Spec: &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: r.Name}, Spec: r.Spec}}
+	if s := r.Spec.DeviceSelector; s != nil {
+		if s.Driver != nil {
+			out.Driver = p.strings.get(*s.Driver)
+		}
+		if s.Pool != nil {
+			out.Pool = p.strings.get(*s.Pool)
+		}
 	}
 	return out
 }

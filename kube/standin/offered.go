@@ -29,6 +29,7 @@ var optional = map[string]string{
 	"resourceclaims.resource.k8s.io":       "ResourceClaim",
 	"deviceclasses.resource.k8s.io":        "DeviceClass",
 	"resourceslices.resource.k8s.io":       "ResourceSlice",
+	"devicetaintrules.resource.k8s.io":     "DeviceTaintRule",
 }
 
 // Offer serves a resource of optional under a group and version; an empty version takes it away again.

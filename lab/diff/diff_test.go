@@ -93,7 +93,10 @@ func TestEveryFilterIsOurs(t *testing.T) {
 		}
 		delete(own, name)
 	}
-	delete(own, "DynamicResources") // it asks upstream's allocator; what is around that is not compared yet
+	if !own[names.DynamicResources] || !slices.Contains(devicePlugins, names.DynamicResources) {
+		t.Errorf("%s is to be a filter of ours and upstream's beside it where devices are compared", names.DynamicResources)
+	}
+	delete(own, names.DynamicResources)
 	if !maps.Equal(theirs, own) {
 		t.Errorf("upstream filters with %v, Hilbert with %v", slices.Sorted(maps.Keys(theirs)), slices.Sorted(maps.Keys(own)))
 	}
@@ -146,6 +149,9 @@ func TestFuzz(t *testing.T) {
 	}
 	if report.Volumes.Failure != nil {
 		t.Error(report.Volumes.Failure)
+	}
+	if report.Devices.Failure != nil {
+		t.Error(report.Devices.Failure)
 	}
 	if vacuous := report.Coverage.Vacuous(); len(vacuous) > 0 {
 		t.Errorf("%v never mattered: nothing is known about them", vacuous)

@@ -17,5 +17,7 @@
 // Claims and volumes are compared in worlds of their own (volumes.go): pod after pod is judged and placed on both sides, and in between claims are bound,
 // pods leave, and attachments and drivers change. A world that fails is told by its number and seed; it is not shrunk.
 //
-// It does not compare what Hilbert refuses as a whole (resource claims), or who is next.
+// So are ResourceClaims (devices.go), with upstream's own plugin, manager of claims and tracker of slices.
+//
+// It does not compare who is next.
 package diff

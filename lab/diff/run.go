@@ -36,6 +36,7 @@ type Report struct {
 	Options
 	Coverage Coverage
 	Volumes  VolumeReport
+	Devices  DeviceReport
 	// Failures has one failure of each kind, the earliest, made small; Counts is how many histories failed in each way.
 	Failures []*Failure
 	Counts   map[string]int
@@ -61,12 +62,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	stop := r.report(ctx)
 	workers.Wait()
-	volumes := runVolumes(ctx, o)
+	volumes, claims := runVolumes(ctx, o), runDevices(ctx, o)
 	stop()
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	report := &Report{Options: o, Coverage: r.coverage, Volumes: volumes, Counts: r.counts}
+	report := &Report{Options: o, Coverage: r.coverage, Volumes: volumes, Devices: claims, Counts: r.counts}
 	for _, kind := range slices.Sorted(maps.Keys(r.first)) {
 		report.Failures = append(report.Failures, Shrink(NewPlayer(), r.first[kind]))
 	}
@@ -171,8 +172,9 @@ func (r *Report) Write(w io.Writer) error {
 		return err
 	}
 	r.Volumes.write(w)
-	fmt.Fprintf(w, "%d pods in %.1f s on %d cores: %.0f a second\n", r.Coverage.Judged+r.Volumes.coverage.judged, r.Elapsed.Seconds(), r.Workers,
-		float64(r.Coverage.Judged+r.Volumes.coverage.judged)/r.Elapsed.Seconds())
+	r.Devices.write(w)
+	pods := r.Coverage.Judged + r.Volumes.coverage.judged + r.Devices.coverage.judged
+	fmt.Fprintf(w, "%d pods in %.1f s on %d cores: %.0f a second\n", pods, r.Elapsed.Seconds(), r.Workers, float64(pods)/r.Elapsed.Seconds())
 	return nil
 }
 
@@ -183,7 +185,7 @@ func (r *Report) Err() error {
 		failed += n
 	}
 	if failed == 0 {
-		return r.Volumes.Failure
+		return cmp.Or(r.Volumes.Failure, r.Devices.Failure)
 	}
 	return fmt.Errorf("the schedulers differ on %d histories, in %d ways", failed, len(r.Failures))
 }

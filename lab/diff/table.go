@@ -43,7 +43,7 @@ var Plugins = map[string]Plugin{
 	names.NodeVolumeLimits:   {Why: "it runs in TestVolumes, on worlds of their own"},
 	names.VolumeBinding:      {Why: "it runs in TestVolumes, on worlds of their own"},
 	names.VolumeZone:         {Why: "it runs in TestVolumes, on worlds of their own"},
-	names.DynamicResources:   {Why: "no pod has ResourceClaims here; Hilbert asks the same allocator"},
+	names.DynamicResources:   {Why: "it runs in TestDevices, on worlds of their own"},
 }
 
 // scoreNames are the plugins that score, in the order in which Opinion keeps them.

@@ -174,7 +174,7 @@ func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configur
 				SchedulerName: config.SchedulerName, Sent: m.sent,
 			})
 		},
-		devices: devices.NewAllocator(ctx),
+		devices: devices.NewAllocator(ctx, devices.MaxTime),
 		queues: func() (queueWriter, error) {
 			return kube.NewQueueWriter(ctx, c, fence, binding.WriteTimeout.D(), m.queueWritten)
 		},

@@ -35,7 +35,7 @@ func (x *DomainScorer) Reset(ix *Index, c *cluster.Class, domains int) {
 		x.cells[slot] = cell{group: NoGroup, position: absent}
 	}
 	x.slots, x.raws, x.groups = x.slots[:0], x.raws[:0], x.groups[:0]
-	x.Class, x.ordered = c, c.Constraints == nil && !ix.imagesMatter(c)
+	x.Class, x.ordered = c, c.Constraints == nil && !ix.imagesMatter(c) && !c.Claims.HasAlternatives()
 	x.grow(ix.snapshot.Slots())
 	for len(x.domains) < domains {
 		x.domains = append(x.domains, domainNodes{})

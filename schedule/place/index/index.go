@@ -169,6 +169,9 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	if slots, ok := ix.pinned(c); ok {
 		return ix.bestOf(slots, c)
 	}
+	if c.Claims.HasAlternatives() {
+		return ix.bestOf(ix.allSlots(), c)
+	}
 	s := &ix.snapshot.State
 	now := s.Log().Len()
 	scorer := ix.profile.DenseScorer(c, ix.dense.states)

@@ -80,6 +80,17 @@ func (ix *Index) bestOf(slots []cluster.Slot, c *cluster.Class) (cluster.Slot, b
 	return ix.few.bestByAllScores(ix, slots)
 }
 
+// allSlots lists all nodes. Classes are judged on all that have prioritized lists of devices: the best is relative to what every other node could give, and only the
+// allocator can tell. It keeps its answers, so that after the first decision it is asked about the nodes that have changed.
+func (ix *Index) allSlots() []cluster.Slot {
+	slots := ix.pins[:0]
+	for slot := range ix.snapshot.Slots() {
+		slots = append(slots, cluster.Slot(slot))
+	}
+	ix.pins = slots
+	return slots
+}
+
 // slotsWith lists the nodes that have a value of a partition by one key.
 func (d *Partition) slotsWith(value string) []cluster.Slot {
 	d.scratch = appendText(d.scratch[:0], value)

@@ -200,6 +200,14 @@ func rawPodAffinity(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cl
 	return sum
 }
 
+// rawDevices prefers nodes on which claims are given earlier entries of their prioritized lists. (Upstream's DynamicResources, scoring.)
+func rawDevices(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluster.Class) int64 {
+	if !c.Claims.HasAlternatives() {
+		return 0
+	}
+	return s.DeviceView(slot).Worth(c.Claims)
+}
+
 // The bounds between which the size of images counts, in bytes; the upper one for each container.
 const (
 	MinImageBytes = int64(23) << 20

@@ -73,7 +73,7 @@ func (p *Profile) score(s *cluster.State, j *Judgement, f *FeasibleStats, raw *R
 	}
 	for i := range NormalizedScores {
 		n := &NormalizedScores[i]
-		if p.normalized[i] != 0 && (i != storageScore || c.Volumes.Scores()) {
+		if p.normalized[i] != 0 && ranks(i, c) {
 			add(n.Name, n.Plugin, p.normalized[i], n.Normalize(raw[i], f.spans[i]))
 		}
 	}

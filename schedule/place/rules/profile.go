@@ -30,7 +30,7 @@ type NormalizedScore struct {
 // How many there are of each: the tables' lengths, by name because the tables' functions refer to types of that length.
 const (
 	localScores      = 9
-	normalizedScores = 6
+	normalizedScores = 7
 )
 
 // span is the smallest and the greatest raw value of the feasible nodes; ignored ones are not in it.
@@ -60,6 +60,7 @@ var NormalizedScores = [normalizedScores]NormalizedScore{
 	{"InterPodAffinity", "InterPodAffinity", 2, rawPodAffinity, normalizeRange},
 	{"ImageLocality", "ImageLocality", 1, rawImages, normalizeNot},
 	{"StorageCapacity", "VolumeBinding", 1, RawStorage, normalizeNot},
+	{"DynamicResources", "DynamicResources", 2, rawDevices, normalizeByGreatest},
 }
 
 // Profile weighs the scores of both tables. It has the weights by index, and the parameters of scores that have some. Placers of a
@@ -150,6 +151,7 @@ const (
 	SpreadScore   = 2
 	ImageScore    = 4
 	storageScore  = 5
+	deviceScore   = 6
 )
 
 // Indices of some scores in LocalScores.
@@ -176,6 +178,17 @@ func (p *Profile) concerns(score int, c *cluster.Class) bool {
 		return !c.NUMANodes.IsZero()
 	case headroomScore:
 		return c.AsksReclaimed()
+	}
+	return true
+}
+
+// ranks reports whether a normalised score says anything about pods of a class.
+func ranks(score int, c *cluster.Class) bool {
+	switch score {
+	case storageScore:
+		return c.Volumes.Scores()
+	case deviceScore:
+		return c.Claims.HasAlternatives()
 	}
 	return true
 }
