@@ -28,8 +28,8 @@ const (
 
 // StartAgent builds hilbertd from the tree at root, brings it to the guest, and runs it there as a service of that name.
 func (n *Node) StartAgent(ctx context.Context, root, service, kubeconfig, configuration string) error {
-	binary := filepath.Join(n.Plane.Dir(), "hilbertd")
-	build := exec.CommandContext(ctx, "go", "-C", root, "build", "-ldflags", "-s -w", "-o", binary, "./cmd/hilbertd")
+	binary := filepath.Join(root, "bin", "guest", "hilbertd") // kept, so that it is not linked again for the tests of each package
+	build := exec.CommandContext(ctx, "go", "-C", root, "build", "-ldflags", "-s -w", "-o", filepath.Join("bin", "guest", "hilbertd"), "./cmd/hilbertd")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // the guest has no libraries
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build hilbertd: %w\n%s", err, out)
@@ -47,7 +47,12 @@ func (n *Node) StartAgent(ctx context.Context, root, service, kubeconfig, config
 	if err != nil {
 		return err
 	}
-	_, err = n.Guest.Define(ctx, wire.ServiceSpec{Name: service, Argv: []string{"/usr/bin/hilbertd", "--config=" + agentConfig}})
+	return n.DefineAgent(ctx, service)
+}
+
+// DefineAgent runs the agent that StartAgent has brought to the guest, as after a reboot.
+func (n *Node) DefineAgent(ctx context.Context, service string) error {
+	_, err := n.Guest.Define(ctx, wire.ServiceSpec{Name: service, Argv: []string{"/usr/bin/hilbertd", "--config=" + agentConfig}})
 	return err
 }
 

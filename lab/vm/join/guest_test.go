@@ -22,6 +22,7 @@ import (
 
 // TestMachine: the guest is the machine that package vm says it is, by what its kernel found.
 func TestMachine(t *testing.T) {
+	long(t)
 	n := vmtest.Node(t)
 	for path, want := range map[string]string{
 		"/sys/devices/system/cpu/online":                            "0-7",
@@ -53,6 +54,7 @@ func TestMachine(t *testing.T) {
 
 // TestGuestCalls: what the host asks of the guest's first process happens, and what cannot be is said.
 func TestGuestCalls(t *testing.T) {
+	long(t)
 	g := vmtest.Node(t).Guest
 	ctx := t.Context()
 	got, err := g.Exec(ctx, "/bin/sh", "-c", "echo out; echo err >&2; exit 3")
@@ -91,6 +93,7 @@ func TestGuestCalls(t *testing.T) {
 
 // TestServices: a service that is killed comes back, one that is stopped does not, and what it says is kept.
 func TestServices(t *testing.T) {
+	long(t)
 	g := vmtest.Node(t).Guest
 	ctx := t.Context()
 	s, err := g.Define(ctx, wire.ServiceSpec{Name: "sleeper", Argv: []string{"/bin/sh", "-c", "echo began; exec /sbin/hilbert-vm-busy sleep"}})
@@ -135,6 +138,7 @@ func TestServices(t *testing.T) {
 // TestCgroups: a pod is where its QoS class puts it, with the weights that its requests give; a cpuset written to its container holds for
 // the process, its memory moves to the node that it may use, and each is seen in the kernel.
 func TestCgroups(t *testing.T) {
+	long(t)
 	n := vmtest.Node(t)
 	ctx := t.Context()
 	pod, err := n.RunPod(ctx, n.BusyPod("cpuset", guaranteed("1", "128Mi"), "hold", "32"))
@@ -196,6 +200,7 @@ func anonymousMiB(t *testing.T, n *join.Node, cgroup string) (byNode [vm.Nodes]i
 
 // TestRequiredPlugin: a pod that names a plugin without which it must not start does not start without it.
 func TestRequiredPlugin(t *testing.T) {
+	long(t)
 	n := vmtest.Node(t)
 	pod := n.BusyPod("requires", corev1.ResourceRequirements{}, "sleep")
 	pod.Annotations = map[string]string{"required-plugins.noderesource.dev": "[absent]"}
@@ -227,9 +232,7 @@ func TestRequiredPlugin(t *testing.T) {
 
 // TestKill: kill -9 of the runtime and of the kubelet changes nothing that runs; both come back and go on.
 func TestKill(t *testing.T) {
-	if testing.Short() {
-		t.Skip("lab/vm/agent kills them too, and the agent besides")
-	}
+	long(t)
 	n := vmtest.Node(t)
 	ctx := t.Context()
 	pod, err := n.RunPod(ctx, n.BusyPod("survivor", corev1.ResourceRequirements{}, "sleep"))

@@ -14,8 +14,18 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(vmtest.Run(m, join.Options{})) }
 
+// long leaves a test out of the short form. lab/vm/agent, which is in it, boots the same node, has pods of its own refused by the plugin that they require, kills containerd and
+// the kubelet, and judges by the guest's cgroups and devices; what is only here is about the test bed itself.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not with -short: lab/vm/agent boots the same node")
+	}
+}
+
 // TestJoined: the guest is a node of the API server in this process; a pod bound to it runs, and is reached from here.
 func TestJoined(t *testing.T) {
+	long(t)
 	n := vmtest.Node(t)
 	ctx := t.Context()
 	node, err := n.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
