@@ -25,6 +25,8 @@ type Reading struct {
 	Containers []Container
 	// Agent and Watchdog say for how long each has been running, or away.
 	Agent, Watchdog Party
+	// Busy: the online service wants as many CPUs as the online pods request together.
+	Busy bool
 	// Turn is who may write knobs: "agent", "watchdog" or nothing.
 	Turn string
 	// Allocations are what the CustomNodeResource says that pods hold.
@@ -67,14 +69,22 @@ type Allocation struct {
 	Moved bool
 }
 
-// Judge returns what is wrong with a node, a line for each thing; nothing: all its promises hold.
-func Judge(r *Reading) []string {
+// lends reports whether reclaimed pods have more for themselves than the floor.
+func (r *Reading) lends() bool { return newJudge(r).lends() }
+
+func newJudge(r *Reading) *judge {
 	j := &judge{Reading: r, pods: make(map[string]*Pod)}
 	for i := range r.Pods {
 		if p := &r.Pods[i]; p.Exists {
 			j.pods[p.UID] = p
 		}
 	}
+	return j
+}
+
+// Judge returns what is wrong with a node, a line for each thing; nothing: all its promises hold.
+func Judge(r *Reading) []string {
+	j := newJudge(r)
 	j.noCPUTwice()
 	j.noneInSilence()
 	j.promises()
@@ -233,12 +243,26 @@ func (j *judge) noLoanOfTheAbsent() {
 		}
 		return
 	}
-	if j.Agent.For < MaxSilence || j.Watchdog.Away || j.Watchdog.For < MaxSilence {
+	if !j.standsIn() {
 		return
 	}
 	if j.Turn != Watchdog {
 		j.says("absent owner: the agent has been away for %v, and it is the turn of %q", j.Agent.For.Round(time.Second), j.Turn)
 	}
+	for numa, own := range j.lent() {
+		if own.Len() > j.Floor {
+			j.says("absent owner: the agent has been away for %v, and reclaimed pods keep %v of NUMA node %d", j.Agent.For.Round(time.Second), own, numa)
+		}
+	}
+}
+
+// standsIn reports whether the agent has been away, and the watchdog there, for so long that this has taken its place.
+func (j *judge) standsIn() bool {
+	return j.Agent.Away && j.Agent.For >= MaxSilence && !j.Watchdog.Away && j.Watchdog.For >= MaxSilence
+}
+
+// lent is what reclaimed pods have for themselves of each NUMA node.
+func (j *judge) lent() []topology.CPUSet {
 	var online, lent topology.CPUSet
 	for i := range j.Containers {
 		switch c := &j.Containers[i]; {
@@ -249,15 +273,24 @@ func (j *judge) noLoanOfTheAbsent() {
 			online = online.Union(c.CPUs)
 		}
 	}
+	out := make([]topology.CPUSet, len(j.NUMA))
 	for numa, cpus := range j.NUMA {
-		if own := lent.Minus(online).Intersection(cpus); own.Len() > j.Floor {
-			j.says("absent owner: the agent has been away for %v, and reclaimed pods keep %v of NUMA node %d", j.Agent.For.Round(time.Second), own, numa)
-		}
+		out[numa] = lent.Minus(online).Intersection(cpus)
 	}
+	return out
 }
 
-// poolsHoldRequests: what pods that share request together fits onto the CPUs that they share, unless nothing is kept from them for reclaimed pods.
+// lends reports whether reclaimed pods have more for themselves than the floor.
+func (j *judge) lends() bool {
+	return slices.ContainsFunc(j.lent(), func(own topology.CPUSet) bool { return own.Len() > j.Floor })
+}
+
+// poolsHoldRequests: what pods that share request together fits onto the CPUs that they share, unless nothing is kept from them for reclaimed pods. While the
+// online service is not busy, a loan may leave them less; the agent takes it back when they want it, and the watchdog when the agent is away.
 func (j *judge) poolsHoldRequests() {
+	if (!j.Busy || j.Agent.Away) && !j.standsIn() && j.lends() {
+		return
+	}
 	var lent topology.CPUSet
 	sets := make(map[string]topology.CPUSet) // of pods that share, by UID
 	for i := range j.Containers {

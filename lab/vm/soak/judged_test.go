@@ -49,6 +49,12 @@ func TestSoundNode(t *testing.T) {
 	}
 }
 
+// lend leaves the online pods less than they request.
+func lend(t *testing.T, r *Reading) {
+	t.Helper()
+	r.Containers[1].CPUs, r.Containers[2].CPUs, r.Containers[3].CPUs = set(t, "1"), set(t, "1"), set(t, "2-5")
+}
+
 // A node with one thing wrong is judged so, and for that thing.
 func TestJudgeFinds(t *testing.T) {
 	type breaking = func(*Reading)
@@ -92,9 +98,11 @@ func TestJudgeFinds(t *testing.T) {
 			r.Containers[1].CPUs = set(t, "1-2")
 			r.Containers[2].CPUs = set(t, "1-2")
 		}, "reclaimed pods keep 4-5 of NUMA node 1"},
-		"nobody stands in":          {func(r *Reading) { away(r); r.Turn = Agent }, `it is the turn of "agent"`},
-		"the watchdog goes on":      {func(r *Reading) { r.Turn = Watchdog }, `absent owner: the agent is there, and it is the turn of "watchdog"`},
-		"a pool below its requests": {func(r *Reading) { r.Pods[1].MilliCPU = 3001 }, "requests: ads best request 3001m, and have 1-2,5"},
+		"nobody stands in":                            {func(r *Reading) { away(r); r.Turn = Agent }, `it is the turn of "agent"`},
+		"the watchdog goes on":                        {func(r *Reading) { r.Turn = Watchdog }, `absent owner: the agent is there, and it is the turn of "watchdog"`},
+		"a pool below its requests":                   {func(r *Reading) { r.Pods[1].MilliCPU = 3001 }, "requests: ads best request 3001m, and have 1-2,5"},
+		"a loan of what online pods request and want": {func(r *Reading) { r.Busy = true; lend(t, r) }, "requests: ads best request 2500m, and have 1,"},
+		"a loan of it that outlives the agent":        {func(r *Reading) { away(r); lend(t, r) }, "requests: ads best request 2500m, and have 1,"},
 		"below them while the agent is away": {func(r *Reading) {
 			away(r)
 			r.Containers[1].CPUs, r.Containers[2].CPUs = set(t, "1"), set(t, "1")
@@ -117,6 +125,12 @@ func TestJudgeAllows(t *testing.T) {
 		"a pod that starts while the agent is away runs everywhere": func(r *Reading) {
 			away(r)
 			r.Containers[2].CPUs, r.Containers[2].New = set(t, "0-7"), true
+		},
+		"a loan of what online pods request and do not use":     func(r *Reading) { lend(t, r) },
+		"a loan of it while the agent is away for a short time": func(r *Reading) { r.Agent = Party{Away: true, For: 29 * time.Second}; lend(t, r) },
+		"a busy service while the agent is away for a short time": func(r *Reading) {
+			r.Agent, r.Busy = Party{Away: true, For: 29 * time.Second}, true
+			lend(t, r)
 		},
 		"a loan for half a minute": func(r *Reading) {
 			r.Agent = Party{Away: true, For: 29 * time.Second}

@@ -40,10 +40,31 @@ type rig struct {
 	// known are the containers, and requested the pods' requests by UID, when the agent was last seen to be there and all was well.
 	known     map[string]bool
 	requested map[string]int64
-	lent      int // after how many steps reclaimed pods had more than the floor
+	loans     loans
+	service   *corev1.Pod
+	risen     bool // the service is busy
 
 	stopped, full, frozen, agentKilled bool      // killed since the disk was frozen
 	agentSince, watchdogSince          time.Time // since when each is there, or away
+}
+
+// loans is what there was of loans beyond the floor.
+type loans struct {
+	steps int  // after how many steps there was one
+	lasts bool // there was one after the last step
+	left  int  // how many times the agent went away from one
+	back  int  // and how many times, after it, all was as if nothing were lent
+	open  bool // the agent went away from one, and that has not been so yet
+	risen int  // how many times the service wanted CPUs of one
+}
+
+// note notes what was seen after a step.
+func (l *loans) note(lent bool) {
+	if l.lasts = lent; lent {
+		l.steps++
+	} else if l.open {
+		l.back, l.open = l.back+1, false
+	}
 }
 
 // away reports whether the agent cannot be there.
@@ -53,7 +74,7 @@ func (r *rig) away() bool { return r.stopped || r.frozen && r.agentKilled }
 func (r *rig) read(ctx context.Context) (*Reading, error) {
 	out := r.machine
 	out.Agent = Party{Away: r.away(), For: time.Since(r.agentSince)}
-	out.Watchdog = Party{For: time.Since(r.watchdogSince)}
+	out.Watchdog, out.Busy = Party{For: time.Since(r.watchdogSince)}, r.risen
 	if !r.away() {
 		if _, err := r.AskAgent(ctx, "/readyz"); err != nil {
 			return nil, fmt.Errorf("the agent is not there: %w", err)
@@ -71,18 +92,6 @@ func (r *rig) read(ctx context.Context) (*Reading, error) {
 	}
 	out.Allocations, err = r.allocations(ctx)
 	return &out, err
-}
-
-// lent reports whether a reclaimed pod has more than the floor.
-func (r *Reading) lent() bool {
-	for i := range r.Containers {
-		for k := range r.Pods {
-			if p := &r.Pods[k]; p.UID == r.Containers[i].UID && p.Level == Reclaimed && r.Containers[i].CPUs.Len() > r.Floor*len(r.NUMA) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // containers are the cgroups below kubepods that have processes.
@@ -222,9 +231,7 @@ func (r *rig) allocations(ctx context.Context) (out []Allocation, err error) {
 
 // isWell remembers a reading with which nothing was wrong.
 func (r *rig) isWell(reading *Reading) {
-	if reading.lent() {
-		r.lent++
-	}
+	r.loans.note(reading.lends())
 	for i := range reading.Pods {
 		if p := &reading.Pods[i]; p.Wanted && !p.Exists {
 			delete(r.wanted, p.Name) // it was taken away, and that was said; events do not stay for ever

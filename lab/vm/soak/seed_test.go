@@ -54,13 +54,13 @@ func (n *node) does(a Action) {
 		}
 	case Kill:
 		n.kills[a.Service]++
-	case Stop, Fill, Freeze:
-		end := map[Kind]Kind{Stop: Continue, Fill: Free, Freeze: Thaw}[a.Kind]
+	case Stop, Fill, Freeze, Rise:
+		end := map[Kind]Kind{Stop: Continue, Fill: Free, Freeze: Thaw, Rise: Fall}[a.Kind]
 		if _, ok := n.held[end]; ok {
 			n.Fatalf("%v twice", a)
 		}
 		n.held[end] = 0
-	case Continue, Free, Thaw:
+	case Continue, Free, Thaw, Fall:
 		if _, ok := n.held[a.Kind]; !ok {
 			n.Fatalf("%v ends nothing", a)
 		}
@@ -71,7 +71,24 @@ func (n *node) does(a Action) {
 		if a.By <= 0 || a.By > time.Minute {
 			n.Fatal(a)
 		}
+	case Lend:
+		n.couldLend(a)
 	}
+}
+
+// couldLend: a loan is waited for only where there can be one.
+func (n *node) couldLend(a Action) {
+	for _, end := range []Kind{Continue, Thaw, Fall} {
+		if _, ok := n.held[end]; ok {
+			n.Fatalf("%v, before %v", a, end)
+		}
+	}
+	for _, p := range n.pods {
+		if asksFor(p.Level, p.Pod) {
+			return
+		}
+	}
+	n.Fatalf("%v, and no pod asks for one", a)
 }
 
 // fits: what pods request is there, and nothing is held for long.
@@ -108,7 +125,7 @@ func TestSequence(t *testing.T) {
 			n.does(s.Next())
 			n.fits()
 		}
-		for _, kind := range []Kind{Create, Resize, Delete, Kill, Stop, Continue, Fill, Free, Freeze, Thaw, MoveClock, Wait} {
+		for _, kind := range []Kind{Create, Resize, Delete, Kill, Stop, Continue, Fill, Free, Freeze, Thaw, MoveClock, Wait, Lend, Rise, Fall} {
 			if n.kinds[kind] == 0 {
 				r.Errorf("no %v in %d steps", kind, steps)
 			}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -26,6 +28,9 @@ const (
 	Thaw      Kind = "thaw disk"
 	MoveClock Kind = "move clock"
 	Wait      Kind = "wait"
+	Lend      Kind = "wait for a loan"
+	Rise      Kind = "rise" // of what the online service uses
+	Fall      Kind = "fall" // of it
 )
 
 // Level is what kind of pod an Action creates: a QoS level, or BestEffort.
@@ -54,7 +59,7 @@ type Action struct {
 	Level    Level
 	MilliCPU int64
 	Service  string
-	By       time.Duration // how far the clock moves, or how long is waited
+	By       time.Duration // how far the clock moves, or how long is waited at the most
 }
 
 // String is the action for people.
@@ -68,22 +73,26 @@ func (a Action) String() string {
 		return "delete " + a.Pod
 	case Kill:
 		return "kill -9 " + a.Service
-	case MoveClock, Wait:
+	case MoveClock, Wait, Lend:
 		return fmt.Sprintf("%s %v", a.Kind, a.By)
 	}
 	return string(a.Kind)
 }
 
 const (
+	// namePrefix is before the number of each pod.
+	namePrefix = "soak-"
 	// maxPods bounds the pods of each level that there are at once.
 	maxPods = 3
-	// maxDedicated and maxShared bound what the pods of these levels request together, in millicores: of eight CPUs one is reserved, and reclaimed pods have
-	// two at the least.
+	// maxDedicated and maxShared bound what the pods of these levels request together, in millicores. Of twelve CPUs one is reserved, the online service requests
+	// one, and reclaimed pods have two at the least. Three are left, so that there is something to lend wherever the dedicated pods are.
 	maxDedicated, maxShared = 3000, 2000
-	// The agent stays stopped, and a disk full or frozen, for at most maxHeld steps.
-	maxHeld = 4
+	// The agent stays stopped, and a disk full or frozen, for at most maxHeld steps; the service busy for at most maxRisen, for that slows all else.
+	maxHeld, maxRisen = 4, 2
 	// longSilence is longer than what is lent may stay lent while the agent is away.
 	longSilence = 35 * time.Second
+	// lendWait is how long a loan is waited for: the agent lends after half a minute of calm, a step each ten seconds.
+	lendWait = 75 * time.Second
 	// clockStep is how far the clock moves at the most, maxClock how far it is off at the most: certificates must stay valid.
 	clockStep, maxClock = 20 * time.Minute, 30 * time.Minute
 )
@@ -110,12 +119,14 @@ type Sequence struct {
 	queued []Action
 }
 
-// NewSequence returns the sequence of a seed. It begins with a pod of each level.
+// NewSequence returns the sequence of a seed. It begins with a pod of each level, and a loan that outlasts the agent.
 func NewSequence(seed uint64) *Sequence {
 	s := &Sequence{random: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // the same seed has to give the same sequence
 	for _, level := range []Level{Shared, Reclaimed, Dedicated, BestEffort} {
 		s.queued = append(s.queued, s.create(level))
 	}
+	s.held = append(s.held, held{end: Continue, steps: 1})
+	s.queued = append(s.queued, Action{Kind: Lend, By: lendWait}, Action{Kind: Stop}, Action{Kind: Wait, By: longSilence})
 	return s
 }
 
@@ -165,6 +176,8 @@ var draws = []struct { //nolint:gochecknoglobals // a constant
 	{5, func(s *Sequence) (Action, bool) { return s.hold(Fill, Free) }},
 	{5, func(s *Sequence) (Action, bool) { return s.hold(Freeze, Thaw) }},
 	{6, (*Sequence).drawClock},
+	{20, (*Sequence).drawLend},
+	{5, func(s *Sequence) (Action, bool) { return s.hold(Rise, Fall) }},
 	{6, func(s *Sequence) (Action, bool) { return Action{Kind: Wait, By: s.seconds(2, 12)}, true }},
 }
 
@@ -225,7 +238,7 @@ func (s *Sequence) least(level Level) int64 {
 }
 
 func (s *Sequence) create(level Level) Action {
-	p := planned{name: fmt.Sprintf("soak-%d", s.made), level: level}
+	p := planned{name: fmt.Sprint(namePrefix, s.made), level: level}
 	s.made++
 	if level == Dedicated || level == Shared {
 		p.milliCPU = s.amount(level, s.room(level))
@@ -272,12 +285,44 @@ func (s *Sequence) drawKill() (Action, bool) {
 	return Action{Kind: Kill, Service: []string{Agent, Agent, Watchdog, Containerd, Kubelet}[s.random.IntN(5)]}, true
 }
 
-// hold begins a condition that a later step ends. One that has begun is not begun again. Every other time the agent is stopped for long.
-func (s *Sequence) hold(begin, end Kind) (Action, bool) {
-	if slices.ContainsFunc(s.held, func(h held) bool { return h.end == end }) {
+// holds reports whether a condition lasts that ends so.
+func (s *Sequence) holds(end Kind) bool {
+	return slices.ContainsFunc(s.held, func(h held) bool { return h.end == end })
+}
+
+// drawLend waits for a loan, and then has the agent leave or the service want its CPUs. Nothing is lent while the agent is away, or the
+// service busy.
+func (s *Sequence) drawLend() (Action, bool) {
+	if s.holds(Continue) || s.holds(Thaw) || s.holds(Fall) || !slices.ContainsFunc(s.pods, func(p planned) bool { return asksFor(p.level, p.name) }) {
 		return Action{}, false
 	}
-	s.held = append(s.held, held{end: end, steps: 1 + s.random.IntN(maxHeld)})
+	then := Action{Kind: Kill, Service: Agent}
+	switch s.random.IntN(3) {
+	case 0:
+		then, _ = s.hold(Stop, Continue) // which it does not, see above
+	case 1:
+		then, _ = s.hold(Rise, Fall)
+	}
+	s.queued = slices.Insert(s.queued, 0, then)
+	return Action{Kind: Lend, By: lendWait}, true
+}
+
+// asksFor reports whether a reclaimed pod asks for an amount: every other one does.
+func asksFor(level Level, name string) bool {
+	number, _ := strconv.Atoi(strings.TrimPrefix(name, namePrefix)) // the names are the sequence's
+	return level == Reclaimed && number%2 == 1
+}
+
+// hold begins a condition that a later step ends. One that has begun is not begun again. Every other time the agent is stopped for long.
+func (s *Sequence) hold(begin, end Kind) (Action, bool) {
+	if s.holds(end) {
+		return Action{}, false
+	}
+	most := maxHeld
+	if begin == Rise {
+		most = maxRisen
+	}
+	s.held = append(s.held, held{end: end, steps: 1 + s.random.IntN(most)})
 	if begin == Stop && s.random.IntN(2) == 0 {
 		s.queued = append(s.queued, Action{Kind: Wait, By: longSilence})
 	}
