@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -22,6 +23,8 @@ const (
 	podCPUs             = guestCPUs - reserved
 	// The server asks for half of the pods' CPUs. It uses half a CPU on average, and one and a quarter in its bursts.
 	serverCPUs, perSecond, costUS, workers, burstMS = "2", "62", "8000", "2", "4000"
+	// A window is a whole number of periods, each of a burst and a rest, so that all arms see as much load.
+	period = 4 * time.Second
 	// floor is what reclaimed pods have at the least: the half that the server does not ask for.
 	floor = 2
 	// leastLeft is which part of the CPUs that the server does not use the offline pods are to have.
@@ -32,10 +35,11 @@ func TestMain(m *testing.M) {
 	os.Exit(vmtest.Run(m, join.Options{Guest: vm.Options{CPUs: guestCPUs, Nodes: 1, Forward: []int{join.AgentPort}}}))
 }
 
-// arm is one that has burners besides.
+// arm is one that has burners besides. The server of a confined arm has only as many CPUs as it asks for.
 type arm struct {
 	colocation.Arm
-	burners int
+	burners  int
+	confined bool
 }
 
 // kinds are the offline pods. Each kind wants more CPU than there is.
@@ -44,22 +48,25 @@ func kinds() map[string][]colocation.Job {
 		return colocation.Job{Name: name, Args: args, CPU: "1", Memory: "64Mi"}
 	}
 	return map[string][]colocation.Job{
-		"hog":     {job("hog", "count", "4")},
 		"threads": {job("many-a", "count", "16"), job("many-b", "count", "16")},
 		"wakes":   {job("wakes-a", "wake", "16"), job("wakes-b", "wake", "16")},
 		"memory":  {job("walks-a", "walk", "32"), job("walks-b", "walk", "32"), job("reads", "cache", "256", "1"), job("hog", "count", "2")},
 	}
 }
 
-// arms are alone, and each kind of offline pods without and with the agent. A CPU that hogs have under Hilbert has no burner; where they share the server's,
-// they keep all of them busy.
+// arms are the controls, and each kind of offline pods without and with the agent. One control is alone on all CPUs, one on those that the server asks for:
+// it tells what it costs to have no more than that from what neighbours cost. A CPU that hogs have under Hilbert has no burner; where they share the
+// server's, they keep all of them busy.
 func arms() []arm {
-	all := []arm{{colocation.Arm{Name: "alone", Title: "alone", Shape: colocation.BestEffort}, podCPUs}}
-	for _, kind := range []string{"hog", "threads", "wakes", "memory"} {
+	all := []arm{
+		{Arm: colocation.Arm{Name: "alone", Title: "alone", Shape: colocation.BestEffort}, burners: podCPUs},
+		{Arm: colocation.Arm{Name: "alone-confined", Title: "alone on the CPUs it asks for", Shape: colocation.BestEffort}, burners: podCPUs, confined: true},
+	}
+	for _, kind := range []string{"threads", "wakes", "memory"} {
 		jobs := kinds()[kind]
 		all = append(all,
-			arm{colocation.Arm{Name: "besteffort-" + kind, Title: "BestEffort: " + kind, Jobs: jobs, Shape: colocation.BestEffort}, 1},
-			arm{colocation.Arm{Name: "hilbert-" + kind, Title: "Hilbert: " + kind, Agent: true, Jobs: jobs, Shape: colocation.Reclaimed}, podCPUs - floor},
+			arm{Arm: colocation.Arm{Name: "besteffort-" + kind, Title: "BestEffort: " + kind, Jobs: jobs, Shape: colocation.BestEffort}, burners: 1},
+			arm{Arm: colocation.Arm{Name: "hilbert-" + kind, Title: "Hilbert: " + kind, Agent: true, Jobs: jobs, Shape: colocation.Reclaimed}, burners: podCPUs - floor},
 		)
 	}
 	return all
@@ -69,6 +76,9 @@ func arms() []arm {
 func TestBursts(t *testing.T) {
 	if *colocation.OutFlag == "" {
 		t.Skip("it measures, for tens of minutes: make vm-colocation")
+	}
+	if *colocation.WindowFlag%period != 0 {
+		t.Fatalf("-colocation.window=%s is not a whole number of the load's periods of %s", *colocation.WindowFlag, period)
 	}
 	b := colocation.NewBed(t, root, reserved)
 	b.Floor(floor)
@@ -86,8 +96,15 @@ func TestBursts(t *testing.T) {
 			a := all[(i+round)%len(all)]
 			burn.let(a.burners)
 			b.Enter(a.Arm, online)
+			if a.confined {
+				b.Set(online.Cgroup+"/cpuset.cpus", fmt.Sprintf("%d-%d", reserved, guestCPUs-1-floor))
+				b.CatchUp(online)
+			}
 			f := b.Watch(online, *colocation.WindowFlag, nil)
 			t.Logf("round %d, %s: %.3v", round, a.Name, f)
+			if a.confined {
+				b.Set(online.Cgroup+"/cpuset.cpus", b.All().String())
+			}
 			result.Add(a.Arm, f)
 			if *colocation.OutFlag != "" { // whatever comes later, this is kept
 				b.Must(result.Write(*colocation.OutFlag))
@@ -110,7 +127,7 @@ func judge(t *testing.T, r *colocation.Result) {
 	if hilbert, bare := r.Of("hilbert-threads", delay).Median, r.Of("besteffort-threads", delay).Median; hilbert > bare {
 		t.Errorf("beside many threads the server waits %.0f ms/s under Hilbert, and %.0f without", hilbert, bare)
 	}
-	left := r.Of("hilbert-hog", func(f colocation.Figures) float64 { return f.OfflineCPUs / (podCPUs - f.CPU) }).Median
+	left := r.Of("hilbert-threads", func(f colocation.Figures) float64 { return f.OfflineCPUs / (podCPUs - f.CPU) }).Median
 	if left < leastLeft {
 		t.Errorf("offline pods had %.0f %% of the CPUs that the server left, want %.0f", 100*left, 100*leastLeft)
 	}
