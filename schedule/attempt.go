@@ -97,7 +97,7 @@ func (a *attempt) placePod() bool {
 		choice, ok = a.decider().PlaceOn(a.s.store.Slot(pod.Nominated), pod.Class)
 	}
 	if !ok {
-		choice, ok = a.decider().Place(pod.Class)
+		choice, ok = in.place(a.decider(), pod.Class)
 	}
 	if !ok {
 		return false

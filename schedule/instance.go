@@ -14,13 +14,25 @@ type instance struct {
 	number   int
 	snapshot *cluster.Snapshot
 	placers  *profiles.Placers
+	part     uint8 // the partition that it looks at first, where the nodes are divided
+	divided  bool
+}
+
+// place chooses a node for a single pod: of its own partition, and of all nodes where none of these fits.
+func (in *instance) place(decider *profiles.Decider, class *cluster.Class) (index.Choice, bool) {
+	if in.divided {
+		if choice, ok := decider.PlaceIn(in.part, class); ok {
+			return choice, true
+		}
+	}
+	return decider.Place(class)
 }
 
 func newInstance(number int, store *cluster.Store, set *profiles.Set, cfg *spec.Scheduling) *instance {
 	snapshot := cluster.NewSnapshot()
 	// Each instance breaks ties its own way, so that instances on equal snapshots do not all want the same node.
 	seed := cfg.Seed + uint64(number)*0x9e3779b97f4a7c15
-	return &instance{number, snapshot, profiles.NewPlacers(set, store, snapshot, profiles.Options{
+	return &instance{number: number, snapshot: snapshot, placers: profiles.NewPlacers(set, store, snapshot, profiles.Options{
 		Seed: seed, MaxIndexes: cfg.MaxClassIndexes, MaxCostIndexes: maxCostIndexes, Levels: cfg.Topology.Levels,
 	})}
 }

@@ -50,6 +50,7 @@ const looksPerEffect = 64
 // Step makes at most limit decisions and returns how many it made; none means that there is nothing to decide now, or that as many
 // placements as may be wait for a place in flight. Decisions that look at many nodes end it early.
 func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
+	s.partitions.observe(now)
 	s.queue.Expire(now)
 	s.runTimers(now)
 	decisions = s.redecideObliged(now)
@@ -124,6 +125,7 @@ func (s *Scheduler) singlePods() bool {
 // propose lets the committer judge a Plan. why is reported of the pod while its victims are on their way out.
 func (s *Scheduler) propose(plan *cluster.Plan, why facts.Condition) cluster.Verdict {
 	verdict := s.binder.Propose(plan, why)
+	s.partitions.judged(plan, verdict)
 	if s.auditor != nil {
 		s.auditor.Judged(plan, verdict)
 	}

@@ -6,6 +6,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/dra"
+	"hilbert.dev/hilbert/schedule/dispatch"
 )
 
 // Options make a Scheduler.
@@ -17,6 +18,8 @@ type Options struct {
 	// Lag, if set, is asked before an instance would catch up with the ledger; true makes it decide on what it has. The simulator uses
 	// it; nil is always up to date.
 	Lag func(instance int) bool
+	// Partitions, if set, says when the nodes are divided among several instances, each of which then looks at its own part first.
+	Partitions *dispatch.Rules
 	// Observer, if set, receives what happens.
 	Observer Observer
 	// Devices, if set, chooses devices for ResourceClaims. Without it no claim is given any.

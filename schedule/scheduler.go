@@ -54,6 +54,7 @@ type Scheduler struct {
 	events      *events.Recorder
 	podEvents   *events.Pods
 	noPodEvents bool
+	partitions  partitions
 
 	attempt    attempt      // the turn that is on
 	looked     int          // nodes that the decisions of this Step have looked at, see maxLooks
@@ -105,6 +106,9 @@ func New(o Options) (*Scheduler, error) {
 	for i := range max(o.Instances, 1) {
 		s.instances = append(s.instances, newInstance(i, s.store, set, &s.cfg))
 	}
+	if o.Partitions != nil {
+		s.partitions = partitions{partitioner: dispatch.NewPartitioner(*o.Partitions), store: s.store, instances: s.instances}
+	}
 	return s, nil
 }
 
@@ -140,6 +144,16 @@ func (s *Scheduler) Bounds() BoundCounts {
 	}
 	for _, in := range s.instances {
 		c.GPUStates.Add(in.placers.GPUStates())
+	}
+	return c
+}
+
+// Partitions returns how the nodes are divided among the instances.
+func (s *Scheduler) Partitions() PartitionCounts {
+	c := s.partitions.counts
+	c.Partitions = 1
+	if s.partitions.of != nil {
+		c.Partitions = s.partitions.partitioner.Parts()
 	}
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/schedule/dispatch"
 	"hilbert.dev/hilbert/sim/check"
 	"hilbert.dev/hilbert/sim/trace"
 )
@@ -32,6 +33,7 @@ type process struct {
 	seams      seams
 
 	scheduler *schedule.Scheduler // nil while none runs
+	divided   Partitioned         // by schedulers that have ended
 	wakeAt    int64               // the earliest wake-up on the agenda, 0 for none
 	flushes   bool                // sleeping units are tried again now and then; not in a scenario, because its script expects each step at a certain time
 	flushAt   int64               // when that is next
@@ -44,6 +46,7 @@ func (p *process) start() error {
 	if p.o.Schedulers > 1 {
 		// Three times in four an instance decides on what it has.
 		options.Lag = func(int) bool { return p.lag.IntN(4) > 0 }
+		options.Partitions = partitionRules()
 	}
 	scheduler, err := schedule.New(options)
 	if err != nil {
@@ -72,6 +75,7 @@ func (p *process) start() error {
 
 // crash ends the process: its watches close, and nothing reads the answers to its writes.
 func (p *process) crash() {
+	p.countPartitions()
 	p.scheduler = nil
 	p.wakeAt = 0
 	p.writer.abandon()
@@ -287,4 +291,20 @@ func (p *process) whyPending(pod *pod, otherwise string) string {
 		return reason
 	}
 	return otherwise
+}
+
+// countPartitions adds what the scheduler that runs has done to those before it.
+func (p *process) countPartitions() {
+	if p.scheduler != nil {
+		c := p.scheduler.Partitions()
+		p.divided.Splits, p.divided.Merges, p.divided.Rebalances = p.divided.Splits+c.Splits, p.divided.Merges+c.Merges, p.divided.Rebalances+c.Rebalances
+	}
+}
+
+// partitionRules divide the nodes among several schedulers much sooner than a cluster would, and merge them again: so that runs of minutes see both.
+func partitionRules() *dispatch.Rules {
+	rules := dispatch.LoadRules()
+	rules.SplitAllocated, rules.MergeAllocated, rules.SplitPerSecond, rules.MergePerSecond = 0.5, 0.4, 5, 1
+	rules.SplitAfter, rules.MergeAfter = 20*time.Second, time.Minute
+	return &rules
 }

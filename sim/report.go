@@ -54,6 +54,8 @@ type Report struct {
 
 	// ConflictPercent of the Plans were rejected by the committer.
 	ConflictPercent float64 `json:"conflictPercent"`
+	// Partitioned is how often the nodes were divided among several schedulers.
+	Partitioned *Partitioned `json:"partitioned,omitempty"`
 	// RefusedThoughFit counts decisions that nothing fits though the naive judge found a node. It is counted when steps are checked.
 	RefusedThoughFit *int `json:"refusedThoughFit,omitempty"`
 	// Released placements were given up because their Binding failed.
@@ -69,6 +71,13 @@ type Report struct {
 	Digest string `json:"digest"`
 	// Interrupted: the run was ended early.
 	Interrupted bool `json:"interrupted,omitempty"`
+}
+
+// Partitioned counts how often the nodes were divided, no longer divided or into fewer partitions, and divided anew because free capacity lay unevenly.
+type Partitioned struct {
+	Splits     int `json:"splits"`
+	Merges     int `json:"merges"`
+	Rebalances int `json:"rebalances"`
 }
 
 // What the allocated percentages are.
@@ -95,6 +104,10 @@ func (s *simulation) report(wall time.Duration) *Report {
 		ConflictPercent: percent(float64(m.rejected), int64(m.rejected+m.committed)),
 		Released:        m.released, Preempted: m.evicted, Faults: m.faults,
 		Steps: s.clock.step, Digest: hex.EncodeToString(s.server.digest.Sum(nil)),
+	}
+	if s.o.Schedulers > 1 {
+		s.process.countPartitions()
+		r.Partitioned = &s.process.divided
 	}
 	s.reportAllocated(r)
 	s.reportTimes(r, wall)

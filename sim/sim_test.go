@@ -144,6 +144,7 @@ func TestFaults(t *testing.T) {
 		t.Run(fmt.Sprintf("schedulers=%d", schedulers), func(t *testing.T) {
 			seen := make(map[string]int)
 			conflicts, refused := 0.0, 0
+			var divided Partitioned
 			for seed := range seedsToRun(t) {
 				w := invent(t, faultyWorkload, seed)
 				o := options(seed)
@@ -157,6 +158,12 @@ func TestFaults(t *testing.T) {
 				}
 				conflicts += r.ConflictPercent
 				refused += *r.RefusedThoughFit
+				if p := r.Partitioned; p != nil {
+					divided.Splits, divided.Merges, divided.Rebalances = divided.Splits+p.Splits, divided.Merges+p.Merges, divided.Rebalances+p.Rebalances
+				}
+			}
+			if several := schedulers > 1; several != (divided.Splits > 0 && divided.Merges > 0 && divided.Rebalances > 0) {
+				t.Errorf("%d schedulers: the nodes were divided so often: %+v", schedulers, divided)
 			}
 			// Faults that never strike prove nothing.
 			for _, name := range []string{

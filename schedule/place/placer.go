@@ -58,6 +58,15 @@ func (p *Placer) SetLevels(keys []string) { p.packer.SetLevels(keys) }
 // Place returns the best node for a pod of the class. ok is false when none fits; Explain says why.
 func (p *Placer) Place(c *cluster.Class) (index.Choice, bool) { return p.index.Place(c) }
 
+// Divide divides the nodes into partitions, by slot, for PlaceIn; nil: not.
+func (p *Placer) Divide(parts []uint8) { p.index.Divide(parts) }
+
+// PlaceIn returns the best node of a partition for a pod of the class, as if there were no others. ok is false when none fits, and for classes whose pods are
+// not placed by partition; Place looks at all nodes.
+func (p *Placer) PlaceIn(part uint8, c *cluster.Class) (index.Choice, bool) {
+	return p.index.PlaceIn(part, c)
+}
+
 // Looked is how many nodes Place, PlaceUnit and WouldFit looked at since it was last asked, beyond what their indexes follow of changes.
 func (p *Placer) Looked() int { return p.index.Looked() }
 

@@ -94,6 +94,7 @@ type Placers struct {
 	snapshot *cluster.Snapshot
 	options  Options
 	list     []*Decider // by profile
+	parts    []uint8    // see Divide
 }
 
 // Options are those of all placers of one snapshot.
@@ -113,7 +114,7 @@ type Decider struct {
 
 // NewPlacers returns the placers over a snapshot of the store.
 func NewPlacers(set *Set, store *cluster.Store, snapshot *cluster.Snapshot, options Options) *Placers {
-	return &Placers{set, store, snapshot, options, make([]*Decider, len(set.weights))}
+	return &Placers{set: set, store: store, snapshot: snapshot, options: options, list: make([]*Decider, len(set.weights))}
 }
 
 // For is what decides on a pod, and on a gang of which the pod is the first member.
@@ -122,9 +123,20 @@ func (p *Placers) For(pod *cluster.Pod) *Decider {
 	if p.list[n] == nil {
 		placer := place.NewPlacer(p.snapshot, p.set.weights[n], p.options.Seed, p.options.MaxIndexes)
 		placer.SetLevels(p.options.Levels)
+		placer.Divide(p.parts)
 		p.list[n] = &Decider{placer, place.NewPreemptor(placer, p.store, p.options.MaxCostIndexes), place.NewReclaimer(placer, p.store)}
 	}
 	return p.list[n]
+}
+
+// Divide divides the nodes into partitions, by slot; nil: not. See place.Placer.
+func (p *Placers) Divide(parts []uint8) {
+	p.parts = parts
+	for _, d := range p.list {
+		if d != nil {
+			d.Divide(parts)
+		}
+	}
 }
 
 // GPUStates returns what the bounds of GPU states have done, over all profiles.

@@ -59,6 +59,7 @@ type Index struct {
 	classUsage usage[cluster.ClassID]
 
 	givenUses *int
+	within    *uint8 // the partition that a decision is about, nil: all nodes
 
 	epoch uint32
 	seen  []uint32 // by slot: the epoch in which it was last stamped
@@ -128,6 +129,17 @@ func (ix *Index) Place(c *cluster.Class) (Choice, bool) {
 	return ix.Choose(slot, c), true
 }
 
+// Divide divides the nodes into partitions, by slot, for PlaceIn; nil: not. Where that would make too many node classes the nodes are not divided.
+func (ix *Index) Divide(parts []uint8) { ix.nodeClasses.divide(parts) }
+
+// PlaceIn returns the best node of a partition for a pod of the class, as if there were no others. ok is false when none fits, or when the class's place is
+// not decided by node classes: where it names its nodes, depends on other pods, or tells nodes apart too finely.
+func (ix *Index) PlaceIn(part uint8, c *cluster.Class) (choice Choice, ok bool) {
+	ix.within = &part
+	defer func() { ix.within = nil }()
+	return ix.Place(c)
+}
+
 // Choose is the choice of a node where a pod of the class fits.
 func (ix *Index) Choose(slot cluster.Slot, c *cluster.Class) Choice {
 	choice := Choice{Slot: slot}
@@ -167,6 +179,9 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	}
 	ix.decision++
 	if slots, ok := ix.pinned(c); ok {
+		if ix.within != nil {
+			return cluster.NoSlot, false
+		}
 		return ix.bestOf(slots, c)
 	}
 	if c.Claims.HasAlternatives() {
@@ -176,13 +191,19 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 	now := s.Log().Len()
 	scorer := ix.profile.DenseScorer(c, ix.dense.states)
 	simple := ix.onlySoftSpread(c.Constraints)
-	if !simple && ix.earnsClassIndex(c, &scorer, now) {
+	if !simple && (ix.within != nil || ix.earnsClassIndex(c, &scorer, now)) {
+		if ix.within != nil {
+			return cluster.NoSlot, false
+		}
 		return ix.classIndex(c).best(ix)
 	}
 	ix.markExceptions(c)
 	ix.sumImages(c)
 	ix.nodeClasses.follow(s)
 	if !ix.nodeClasses.distinguish(s, c) {
+		if ix.within != nil {
+			return cluster.NoSlot, false
+		}
 		v := ix.ownSelection(c)
 		if ix.searchesOwn(v, c, &scorer) {
 			ix.search.startOwn(ix, c, &scorer, v)
@@ -192,6 +213,12 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 		return ix.choose(&ix.scan, c, &v.selection)
 	}
 	v := ix.nodeClasses.selection(ix, c)
+	if ix.within != nil {
+		var divided bool
+		if v, divided = ix.nodeClasses.selectionIn(v, c, *ix.within); !divided {
+			return cluster.NoSlot, false
+		}
+	}
 	if simple && !asksAllocator(c) && !ix.searchesPriced(&scorer) {
 		if r := ix.ranking(c, &scorer, now); r != nil {
 			r.lastUsed = ix.uses

@@ -32,13 +32,23 @@ type nodeClasses struct {
 	fine   map[string]bool  // labels that tell too many nodes apart
 	forgot changes.Revision // when labels were forgotten last
 
+	parts []uint8 // by slot: its partition; nil while the cluster is not divided
+
 	selections map[string]*selection
 	byPodClass map[cluster.ClassID]*selection
+	inPart     map[partOf]*selection
 	scratch    []byte
 }
 
 type nodeClass struct {
 	sample cluster.Slot // one of its nodes, NoSlot while it has none
+	part   uint8
+}
+
+// partOf is a class of pods in a partition.
+type partOf struct {
+	class cluster.ClassID
+	part  uint8
 }
 
 // selection is the node classes that pods of equal static requirements may use, with their raw values.
@@ -78,8 +88,22 @@ const (
 func newNodeClasses() *nodeClasses {
 	return &nodeClasses{
 		most: maxNodeClasses, byKey: make(map[string]int32), selections: make(map[string]*selection), byPodClass: make(map[cluster.ClassID]*selection),
-		absent: make(map[string]bool), fine: make(map[string]bool),
+		absent: make(map[string]bool), fine: make(map[string]bool), inPart: make(map[partOf]*selection),
 	}
+}
+
+// divide has node classes lie within partitions, so that a decision can be about the nodes of one alone. Nil: the cluster is not divided.
+func (a *nodeClasses) divide(parts []uint8) {
+	a.parts, a.generation = parts, 0
+	clear(a.inPart)
+}
+
+// part is the partition of a slot.
+func (a *nodeClasses) part(slot cluster.Slot) uint8 {
+	if int(slot) < len(a.parts) {
+		return a.parts[slot]
+	}
+	return 0 // its node came after the division
 }
 
 // distinguish makes the labels that the class selects by relevant; the node classes must be up to date. It is false when they would be too many,
@@ -152,6 +176,7 @@ func (a *nodeClasses) tooFine(s *cluster.State, label string) bool {
 // forget unlearns all labels; classes of pods that are still asked about bring theirs again.
 func (a *nodeClasses) forget() {
 	a.distinguishing, a.generation = nil, 0
+	clear(a.inPart)
 	clear(a.absent)
 	clear(a.fine)
 	clear(a.byPodClass)
@@ -222,7 +247,7 @@ func (a *nodeClasses) follow(s *cluster.State) {
 			a.leave(s, change.Slot)
 			if node := s.Node(change.Slot); node != nil {
 				a.notice(node)
-				a.enter(change.Slot, a.classOf(node))
+				a.enter(change.Slot, a.classOf(node, change.Slot))
 			}
 		}
 	}
@@ -254,10 +279,15 @@ func (a *nodeClasses) build(s *cluster.State) {
 	for i := range s.Slots() {
 		a.of = append(a.of, NoGroup)
 		if node := s.Node(cluster.Slot(i)); node != nil {
-			a.enter(cluster.Slot(i), a.classOf(node))
+			a.enter(cluster.Slot(i), a.classOf(node, cluster.Slot(i)))
 		}
 	}
 	a.cursor = s.Log().Len()
+	if len(a.classes) > a.most && a.parts != nil { // better not divided than each class of pods by itself
+		a.divide(nil)
+		a.build(s)
+		return
+	}
 	for i := range s.Slots() {
 		if node := s.Node(cluster.Slot(i)); node != nil {
 			a.notice(node)
@@ -295,8 +325,9 @@ func (a *nodeClasses) leave(s *cluster.State, slot cluster.Slot) {
 }
 
 // classOf returns the node class of a node's static properties, made if need be.
-func (a *nodeClasses) classOf(n *facts.Node) int32 {
-	b := a.scratch[:0]
+func (a *nodeClasses) classOf(n *facts.Node, slot cluster.Slot) int32 {
+	part := a.part(slot)
+	b := append(a.scratch[:0], part)
 	str := func(s string) {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
@@ -333,7 +364,7 @@ func (a *nodeClasses) classOf(n *facts.Node) int32 {
 	if !ok {
 		id = int32(len(a.classes))
 		a.byKey[string(b)] = id
-		a.classes = append(a.classes, nodeClass{sample: cluster.NoSlot})
+		a.classes = append(a.classes, nodeClass{sample: cluster.NoSlot, part: part})
 	}
 	return id
 }
@@ -366,4 +397,32 @@ func (a *nodeClasses) selection(ix *Index, c *cluster.Class) *selection {
 		}
 	}
 	return v
+}
+
+// selectionIn is the part of a selection that lies in a partition. It is false while the cluster is not divided.
+func (a *nodeClasses) selectionIn(of *selection, c *cluster.Class, part uint8) (*selection, bool) {
+	if a.parts == nil {
+		return nil, false
+	}
+	key := partOf{c.ID, part}
+	v := a.inPart[key]
+	if v != nil && v.class == of.class && v.version == of.version {
+		return v, true
+	}
+	if v == nil {
+		if len(a.inPart) >= maxKnownClasses {
+			clear(a.inPart)
+		}
+		v = &selection{}
+		a.inPart[key] = v
+	}
+	v.class, v.version, v.allowed, v.position = of.class, of.version, v.allowed[:0], v.position[:0]
+	for id, at := range of.position {
+		v.position = append(v.position, NoGroup)
+		if at != NoGroup && a.classes[id].part == part {
+			v.position[id] = int32(len(v.allowed))
+			v.allowed = append(v.allowed, of.allowed[at])
+		}
+	}
+	return v, true
 }

@@ -1,0 +1,106 @@
+package schedule
+
+import (
+	"time"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/dispatch"
+)
+
+// observeEvery is how often the partitions are thought over. It costs a look at each node.
+const observeEvery = 10 * time.Second
+
+// maxImbalance is how unevenly free capacity may lie in the partitions before the nodes are divided again.
+const maxImbalance = 0.25
+
+// partitions divide the nodes among the instances when the cluster is full or Plans conflict, so that instances want different nodes. An instance prefers the
+// nodes of its partition and may use all. With one instance there are none, and nothing is observed.
+type partitions struct {
+	partitioner *dispatch.Partitioner
+	store       *cluster.Store
+	instances   []*instance
+	counts      PartitionCounts
+	next        time.Time
+	last        time.Time
+	of          []uint8 // by slot; nil while there is one partition
+
+	plans, rejected, placed int // since the last look
+}
+
+// PartitionCounts is how the nodes are divided.
+type PartitionCounts struct {
+	// Partitions there are now; Splits, Merges and Rebalances how often that changed, or the division did.
+	Partitions, Splits, Merges, Rebalances int
+}
+
+// judged counts what became of a Plan.
+func (p *partitions) judged(plan *cluster.Plan, v cluster.Verdict) {
+	p.plans++
+	if v.Committed {
+		p.placed += len(plan.Placements)
+	} else {
+		p.rejected++
+	}
+}
+
+// observe thinks the partitions over when it is time.
+func (p *partitions) observe(now time.Time) {
+	if len(p.instances) < 2 || now.Before(p.next) {
+		return
+	}
+	p.next = now.Add(observeEvery)
+	nodes, allocated := p.nodes()
+	load := dispatch.Load{Schedulers: len(p.instances), Allocated: allocated}
+	if p.plans > 0 {
+		load.Conflicts = float64(p.rejected) / float64(p.plans)
+	}
+	if passed := now.Sub(p.last).Seconds(); !p.last.IsZero() && passed > 0 {
+		load.PerSecond = float64(p.placed) / passed
+	}
+	p.last, p.plans, p.rejected, p.placed = now, 0, 0, 0
+	before := p.partitioner.Parts()
+	changed := p.partitioner.Observe(now, load) != ""
+	switch parts := p.partitioner.Parts(); {
+	case changed && parts == 1:
+		p.divide(nil)
+		p.counts.Merges++
+	case changed:
+		p.divide(dispatch.Divide(nodes, parts, p.store.Slots()))
+		if parts > before {
+			p.counts.Splits++
+		} else {
+			p.counts.Merges++
+		}
+	case parts > 1 && (len(p.of) < p.store.Slots() || dispatch.Imbalance(nodes, p.of, parts) > maxImbalance):
+		p.divide(dispatch.Divide(nodes, parts, p.store.Slots()))
+		p.counts.Rebalances++
+	}
+}
+
+// nodes are what is divided, and the part of all CPUs that is allocated.
+func (p *partitions) nodes() (list []dispatch.Node, allocated float64) {
+	var all, requested int64
+	for i := range p.store.Slots() {
+		slot := cluster.Slot(i)
+		if p.store.Node(slot) == nil {
+			continue
+		}
+		has, taken := p.store.Allocatable(slot, resource.CPU), p.store.Requested(slot, resource.CPU)
+		all, requested = all+has, requested+taken
+		list = append(list, dispatch.Node{Slot: i, Kind: has, Free: max(has-taken, 0)})
+	}
+	if all > 0 {
+		allocated = float64(requested) / float64(all)
+	}
+	return list, allocated
+}
+
+// divide gives each instance its partition; nil: all have all nodes.
+func (p *partitions) divide(of []uint8) {
+	p.of = of
+	for i, in := range p.instances {
+		in.divided, in.part = of != nil, uint8(i%max(p.partitioner.Parts(), 1))
+		in.placers.Divide(of)
+	}
+}
