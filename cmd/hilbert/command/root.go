@@ -29,6 +29,7 @@ func New() *cobra.Command {
 	for _, sub := range []*cobra.Command{
 		newCertificate(),
 		newConfig(),
+		newDashboard(),
 		newExplain(),
 		newMigrate(),
 		newNode(),

@@ -1,0 +1,122 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hilbert.dev/hilbert/cmd/hilbert/dashboard"
+	"hilbert.dev/hilbert/kube/visibility"
+	"hilbert.dev/hilbert/schedule/inspect"
+)
+
+func newDashboard() *cobra.Command {
+	var w whom
+	address, every := "127.0.0.1:0", 10*time.Second
+	cmd := &cobra.Command{
+		Use:   "dashboard",
+		Short: "Serve pages about the cluster to a browser on this machine",
+		Long: `Serve pages that show what is requested, used and lent, by node and over time, the queues, who waits and why, and which pods nodes want evicted. The pages
+are made with your own rights: the cluster's state wants the right to get snapshots of visibility.hilbert.dev, a pod's or gang's page the one that
+hilbert explain wants. They are served to this machine alone, at an address with a token, which the command prints. With --from they show a file that
+hilbert snapshot wrote.`,
+		Example: `  hilbert dashboard
+  hilbert dashboard --address 127.0.0.1:8080 --every 30s
+  hilbert snapshot > cluster.json && hilbert dashboard --from cluster.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if every < time.Second {
+				return fmt.Errorf("dashboard: --every %s: want 1s or more", every)
+			}
+			source, err := w.dashboardSource(cmd)
+			if err != nil {
+				return err
+			}
+			return serveDashboard(cmd, source, address, every)
+		},
+	}
+	w.flags(cmd)
+	w.fromFlag(cmd)
+	cmd.Flags().StringVar(&address, "address", address, "address of this machine to serve at; port 0: a free one")
+	cmd.Flags().DurationVar(&every, "every", every, "how often the state is read; less often where reading takes long")
+	return cmd
+}
+
+func (w *whom) dashboardSource(cmd *cobra.Command) (dashboard.Source, error) {
+	if w.from == "" {
+		return asked{w}, nil
+	}
+	d, err := w.read(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return dashboard.File(w.from, d), nil
+}
+
+// serveDashboard serves until the command is interrupted.
+func serveDashboard(cmd *cobra.Command, source dashboard.Source, address string, every time.Duration) error {
+	host, _, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("dashboard: --address %q: want an address of this machine alone, such as 127.0.0.1:8080, for the pages are made with your rights", address)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("dashboard: --address: %w", err)
+	}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	s := dashboard.New(source, dashboard.Options{Every: every})
+	go s.Follow(ctx)
+	server := &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	go func() {
+		<-ctx.Done()
+		_ = server.Close() // the command ends
+	}()
+	fmt.Fprintf(cmd.OutOrStdout(), "Open %s\n", s.Address(listener.Addr().String()))
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("dashboard: %w", err)
+	}
+	return nil
+}
+
+// asked is a source that asks a hilbertd.
+type asked struct{ w *whom }
+
+// State asks for a snapshot.
+func (a asked) State(ctx context.Context) (*inspect.Dump, error) {
+	body, err := a.w.open(ctx, &visibility.Question{Resource: visibility.Snapshots, Name: visibility.CurrentSnapshot})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }()
+	d, err := inspect.ReadDump(body)
+	if err != nil {
+		return nil, fmt.Errorf("the snapshot cannot be read: %w", err)
+	}
+	return d, nil
+}
+
+// Pod asks about a pod.
+func (a asked) Pod(ctx context.Context, namespace, name string) (*inspect.Answer, error) {
+	answer := &inspect.Answer{}
+	return answer, a.w.ask(ctx, &visibility.Question{Resource: visibility.PodExplanations, Namespace: namespace, Name: name}, answer)
+}
+
+// Unit asks about a gang.
+func (a asked) Unit(ctx context.Context, namespace, name string) (*inspect.UnitAnswer, error) {
+	answer := &inspect.UnitAnswer{}
+	return answer, a.w.ask(ctx, &visibility.Question{Resource: visibility.PodGroupExplanations, Namespace: namespace, Name: name}, answer)
+}
+
+// Name is whom it asks.
+func (a asked) Name() string {
+	if a.w.target.Server != "" {
+		return a.w.target.Server
+	}
+	return "the API server"
+}
