@@ -3,6 +3,8 @@ package report
 import (
 	"strings"
 	"testing"
+
+	"hilbert.dev/hilbert/internal/version"
 )
 
 // TestWrite: the body stands in the frame once, numbers have their decimals, and what is shown is escaped.
@@ -18,7 +20,10 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := b.String()
-	for _, want := range []string{"<title>Hilbert: a test</title>", "<h1>a&lt;b</h1>2 2.3 2.35 a&lt;ba&lt;b\n</body></html>"} {
+	for _, want := range []string{
+		"<title>Hilbert: a test</title>", "<h1>a&lt;b</h1>2 2.3 2.35 a&lt;ba&lt;b\n\n<footer>Made by Hilbert " + version.Get().Version + ".</footer></body></html>",
+		"prefers-color-scheme:dark", "width=device-width",
+	} {
 		if strings.Count(page, want) != 1 {
 			t.Errorf("the page has not once %q:\n%s", want, page)
 		}
