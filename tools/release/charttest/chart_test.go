@@ -400,3 +400,29 @@ func TestMetricsExist(t *testing.T) {
 		}
 	}
 }
+
+var alert = regexp.MustCompile(`- alert: (\w+)`)
+
+// Each alert names its section of the page that says what to do, and the page has a section for no other.
+func TestAlertsHaveRunbooks(t *testing.T) {
+	read := func(name ...string) string {
+		text, err := os.ReadFile(filepath.Join(append([]string{root}, name...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	rules, page := read("deploy", "charts", "hilbert", "files", "alerts.yaml"), read("docs", "how-to", "alerts.md")
+	names := alert.FindAllStringSubmatch(rules, -1)
+	for _, m := range names {
+		if !strings.Contains(page, "\n## "+m[1]+"\n") {
+			t.Errorf("docs/how-to/alerts.md has no section %s", m[1])
+		}
+		if !strings.Contains(rules, "runbook: docs/how-to/alerts.md#"+strings.ToLower(m[1])+"\n") {
+			t.Errorf("%s does not name its section", m[1])
+		}
+	}
+	if sections := strings.Count(page, "\n## "); sections != len(names) {
+		t.Errorf("%d sections for %d alerts", sections, len(names))
+	}
+}
