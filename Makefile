@@ -71,6 +71,11 @@ quick: ## the product's tests in their short form
 demo: lab ## a real control plane, 1,000 hollow nodes and a day's work; ARGS go to the demo
 	bin/hilbert-lab demo $(ARGS)
 
+.PHONY: try
+try: build ## a minute of the simulator, without a control plane: a fleet's half day with and without Hilbert, drawn in try.html; ARGS go to hilbert sim colocation
+	$(call timed,try,bin/hilbert sim colocation --synthetic --nodes 48 --days 0.5 --no-ablations --report try.html $(ARGS))
+	@echo 'Open try.html in a browser.'
+
 .PHONY: lab
 lab: ## bin/hilbert-lab: a whole control plane, minutes to build the first time
 	@mkdir -p bin
