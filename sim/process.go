@@ -297,7 +297,7 @@ func (p *process) whyPending(pod *pod, otherwise string) string {
 func (p *process) countPartitions() {
 	if p.scheduler != nil {
 		c := p.scheduler.Partitions()
-		p.divided.Splits, p.divided.Merges, p.divided.Rebalances = p.divided.Splits+c.Splits, p.divided.Merges+c.Merges, p.divided.Rebalances+c.Rebalances
+		p.divided.add(&Partitioned{c.Splits, c.Merges, c.Rebalances})
 	}
 }
 

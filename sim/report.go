@@ -80,6 +80,13 @@ type Partitioned struct {
 	Rebalances int `json:"rebalances"`
 }
 
+// add adds what another scheduler has done, if it had anything to divide.
+func (p *Partitioned) add(other *Partitioned) {
+	if other != nil {
+		p.Splits, p.Merges, p.Rebalances = p.Splits+other.Splits, p.Merges+other.Merges, p.Rebalances+other.Rebalances
+	}
+}
+
 // What the allocated percentages are.
 const (
 	MeasureMean  = "mean over time"

@@ -158,11 +158,9 @@ func TestFaults(t *testing.T) {
 				}
 				conflicts += r.ConflictPercent
 				refused += *r.RefusedThoughFit
-				if p := r.Partitioned; p != nil {
-					divided.Splits, divided.Merges, divided.Rebalances = divided.Splits+p.Splits, divided.Merges+p.Merges, divided.Rebalances+p.Rebalances
-				}
+				divided.add(r.Partitioned)
 			}
-			if several := schedulers > 1; several != (divided.Splits > 0 && divided.Merges > 0 && divided.Rebalances > 0) {
+			if (schedulers > 1) != divided.everyWay() {
 				t.Errorf("%d schedulers: the nodes were divided so often: %+v", schedulers, divided)
 			}
 			// Faults that never strike prove nothing.
@@ -184,6 +182,9 @@ func TestFaults(t *testing.T) {
 		})
 	}
 }
+
+// everyWay: there was each of them.
+func (p *Partitioned) everyWay() bool { return p.Splits > 0 && p.Merges > 0 && p.Rebalances > 0 }
 
 // tellNode tells the scheduler of every node with a change.
 func tellNode(change func(*facts.Node)) func(facts.Event) facts.Event {

@@ -1,6 +1,7 @@
 package conflicts
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -98,7 +99,7 @@ func (o *Options) validate() error {
 	}
 	switch {
 	case min(len(o.Nodes), len(o.Schedulers), len(o.Lags), len(o.Strategies), len(o.Scores)) == 0:
-		return fmt.Errorf("conflicts: nodes, schedulers, lags, strategies and scores want one value each at the least")
+		return errors.New("conflicts: nodes, schedulers, lags, strategies and scores want one value each at the least")
 	case o.Pods < 1 || o.Pods > maxPods:
 		return fmt.Errorf("conflicts: %d pods: want 1 to %d", o.Pods, maxPods)
 	case !(o.Fill > 0 && o.Fill <= 1):

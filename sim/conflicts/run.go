@@ -190,7 +190,7 @@ func (r *run) outcome() Outcome {
 	out.Rejected, out.RunnersUp, out.Best = part(r.rejected, out.Plans), part(r.runnersUp, out.Placed), part(r.best, out.Placed)
 	out.ScoreLost = float64(r.lost) / max(float64(out.Placed), 1)
 	if r.last > 0 {
-		out.PerSecond = float64(out.Placed) / (time.Duration(r.last)).Seconds()
+		out.PerSecond = float64(out.Placed) / time.Duration(r.last).Seconds()
 	}
 	return out
 }

@@ -47,20 +47,19 @@ func measureNamed(name string) Measure {
 
 // Sizes of the pictures. Pictures have no colours of their own: the style sheet has them, for light and dark.
 const (
-	mapWidth    = 920
-	steps       = 10 // colours of the map, beside that of what is not known
-	chartWidth  = 920
-	chartHeight = 180
-	chartLeft   = 44
-	chartUnder  = 22
-	barWidth    = 640
-	barHeight   = 22
-	barLeft     = 150
+	pictureWidth = 920
+	steps        = 10 // colours of the map, beside that of what is not known
+	chartHeight  = 180
+	chartLeft    = 44
+	chartUnder   = 22
+	barWidth     = 640
+	barHeight    = 22
+	barLeft      = 150
 )
 
 // svg frames a picture.
-func svg(width, height int, title, shapes string) template.HTML {
-	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %d %d" role="img" aria-label="%s">%s</svg>`, width, height, html.EscapeString(title), shapes)) //nolint:gosec // every text in it is escaped
+func svg(height int, title, shapes string) template.HTML {
+	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %d %d" role="img" aria-label="%s">%s</svg>`, pictureWidth, height, html.EscapeString(title), shapes)) //nolint:gosec // every text in it is escaped
 }
 
 // cellSize is how large a node's cell is: the map of 20,000 nodes is still a thousand pixels high at the most.
@@ -79,7 +78,7 @@ func cellSize(nodes int) int {
 // drawMap draws a cell for each node, in the order of their names.
 func drawMap(nodes []Node, by Measure) template.HTML {
 	size := cellSize(len(nodes))
-	columns := max(mapWidth/size, 1)
+	columns := max(pictureWidth/size, 1)
 	var b strings.Builder
 	for i := range nodes {
 		n := &nodes[i]
@@ -97,7 +96,7 @@ func drawMap(nodes []Node, by Measure) template.HTML {
 			html.EscapeString(url.PathEscape(n.Name)), class, i%columns*size, i/columns*size, size-1, size-1, html.EscapeString(n.Name), says)
 	}
 	rows := (len(nodes) + columns - 1) / columns
-	return svg(mapWidth, max(rows, 1)*size, "nodes by "+by.Name, b.String())
+	return svg(max(rows, 1)*size, "nodes by "+by.Name, b.String())
 }
 
 // bar is a part of a resource.
@@ -106,10 +105,18 @@ type bar struct {
 	of          int64
 }
 
-// drawBar draws parts of a whole one after the other, under one name.
-func drawBar(b *strings.Builder, y int, name string, all int64, write func(int64) string, parts ...bar) {
+// whole is a resource.
+type whole struct {
+	name  string
+	all   int64
+	write func(int64) string // an amount of it
+}
+
+// drawBar draws parts of a resource one after the other, under its name.
+func drawBar(b *strings.Builder, y int, w whole, parts ...bar) {
+	all, write := w.all, w.write
 	fmt.Fprintf(b, `<text class="left" x="%d" y="%d">%s</text><rect class="all" x="%d" y="%d" width="%d" height="%d"/>`,
-		barLeft-8, y+16, html.EscapeString(name), barLeft, y+3, barWidth, barHeight-6)
+		barLeft-8, y+16, html.EscapeString(w.name), barLeft, y+3, barWidth, barHeight-6)
 	at := 0.0
 	for _, p := range parts {
 		width := min(part(p.of, all)*barWidth, barWidth-at)
@@ -126,15 +133,15 @@ func drawBar(b *strings.Builder, y int, name string, all int64, write func(int64
 // drawTotals draws what the cluster's resources are used for.
 func drawTotals(t *Totals) template.HTML {
 	var b strings.Builder
-	drawBar(&b, 0, "CPU requested, lent", t.All.MilliCPU, cpus, bar{"requested", "requested", t.Requested.MilliCPU}, bar{"lent", "lent", t.Lent.MilliCPU})
-	drawBar(&b, barHeight, "CPU used", t.UsedOf.MilliCPU, cpus, bar{"used", "used, without reclaimed pods", t.Used.MilliCPU})
-	drawBar(&b, 2*barHeight, "memory", t.All.Memory, bytesOf, bar{"requested", "requested", t.Requested.Memory}, bar{"lent", "lent", t.Lent.Memory})
+	drawBar(&b, 0, whole{"CPU requested, lent", t.All.MilliCPU, cpus}, bar{"requested", "requested", t.Requested.MilliCPU}, bar{"lent", "lent", t.Lent.MilliCPU})
+	drawBar(&b, barHeight, whole{"CPU used", t.UsedOf.MilliCPU, cpus}, bar{"used", "used, without reclaimed pods", t.Used.MilliCPU})
+	drawBar(&b, 2*barHeight, whole{"memory", t.All.Memory, bytesOf}, bar{"requested", "requested", t.Requested.Memory}, bar{"lent", "lent", t.Lent.Memory})
 	rows := 3
 	if t.All.MilliGPU > 0 {
-		drawBar(&b, rows*barHeight, "GPU", t.All.MilliGPU, cpus, bar{"requested", "requested", t.Requested.MilliGPU})
+		drawBar(&b, rows*barHeight, whole{"GPU", t.All.MilliGPU, cpus}, bar{"requested", "requested", t.Requested.MilliGPU})
 		rows++
 	}
-	return svg(chartWidth, rows*barHeight, "what the cluster's resources are used for", b.String())
+	return svg(rows*barHeight, "what the cluster's resources are used for", b.String())
 }
 
 // drawNode draws the same of one node.
@@ -154,15 +161,15 @@ func drawHistory(h history) template.HTML {
 	}
 	for v := 0; v <= 100; v += 25 {
 		fmt.Fprintf(&b, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text class="left" x="%d" y="%.1f">%d %%</text>`,
-			chartLeft, chartWidth, y(float64(v)/100), y(float64(v)/100), chartLeft-6, y(float64(v)/100)+4, v)
+			chartLeft, pictureWidth, y(float64(v)/100), y(float64(v)/100), chartLeft-6, y(float64(v)/100)+4, v)
 	}
 	if len(h) < 2 {
 		fmt.Fprintf(&b, `<text x="%d" y="%d">The history begins with the second state.</text>`, chartLeft+10, chartHeight/2)
-		return svg(chartWidth, chartHeight, "the history", b.String())
+		return svg(chartHeight, "the history", b.String())
 	}
 	first, last := h[0].At, h[len(h)-1].At
 	x := func(i int) float64 {
-		return chartLeft + (chartWidth-chartLeft)*h[i].At.Sub(first).Seconds()/math.Max(last.Sub(first).Seconds(), 1e-9)
+		return chartLeft + (pictureWidth-chartLeft)*h[i].At.Sub(first).Seconds()/math.Max(last.Sub(first).Seconds(), 1e-9)
 	}
 	line := func(class string, of func(*Sample) (float64, bool)) {
 		var path strings.Builder
@@ -182,6 +189,6 @@ func drawHistory(h history) template.HTML {
 	line("used", func(s *Sample) (float64, bool) { return s.Used, s.UsedKnown })
 	line("lent", func(s *Sample) (float64, bool) { return s.Lent, true })
 	fmt.Fprintf(&b, `<text x="%d" y="%d">%s</text><text class="left" x="%d" y="%d">%s</text>`,
-		chartLeft, chartHeight-6, first.Format("15:04:05"), chartWidth, chartHeight-6, last.Format("15:04:05"))
-	return svg(chartWidth, chartHeight, "parts of all CPUs over time", b.String())
+		chartLeft, chartHeight-6, first.Format("15:04:05"), pictureWidth, chartHeight-6, last.Format("15:04:05"))
+	return svg(chartHeight, "parts of all CPUs over time", b.String())
 }
