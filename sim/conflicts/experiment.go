@@ -16,7 +16,7 @@ type Result struct {
 
 // Run plays every combination. progress, which may be nil, is told before each how many of how many are done.
 func Run(ctx context.Context, o Options, progress func(done, of int)) (*Result, error) {
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	res := &Result{Setup: o}

@@ -71,7 +71,8 @@ const (
 	maxAlternatives = 64
 )
 
-func (o *Options) validate() error {
+// Validate says what is wrong with the options.
+func (o *Options) Validate() error {
 	for _, n := range o.Nodes {
 		if n < maxSchedulers || n > maxNodes {
 			return fmt.Errorf("conflicts: %d nodes: want %d to %d", n, maxSchedulers, maxNodes)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/dashboard"
 	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
@@ -31,7 +32,10 @@ hilbert snapshot wrote.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < time.Second {
-				return fmt.Errorf("dashboard: --every %s: want 1s or more", every)
+				return exitcode.Usagef("dashboard: --every %s: want 1s or more", every)
+			}
+			if !isOwnAddress(address) {
+				return exitcode.Usagef("dashboard: --address %q: want an address of this machine alone, such as 127.0.0.1:8080, for the pages are made with your rights", address)
 			}
 			source, err := w.dashboardSource(cmd)
 			if err != nil {
@@ -58,15 +62,18 @@ func (w *whom) dashboardSource(cmd *cobra.Command) (dashboard.Source, error) {
 	return dashboard.File(w.from, d), nil
 }
 
+// isOwnAddress reports whether nobody but this machine reaches an address.
+func isOwnAddress(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
 // serveDashboard serves until the command is interrupted.
 func serveDashboard(cmd *cobra.Command, source dashboard.Source, address string, every time.Duration) error {
-	host, _, err := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("dashboard: --address %q: want an address of this machine alone, such as 127.0.0.1:8080, for the pages are made with your rights", address)
-	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("dashboard: --address: %w", err)
+		return exitcode.Usagef("dashboard: --address: %w", err)
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()

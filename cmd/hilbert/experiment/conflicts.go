@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/sim/conflicts"
 )
 
@@ -27,6 +28,9 @@ gives the same figures.`,
 				return err
 			}
 			o.Strategies, o.Scores = named[conflicts.Strategy](strategies), named[conflicts.Score](scores)
+			if err := o.Validate(); err != nil {
+				return exitcode.Mark(exitcode.Usage, err)
+			}
 			result, err := conflicts.Run(cmd.Context(), o, func(done, of int) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "\r%d of %d runs", done, of)
 				if done == of-1 {
