@@ -73,7 +73,11 @@ func group(c *cobra.Command, args []string) error {
 			known = append(known, sub.Name())
 		}
 	}
-	return exitcode.Usagef("unknown command %q for %q%s; write %s", args[0], c.CommandPath(), nearest.Hint(args[0], known), strings.Join(known, ", "))
+	hint := nearest.Hint(args[0], known)
+	if hint == "" {
+		hint = "; write " + strings.Join(known, ", ")
+	}
+	return exitcode.Usagef("unknown command %q for %q%s", args[0], c.CommandPath(), hint)
 }
 
 func flagError(c *cobra.Command, err error) error {

@@ -50,12 +50,32 @@ func (i *Inspector) Versions(ctx context.Context) (Versions, error) {
 	return v, nil
 }
 
+// maxObject bounds what Get reads, in bytes.
+const maxObject = 32 << 20
+
+// Get reads an object, or a list of them, from the API server. path may have a query.
+func (i *Inspector) Get(ctx context.Context, path string, v any) error {
+	body, _, err := i.read(ctx, path, maxObject)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("%s: %s cannot be read: %w", i.where, path, err)
+	}
+	return nil
+}
+
 // get reads a short answer.
 func (i *Inspector) get(ctx context.Context, path string) ([]byte, http.Header, error) {
+	return i.read(ctx, path, maxVersionAnswer)
+}
+
+func (i *Inspector) read(ctx context.Context, path string, most int64) ([]byte, http.Header, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, i.base+path, http.NoBody)
 	if err != nil {
 		return nil, nil, err
 	}
+	request.Header.Set("Accept", "application/json")
 	response, err := i.client.Do(request)
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask %s: %w%s", i.where, err, hint(err))
@@ -65,7 +85,10 @@ func (i *Inspector) get(ctx context.Context, path string) ([]byte, http.Header, 
 		return nil, nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxVersionAnswer))
+	body, err := io.ReadAll(io.LimitReader(response.Body, most+1))
+	if err == nil && int64(len(body)) > most {
+		err = fmt.Errorf("more than %d bytes", most)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the answer of %s: %w", i.where, err)
 	}

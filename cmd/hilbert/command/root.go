@@ -30,6 +30,7 @@ func New() *cobra.Command {
 		newCertificate(),
 		newConfig(),
 		newDashboard(),
+		newDoctor(),
 		newExplain(),
 		newMigrate(),
 		newNode(),
