@@ -116,13 +116,20 @@ func located(text *document.Document, err error) error {
 	return m
 }
 
+// maxListed is how many known words are listed beside the one that was probably meant.
+const maxListed = 6
+
 // hinted is a mistake with the word that was probably meant.
 func hinted(f *spec.FieldError) string {
 	var value *spec.ValueError
-	if errors.As(f, &value) {
-		return f.Error() + nearest.Hint(value.Value, value.Known)
+	if !errors.As(f, &value) {
+		return f.Error()
 	}
-	return f.Error()
+	hint := nearest.Hint(value.Value, value.Known)
+	if hint != "" && len(value.Known) > maxListed {
+		return fmt.Sprintf("%s: %q is not known%s", f.Field, value.Value, hint)
+	}
+	return f.Error() + hint
 }
 
 // Hinted returns what Check found in a configuration that is in no file, with the words that were probably meant.
