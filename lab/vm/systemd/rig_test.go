@@ -73,14 +73,21 @@ func newRig(t *testing.T) *rig {
 	if err := r.startAgent(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	r.awaitAgent()
+	return r
+}
+
+// awaitAgent returns when the agent is ready.
+func (r *rig) awaitAgent() {
+	r.t.Helper()
 	begin := time.Now()
 	for {
 		_, err := r.ask("/readyz")
 		if err == nil {
-			return r
+			return
 		}
 		if time.Since(begin) > patience {
-			t.Fatalf("the agent is not ready: %v", err)
+			r.t.Fatalf("the agent is not ready: %v", err)
 		}
 		time.Sleep(pause)
 	}

@@ -60,6 +60,7 @@ func TestSystemd(t *testing.T) {
 		{"restart of containerd", "systemctl restart " + join.Containerd, 20 * time.Second, 0},
 	})
 	r.restartAgent(want)
+	r.nobodyThere(first.cpus)
 	r.goes(dedicated, shared, second.cpus.Union(first.cpus))
 }
 
@@ -114,6 +115,60 @@ func (r *rig) restartAgent(want knobs) {
 		if len(w.seen) == 0 {
 			t.Error("no knob was wrong while the agent was away: was nothing provoked?")
 		}
+	})
+}
+
+// nobodyThere: while neither agent nor watchdog is there, systemd writes its units' attributes anew and the kubelet starts again. New Burstable and BestEffort pods run
+// off the CPUs of the dedicated pod all the same: the kubelet's slices of these classes keep the CPUs that the agent gave them.
+func (r *rig) nobodyThere(own topology.CPUSet) {
+	r.t.Run("reload and restart of the kubelet while nobody is there", func(t *testing.T) {
+		r := &rig{r.Node, t}
+		ctx := t.Context()
+		want := make(knobs)
+		for _, class := range []string{"burstable", "besteffort"} {
+			file := "/sys/fs/cgroup/kubepods.slice/kubepods-" + class + ".slice/cpuset.cpus"
+			text, err := r.Guest.Field(ctx, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cpus, err := topology.ParseCPUSet(text); err != nil || cpus.IsEmpty() || !cpus.Intersection(own).IsEmpty() {
+				t.Fatalf("%s is %q, %v; want CPUs, and none of the dedicated pod's %v", file, text, err, own)
+			}
+			want[file] = text
+		}
+		agent := r.Guest.Service(agentName)
+		if err := agent.Stop(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range []string{"systemctl daemon-reload", "systemctl daemon-reexec", "systemctl restart " + join.Kubelet} {
+			w := r.watch(command, reload, want)
+			t.Logf("%s: %v", command, w)
+			w.check(t, 0)
+		}
+		late := []*corev1.Pod{
+			r.run(r.pod("late-burstable", spec.QoSShared, corev1.ResourceRequirements{Requests: amounts("500m", "64Mi")}, nil), ""),
+			r.run(r.pod("late-besteffort", spec.QoSShared, corev1.ResourceRequirements{}, nil), ""),
+		}
+		for _, p := range late {
+			scope, err := r.ContainerCgroup(ctx, p, container)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := r.Guest.Field(ctx, scope+"/cpuset.cpus.effective")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cpus, err := topology.ParseCPUSet(text); err != nil || cpus.IsEmpty() || !cpus.Intersection(own).IsEmpty() {
+				t.Errorf("pod %s, which nobody placed, runs on %q, %v; want none of the dedicated pod's %v", p.Name, text, err, own)
+			}
+			if err := r.DeletePod(ctx, p); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := agent.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		r.awaitAgent()
 	})
 }
 
