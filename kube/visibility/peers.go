@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -36,11 +37,12 @@ type Peers struct {
 	own    func() (*tls.Certificate, error)
 	leader func() string // the holder of the Lease, as this process saw it last; empty: none
 	pods   coreclient.PodsGetter
-	client *http.Client
 
 	mu      sync.Mutex
 	holder  string // whose address was found
 	address string
+	client  *http.Client // whose connections show the certificate shown
+	shown   []byte
 }
 
 // NewPeers returns the replicas that have the certificate that own returns.
@@ -51,10 +53,14 @@ func NewPeers(c *apiserver.Connection, own func() (*tls.Certificate, error), lea
 	if err != nil {
 		return nil, fmt.Errorf("make a client to find the leader: %w", err)
 	}
-	p := &Peers{own: own, leader: leader, pods: pods}
+	return &Peers{own: own, leader: leader, pods: pods}, nil
+}
+
+// newClient makes a client of the leader that shows a certificate.
+func (p *Peers) newClient(own *tls.Certificate) *http.Client {
 	secure := &tls.Config{
 		MinVersion:           tls.VersionTLS13,
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own() },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own, nil },
 		InsecureSkipVerify:   true, // the leader's address is in no certificate; VerifyConnection demands our own key
 		VerifyConnection: func(at tls.ConnectionState) error {
 			if !p.isOwn(&at) {
@@ -63,32 +69,47 @@ func NewPeers(c *apiserver.Connection, own func() (*tls.Certificate, error), lea
 			return nil
 		},
 	}
-	p.client = &http.Client{
+	return &http.Client{
 		Transport: &http.Transport{
 			TLSClientConfig: secure, MaxConnsPerHost: maxPeerConnections, ResponseHeaderTimeout: peerTimeout, IdleConnTimeout: time.Minute,
 			DialContext: (&net.Dialer{Timeout: locateTimeout}).DialContext,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return p, nil
+}
+
+// showing is the client that shows our certificate of now. Connections on which an older one was shown are not used again: the leader may trust it no more.
+func (p *Peers) showing() (*http.Client, error) {
+	own, err := p.own()
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.client == nil || !bytes.Equal(p.shown, own.Certificate[0]) {
+		if p.client != nil {
+			p.client.CloseIdleConnections()
+		}
+		p.client, p.shown = p.newClient(own), own.Certificate[0]
+	}
+	return p.client, nil
 }
 
 // IsPeer reports whether a request comes from a replica, or from whoever else has the replicas' key.
 func (p *Peers) IsPeer(r *http.Request) bool { return r.TLS != nil && p.isOwn(r.TLS) }
 
-// isOwn compares keys: TLS has shown that the other side has the private one.
+// isOwn compares keys: TLS has shown that the other side has the private one. Ours are those of all certificates that we have, for while one replaces another (Rotate)
+// the other side may show the one that we do not.
 func (p *Peers) isOwn(at *tls.ConnectionState) bool {
 	own, err := p.own()
 	if err != nil || len(at.PeerCertificates) == 0 {
 		return false
 	}
-	leaf := own.Leaf
-	if leaf == nil {
-		if leaf, err = x509.ParseCertificate(own.Certificate[0]); err != nil {
-			return false
-		}
-	}
-	return bytes.Equal(leaf.RawSubjectPublicKeyInfo, at.PeerCertificates[0].RawSubjectPublicKeyInfo)
+	theirs := at.PeerCertificates[0].RawSubjectPublicKeyInfo
+	return slices.ContainsFunc(own.Certificate, func(der []byte) bool {
+		c, err := x509.ParseCertificate(der)
+		return err == nil && bytes.Equal(c.RawSubjectPublicKeyInfo, theirs)
+	})
 }
 
 // Ask puts a question to the leader. The caller closes the answer's body. The error is a *Failure.
@@ -112,7 +133,11 @@ func (p *Peers) Ask(ctx context.Context, q *Question) (*http.Response, error) {
 	if err != nil {
 		return nil, unavailable(err.Error())
 	}
-	response, err := p.client.Do(request)
+	client, err := p.showing()
+	if err != nil {
+		return nil, unavailable(err.Error())
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		p.forget(identity)
 		return nil, unavailable(fmt.Sprintf("the leader %s does not answer: %v", holder.Name, errors.Unwrap(err)))

@@ -24,6 +24,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -56,6 +57,7 @@ type bed struct {
 	admin    kubernetes.Interface
 	dir      string
 	cert     []byte
+	key      []byte
 	hilbertd string // kubeconfig
 }
 
@@ -84,11 +86,8 @@ func newBed(t *testing.T) *bed {
 		t.Fatal(err)
 	}
 	b.cert = cert
-	for name, data := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
-		if err := os.WriteFile(filepath.Join(b.dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	b.key = key
+	writeCertificate(t, b.dir, cert, key)
 	b.hilbertd = b.user("system:serviceaccount:" + own + ":hilbertd")
 	if _, err := admin.CoreV1().Services(own).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "hilbertd"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
@@ -96,6 +95,16 @@ func newBed(t *testing.T) *bed {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// writeCertificate puts what a replica serves with into a directory, as the kubelet does with a Secret.
+func writeCertificate(t *testing.T, dir string, certificates, key []byte) {
+	t.Helper()
+	for name, data := range map[string][]byte{"tls.crt": certificates, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // apply creates the objects of a file of deploy/.
@@ -153,12 +162,18 @@ type process struct {
 // start starts a hilbertd as deploy/ does.
 func (b *bed) start() *process {
 	b.t.Helper()
+	return b.startWith(b.dir)
+}
+
+// startWith starts one whose certificate is in a directory.
+func (b *bed) startWith(dir string) *process {
+	b.t.Helper()
 	connection, err := apiserver.Connect(b.hilbertd)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	config := spec.Default()
-	config.Server = spec.Server{BindAddress: "127.0.0.1:0", TLSCertFile: filepath.Join(b.dir, "tls.crt"), TLSPrivateKeyFile: filepath.Join(b.dir, "tls.key")}
+	config.Server = spec.Server{BindAddress: "127.0.0.1:0", TLSCertFile: filepath.Join(dir, "tls.crt"), TLSPrivateKeyFile: filepath.Join(dir, "tls.key")}
 	config.LeaderElection.Namespace = own
 	config.LeaderElection.LeaseDuration, config.LeaderElection.RenewDeadline = spec.Duration(4*time.Second), spec.Duration(3*time.Second)
 	config.LeaderElection.RetryPeriod = spec.Duration(200 * time.Millisecond)
@@ -233,6 +248,18 @@ func (b *bed) route(port int, certificate []byte) {
 		b.t.Fatal(err)
 	}
 	if err := api.Post().AbsPath(apiServices).SetHeader("Content-Type", "application/json").Body(body).Do(b.t.Context()).Error(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// trust gives the APIService another caBundle.
+func (b *bed) trust(certificates []byte) {
+	b.t.Helper()
+	body, err := json.Marshal(map[string]any{"spec": map[string]any{"caBundle": certificates}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.admin.Discovery().RESTClient().Patch(types.MergePatchType).AbsPath(apiService).Body(body).Do(b.t.Context()).Error(); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -1,7 +1,10 @@
 package visibility
 
 import (
+	"bytes"
 	"crypto/tls"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"hilbert.dev/hilbert/kube/visibility"
 )
 
 func explanation(namespace, pod string) string {
@@ -49,6 +54,9 @@ func TestAggregatedAPI(t *testing.T) {
 	b.awaitAvailable()
 	b.throughAFollower()
 	b.tokensStay()
+	if !testing.Short() {
+		b.rotation(first)
+	}
 
 	b.route(second.port, b.cert)
 	b.awaitAvailable()
@@ -73,6 +81,68 @@ func (b *bed) withoutALeader() {
 		}
 		return nil
 	})
+}
+
+// rotation: the certificate is replaced in three steps, which the leader, a follower that is asked and the APIService take one after the other, in each order. Whoever asks
+// meanwhile is answered, each time. At the end the old certificate serves nobody.
+func (b *bed) rotation(leader *process) {
+	t := b.t
+	t.Helper()
+	ada := b.withCertificate("ada")
+	dir := t.TempDir()
+	writeCertificate(t, dir, b.cert, b.key)
+	follower := b.startWith(dir)
+	b.route(follower.port, b.cert)
+	b.awaitAvailable()
+	ask := func(when string) {
+		t.Helper()
+		for range 5 {
+			if code, body := b.get(ada, explanation("red", "p"), nil); code != http.StatusOK {
+				t.Errorf("%s: %d %.300s", when, code, body)
+			}
+		}
+	}
+	b.eventually("the follower answers", func() error {
+		if code, body := b.get(ada, explanation("red", "p"), nil); code != http.StatusOK {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+	serving := visibility.Serving{Certificates: b.cert, Key: b.key}
+	for step := 1; step <= 3; step++ {
+		next, does, err := visibility.Rotate(&serving, serviceName, time.Now(), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(next.Certificates)
+		takes := func(p *process, dir string) {
+			writeCertificate(t, dir, next.Certificates, next.Key)
+			b.eventually(does, func() error {
+				ask(does)
+				shown, err := tls.Dial("tcp", fmt.Sprint("127.0.0.1:", p.port), &tls.Config{InsecureSkipVerify: true})
+				if err != nil {
+					return err
+				}
+				defer func() { _ = shown.Close() }()
+				// What is trusted beside it is read with what is shown.
+				if at := shown.ConnectionState().PeerCertificates; !bytes.Equal(at[0].Raw, block.Bytes) || len(at) != strings.Count(string(next.Certificates), "BEGIN") {
+					return errors.New("it shows the last step's still")
+				}
+				return nil
+			})
+		}
+		order := []func(){func() { takes(leader, b.dir) }, func() { takes(follower, dir) }, func() { b.trust(next.Certificates) }}
+		for i := range order {
+			order[(i+step)%len(order)]()
+			ask(does)
+		}
+		serving = next
+	}
+	b.cert, b.key = serving.Certificates, serving.Key
+	b.route(follower.port, b.cert)
+	b.awaitAvailable()
+	ask("after the rotation")
+	follower.stop(t)
 }
 
 // whoMaySeeWhat: who may view a namespace sees its pods' explanations, by a certificate and by a token, and nothing else.

@@ -35,12 +35,13 @@ func newCertificate() *cobra.Command {
 		Short: "Make the certificate of the aggregated API: a Secret for hilbertd and an APIService that trusts it",
 		Long: `Make a key and a certificate by which the API server knows hilbertd, and hilbertd's replicas know each other, and print them as YAML: a Secret that
 hilbertd mounts, and the APIService of visibility.hilbert.dev with the certificate as its caBundle. The command asks no cluster, and writes the key nowhere
-else. Run it again before the certificate expires: for up to two minutes, until the kubelets have the new Secret, hilbert explain then fails.`,
+else. Before the certificate expires, replace it with hilbert certificate rotate.`,
 		Example: `  hilbert certificate | kubectl apply -f -`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.write(cmd.OutOrStdout(), time.Now()) },
 	}
-	flags := cmd.Flags()
+	cmd.AddCommand(newRotate(&f))
+	flags := cmd.PersistentFlags()
 	flags.StringVarP(&f.namespace, "namespace", "n", "hilbert-system", "hilbertd's namespace")
 	flags.StringVar(&f.service, "service", "hilbertd", "hilbertd's Service")
 	flags.StringVar(&f.secret, "secret", "hilbertd-serving", "the Secret's name")
@@ -48,7 +49,64 @@ else. Run it again before the certificate expires: for up to two minutes, until 
 	return cmd
 }
 
-func (f *certificateFlags) write(w io.Writer, now time.Time) error {
+func newRotate(f *certificateFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rotate",
+		Short: "Replace the certificate of the aggregated API without a gap, in three steps",
+		Long: `Read the Secret that hilbertd mounts from standard input, take the next step of a rotation, and print the Secret and the APIService. Run it three times, and wait three
+minutes after each, until the kubelets have given hilbertd the Secret: the new certificate is trusted, then shown, and then the old one is trusted no more. In between all
+questions are answered. What step it is follows from the Secret, and is said on standard error. Keep the order: the APIService and the Secret of one step belong together.`,
+		Example: `  kubectl -n hilbert-system get secret hilbertd-serving -o yaml | hilbert certificate rotate | kubectl apply -f -`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.rotate(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), time.Now())
+		},
+	}
+}
+
+// maxSecret is more than the API server stores of one object.
+const maxSecret = 2 << 20
+
+func (f *certificateFlags) rotate(r io.Reader, w, told io.Writer, now time.Time) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxSecret))
+	if err != nil {
+		return fmt.Errorf("certificate rotate: read the Secret: %w", err)
+	}
+	var secret struct {
+		Kind string            `json:"kind"`
+		Data map[string][]byte `json:"data"`
+	}
+	if err := yaml.Unmarshal(text, &secret); err != nil {
+		return fmt.Errorf("certificate rotate: standard input is no Secret: %w", err)
+	}
+	if secret.Kind != "Secret" {
+		return fmt.Errorf("certificate rotate: standard input is of the kind %q, and no Secret", secret.Kind)
+	}
+	s := visibility.Serving{Certificates: secret.Data[certificateField], Key: secret.Data[keyField], NextKey: secret.Data[nextKeyField]}
+	next, does, err := visibility.Rotate(&s, f.host(), now, f.life)
+	if err != nil {
+		return fmt.Errorf("certificate rotate: %w", err)
+	}
+	if _, err := fmt.Fprintln(told, "step "+does); err != nil {
+		return fmt.Errorf("certificate rotate: %w", err)
+	}
+	return f.print(w, &next)
+}
+
+// The fields of the Secret.
+const (
+	certificateField = "tls.crt"
+	keyField         = "tls.key"
+	nextKeyField     = "next.key" // amid a rotation
+)
+
+// host is the name that kube-apiserver asks for.
+func (f *certificateFlags) host() string { return f.service + "." + f.namespace + ".svc" }
+
+func (f *certificateFlags) check() error {
 	if f.life < time.Hour || f.life > maxCertificateLife {
 		return exitcode.Usagef("certificate: --valid-for %s: want 1h to %dh", f.life, int(maxCertificateLife.Hours()))
 	}
@@ -57,10 +115,22 @@ func (f *certificateFlags) write(w io.Writer, now time.Time) error {
 			return exitcode.Usagef("certificate: --%s %q is no name", flag, name)
 		}
 	}
-	certificate, key, err := visibility.MakeCertificate(f.service+"."+f.namespace+".svc", now, f.life)
+	return nil
+}
+
+func (f *certificateFlags) write(w io.Writer, now time.Time) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	certificate, key, err := visibility.MakeCertificate(f.host(), now, f.life)
 	if err != nil {
 		return fmt.Errorf("certificate: %w", err)
 	}
+	return f.print(w, &visibility.Serving{Certificates: certificate, Key: key})
+}
+
+// print prints the Secret, and the APIService whose caBundle is the Secret's certificates.
+func (f *certificateFlags) print(w io.Writer, s *visibility.Serving) error {
 	var route map[string]any
 	if err := yaml.Unmarshal(manifest.APIService, &route); err != nil {
 		return fmt.Errorf("certificate: the APIService: %w", err)
@@ -71,10 +141,14 @@ func (f *certificateFlags) write(w io.Writer, now time.Time) error {
 		return errors.New("certificate: the APIService has no Service")
 	}
 	service["namespace"], service["name"] = f.namespace, f.service
-	spec["caBundle"] = base64.StdEncoding.EncodeToString(certificate)
+	spec["caBundle"] = base64.StdEncoding.EncodeToString(s.Certificates)
+	data := map[string]any{certificateField: s.Certificates, keyField: s.Key}
+	if len(s.NextKey) > 0 {
+		data[nextKeyField] = s.NextKey
+	}
 	secret := map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": map[string]any{"namespace": f.namespace, "name": f.secret},
-		"data": map[string]any{"tls.crt": base64.StdEncoding.EncodeToString(certificate), "tls.key": base64.StdEncoding.EncodeToString(key)},
+		"data": data,
 	}
 	for _, object := range []map[string]any{secret, route} {
 		text, err := yaml.Marshal(object)

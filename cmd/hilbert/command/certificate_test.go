@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,55 @@ func TestCertificate(t *testing.T) {
 	for _, args := range [][]string{{"--valid-for", "1s"}, {"--valid-for", "900000h"}, {"--namespace", "a/b"}, {"--secret", ""}} {
 		if _, err := run(t.Context(), t, append([]string{"certificate"}, args...)...); err == nil {
 			t.Errorf("%v is taken", args)
+		}
+	}
+}
+
+// TestCertificateRotate: of the Secret that each step prints the next one is made, the APIService always trusts what the Secret has, and no key that is used no more is left.
+func TestCertificateRotate(t *testing.T) {
+	out, err := run(t.Context(), t, "certificate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := func(out string) (data map[string]string, bundle string) {
+		documents := strings.Split(out, "---\n")
+		var secret struct{ Data map[string]string }
+		var route struct {
+			Spec struct {
+				CABundle string `json:"caBundle"`
+			}
+		}
+		if len(documents) != 3 || yaml.Unmarshal([]byte(documents[1]), &secret) != nil || yaml.Unmarshal([]byte(documents[2]), &route) != nil {
+			t.Fatalf("%s", out)
+		}
+		return secret.Data, route.Spec.CABundle
+	}
+	first, _ := fields(out)
+	for step := 1; step <= 3; step++ {
+		var printed, told strings.Builder
+		root := New()
+		root.SetArgs([]string{"certificate", "rotate"})
+		root.SetIn(strings.NewReader(strings.Split(out, "---\n")[1]))
+		root.SetOut(&printed)
+		root.SetErr(&told)
+		if err := root.ExecuteContext(t.Context()); err != nil || !strings.HasPrefix(told.String(), fmt.Sprintf("step %d of 3: ", step)) {
+			t.Fatalf("step %d: %v, %s", step, err, told.String())
+		}
+		out = printed.String()
+		data, bundle := fields(out)
+		if bundle != data["tls.crt"] || (data["next.key"] != "") != (step == 1) || (data["tls.key"] == first["tls.key"]) != (step == 1) {
+			t.Errorf("step %d: %s", step, out)
+		}
+	}
+	for what, in := range map[string]string{"nothing": "", "no Secret": "kind: Pod", "an empty Secret": "kind: Secret", "no YAML": ":::"} {
+		root := New()
+		root.SetArgs([]string{"certificate", "rotate"})
+		root.SetIn(strings.NewReader(in))
+		var all strings.Builder
+		root.SetOut(&all)
+		root.SetErr(&all)
+		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate rotate: ") {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
