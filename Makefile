@@ -171,8 +171,8 @@ lab-scenarios: ## play the simulator's scenarios on a real API server; each must
 	$(call timed,lab-scenarios,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./scenario)
 
 .PHONY: security-test
-security-test: ## attacks on a real API server, with each agent's, kubelet's and tenant's own credentials; each again without the rule that refuses it
-	$(call timed,security-test,$(GO) -C lab test -vet=off -count=1 -timeout 20m -ldflags '$(LAB_LDFLAGS)' -v ./security)
+security-test: ## attacks on a real API server, with the credentials of each agent, kubelet, tenant and viewer; each again without the rule that refuses it
+	$(call timed,security-test,$(GO) -C lab test -vet=off -count=1 -timeout 20m -ldflags '$(LAB_LDFLAGS)' -v ./security ./visibility)
 
 .PHONY: crash-test
 crash-test: ## kill and freeze the scheduler while it binds, then check every node

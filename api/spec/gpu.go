@@ -31,7 +31,7 @@ const LabelGPUModel = "hilbert.dev/gpu-model"
 // How a pod's devices are allocated.
 const (
 	// AnnotationIsolation is the least isolation that a pod with a part of a GPU accepts: IsolationAccounting, IsolationSoft or IsolationHard.
-	// Without it, any.
+	// Without it, any. Only hard (MIG) and whole GPUs protect from programs that mean harm: soft slices (MPS) are not defended against each other.
 	AnnotationIsolation = "hilbert.dev/gpu-isolation"
 	// AnnotationNear is how close the pod's GPUs, network cards and exclusive CPUs should be to each other: NearSwitch, NearNUMA or NearSocket. With
 	// ",required" behind it, as in "numa,required", they must be.

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -99,4 +100,46 @@ func anchors(text string) map[string]bool {
 		}, heading)] = true
 	}
 	return names
+}
+
+// namedTest is a test that a page names.
+var namedTest = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]*)`")
+
+// TestSecurityNamesTests: each test that docs/security.md says holds a claim is there.
+func TestSecurityNamesTests(t *testing.T) {
+	root := filepath.Join("..", "..")
+	page, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := make(map[string]bool)
+	for _, match := range namedTest.FindAllStringSubmatch(string(page), -1) {
+		missing[match[1]] = true
+	}
+	if len(missing) < 30 {
+		t.Fatalf("it names only %d tests", len(missing))
+	}
+	err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && entry.Name() == ".git":
+			return filepath.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		for test := range missing {
+			if bytes.Contains(text, []byte("\nfunc "+test+"(")) {
+				delete(missing, test)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for test := range missing {
+		t.Errorf("docs/security.md: there is no %s", test)
+	}
 }
