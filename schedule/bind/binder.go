@@ -1,7 +1,6 @@
 package bind
 
 import (
-	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -122,6 +121,8 @@ type Binder struct {
 	next     uint64 // number of the latest write
 	inFlight int    // nominations, Bindings and reads under way
 
+	groups map[*cluster.Unit]*planGroup // of gangs, until all their rows are decided
+
 	unanswered map[facts.UID]int // writes in flight whose row is decided already, by pod
 
 	evictions   evictions
@@ -137,7 +138,7 @@ func New(store *cluster.Store, check cluster.Check, cfg spec.Binding, conds spec
 	return &Binder{
 		store: store, check: check, cfg: cfg,
 		rows:    make(map[facts.UID]*row),
-		flights: make(map[uint64]*row), unanswered: make(map[facts.UID]int),
+		flights: make(map[uint64]*row), unanswered: make(map[facts.UID]int), groups: make(map[*cluster.Unit]*planGroup),
 		pausing: heap.New(
 			func(a, b *row) bool {
 				if c := a.until.Compare(b.until); c != 0 {
@@ -161,22 +162,18 @@ func (b *Binder) Propose(plan *cluster.Plan, why facts.Condition) cluster.Verdic
 	if !verdict.Committed {
 		return verdict
 	}
-	var group *planGroup
-	owes := slices.ContainsFunc(plan.Placements, func(p cluster.Placement) bool { return b.hasClaims(p.Pod) })
-	if (len(plan.Victims) > 0 || owes) && len(plan.Placements) > 1 {
-		group = &planGroup{bindsVolumes: len(plan.Victims) == 0}
-	}
+	group := b.groupFor(plan)
 	for i := range plan.Placements {
 		p := &plan.Placements[i]
 		r := &row{group: group, reclaims: plan.Reclaims, pod: p.Pod, node: p.Node, grant: p.Grant, kind: WriteBinding, why: why, position: -1}
 		switch {
 		case b.store.Pod(p.Pod).Obliged():
 			r.kind = WriteNomination
-		case len(plan.Victims) == 0 && b.owes(r):
+		case len(plan.Victims) == 0 && b.owes(r) && (group == nil || group.bindsVolumes):
 			r.kind = WriteVolume
 		}
 		if group != nil {
-			group.rows = append(group.rows, r)
+			group.rows, group.left = append(group.rows, r), group.left+1
 		}
 		if old := b.rows[p.Pod]; old != nil {
 			b.drop(old) // the Plan replaces it
@@ -252,6 +249,7 @@ func (b *Binder) Settle(pod *cluster.Pod, gone bool) {
 func (b *Binder) drop(r *row) {
 	delete(b.rows, r.pod)
 	r.decided = true
+	b.leaveGroup(r.group)
 	switch r.stage {
 	case pausing:
 		b.pausing.Remove(r.position)
@@ -280,6 +278,8 @@ func (b *Binder) Ready(now time.Time) []Write {
 		r := b.queue.Pop()
 		switch {
 		case r.decided:
+		case r.group != nil && r.group.broken: // it came while other members were leaving
+			b.released(r, lostMember, true)
 		case r.kind == WriteNomination && !b.needsNomination(r), r.kind == WriteBinding && r.group.waits():
 			b.awaitVictims(r)
 		case r.kind == WriteNomination && b.conditions.withdraws(r.pod): // it must not overtake the withdrawal of an earlier one

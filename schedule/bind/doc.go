@@ -27,7 +27,7 @@
 //	WriteBinding     p  n
 //
 // The rows of a Plan with several placements form a plan group: no member is bound before the victims of all have left, and if a member loses its
-// place all release theirs.
+// place all release theirs. A member of a gang that comes later joins the group of the others until that is ready to be bound, or has broken up.
 //
 // Until then another Plan may replace the placements of the Plan (replace.go): room came up elsewhere, so that no victim has to leave. What a placement
 // leaves behind when it is released without a Binding, its nomination, is withdrawn.

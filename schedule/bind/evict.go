@@ -136,6 +136,8 @@ func (b *Binder) awaitVictims(r *row) {
 // too, both are bound. If instead node b is deleted, both places are released and the gang is decided again.
 type planGroup struct {
 	rows []*row
+	unit *cluster.Unit // whose pods they are; nil: of several, or of none
+	left int           // rows that are not decided
 	// bindsVolumes: the victims of all members have left, and claims are being bound. cleared: the claims of all members are bound, too. broken: a member has
 	// lost its place, so the others release theirs.
 	bindsVolumes, cleared, broken bool
@@ -143,6 +145,35 @@ type planGroup struct {
 
 // waits reports whether some victims of the group may not have left yet, or some claims are not bound.
 func (m *planGroup) waits() bool { return m != nil && !m.cleared && !m.broken }
+
+// groupFor returns the plan group that the rows of a Plan are in; nil: each is on its own. A pod of a gang whose other members are not all ready to be bound, or are
+// about to lose their places because one of them has, shares their fate: it is not bound before them, nor without them.
+func (b *Binder) groupFor(plan *cluster.Plan) *planGroup {
+	first := plan.Placements[0].Pod
+	unit, replaces := b.store.Pod(first).Unit, b.rows[first] != nil
+	if open := b.groups[unit]; open != nil && !replaces && !open.cleared && (len(plan.Victims) == 0 || !open.bindsVolumes) {
+		return open
+	}
+	owes := slices.ContainsFunc(plan.Placements, func(p cluster.Placement) bool { return b.hasClaims(p.Pod) })
+	if len(plan.Victims) == 0 && !owes || len(plan.Placements) < 2 {
+		return nil
+	}
+	group := &planGroup{bindsVolumes: len(plan.Victims) == 0, unit: unit}
+	if unit != nil {
+		b.groups[unit] = group
+	}
+	return group
+}
+
+// leaveGroup takes note that a row is decided.
+func (b *Binder) leaveGroup(m *planGroup) {
+	if m == nil {
+		return
+	}
+	if m.left--; m.left == 0 && b.groups[m.unit] == m {
+		delete(b.groups, m.unit)
+	}
+}
 
 // victimsGone goes on with a row whose victims have left: its claims are bound, and then the pod. In a plan group each step waits for the last member to have
 // done the one before.

@@ -19,7 +19,8 @@ import (
 // releases the placement, as does a volume that turns out to be elsewhere, and the end of Binding.VolumeTimeout.
 //
 // The rows of a Plan with several placements form a plan group if one of them has such claims. No claim is told anything before the victims of all have left,
-// no member is bound before the claims of all are, and one failure sends all back.
+// no member is bound before the claims of all are, and one failure sends all back. A member that is placed by itself meanwhile is one of the group: otherwise it
+// would be bound though the others lose their places.
 
 // owes reports whether the row has claims that must be bound before the pod is.
 func (b *Binder) owes(r *row) bool { return !r.volumesReady && b.hasClaims(r.pod) }
