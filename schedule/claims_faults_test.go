@@ -241,6 +241,7 @@ func (o observer) Cleared(*cluster.Pod, time.Time)                              
 func (o observer) Rejected(reason string, _ time.Time)                           { o.a.note("rejected: %s", reason) }
 func (o observer) Unschedulable(*cluster.Pod, []schedule.FilterCount, time.Time) {}
 func (o observer) Bound(pod *cluster.Pod, _ time.Time)                           { o.a.note("bound %s", pod.UID) }
+
 func (o observer) Released(pod *cluster.Pod, message string, _ time.Time) {
 	o.a.note("released %s: %s", pod.UID, message)
 }
@@ -280,6 +281,7 @@ func (a *claimServer) write(w *bind.Write) (r bind.Result, err error) {
 		} else {
 			r.Outcome = bind.Gone
 		}
+	default: // what is told about pods changes nothing here
 	}
 	return r, nil
 }
@@ -297,7 +299,7 @@ func (a *claimServer) writeClaim(w *bind.Write, c *storedClaim) bind.Outcome {
 		return bind.Written
 	}
 	var devices []facts.AllocatedDevice
-	for _, text := range strings.Fields(w.Claim.Allocation) {
+	for text := range strings.FieldsSeq(w.Claim.Allocation) {
 		pool, device, _ := strings.Cut(text, "/")
 		devices = append(devices, facts.AllocatedDevice{DeviceID: facts.DeviceID{Driver: "gpu", Pool: pool, Device: device}})
 	}

@@ -82,9 +82,12 @@ type DeviceReport struct {
 	coverage deviceCoverage
 }
 
-// runDevices plays as many worlds of devices as have about as many pods as the options ask for. Equal options give equal reports.
+// deviceShare: of so many pods that the options ask for, one is a pod with claims. An allocator takes a hundred times as long as a filter.
+const deviceShare = 20
+
+// runDevices plays as many worlds of devices as have about that share of the pods. Equal options give equal reports.
 func runDevices(ctx context.Context, o Options) DeviceReport {
-	worlds := uint64((o.Cases + podsPerWorld - 1) / podsPerWorld)
+	worlds := uint64((o.Cases + deviceShare*podsPerWorld - 1) / (deviceShare * podsPerWorld))
 	report := DeviceReport{coverage: newDeviceCoverage()}
 	var next atomic.Uint64
 	var mutex sync.Mutex

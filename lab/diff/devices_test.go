@@ -6,9 +6,9 @@ import "testing"
 // each pod onto the same nodes and score these the same; then it gets one of them, its claims get the devices that Hilbert chooses, something changes, and the next
 // pod is judged. WORLDS says how many are drawn, and SEED which.
 func TestDevices(t *testing.T) {
-	worlds, seed := number(t, "WORLDS", 5_000), number(t, "SEED", 1)
+	worlds, seed := number(t, "WORLDS", 3_000), number(t, "SEED", 1)
 	if testing.Short() {
-		worlds = min(worlds, 1_000)
+		worlds = min(worlds, 600)
 	}
 	seen := newDeviceCoverage()
 	for world := range worlds {
