@@ -390,8 +390,9 @@ func (m *deviceMatch) happen() error {
 	case 1:
 		r := &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("rule%d", m.IntN(2))}}
 		m.store.Apply(facts.DRARemoved{Name: facts.DRAName{Kind: facts.DeviceTaintRuleKind, Name: r.Name}})
-		if old, known, err := m.u.rules.GetIndexer().Get(r); err == nil && known {
-			return m.u.rules.remove(old.(*resourcev1.DeviceTaintRule))
+		found, _, err := m.u.rules.GetIndexer().Get(r)
+		if old, ok := found.(*resourcev1.DeviceTaintRule); err == nil && ok {
+			return m.u.rules.remove(old)
 		}
 	case 2:
 		return m.republish()
