@@ -141,6 +141,12 @@ gen: ## write all generated files, among them pages of docs/reference
 	$(GO) generate ./...
 	$(GO) -C lab generate ./...
 
+.PHONY: screenshots
+screenshots: export HILBERT_SCREENSHOTS := $(CURDIR)/bin/screenshots
+screenshots: ## pictures of the dashboard's pages in bin/screenshots: light, dark and narrow; wants chromium in the PATH
+	@mkdir -p bin/screenshots
+	$(GO) test -vet=off -count=1 -v -run 'TestBrowser$$' ./cmd/hilbert/dashboard
+
 .PHONY: e2e
 e2e: lab e2e-suite ## upstream's quick Conformance specs of scheduling, with Hilbert as the default scheduler; ARGS go to it
 	$(call timed,e2e,bin/hilbert-lab e2e --scheduler=hilbert --conformance --quick $(ARGS))
