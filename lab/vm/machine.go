@@ -36,7 +36,7 @@ func machine(o Options, ports map[int]int) []string {
 		"-smp", fmt.Sprintf("%d,sockets=%d,cores=%d,threads=1", o.CPUs, o.Nodes, o.CPUs/o.Nodes),
 		"-m", fmt.Sprintf("%dM", o.Nodes*NodeMiB),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-serial", "file:" + filepath.Join(o.Dir, "console"),
+		"-serial", "file:" + filepath.Join(o.Dir, "console"), "-qmp", "unix:" + monitorSocket(o) + ",server=on,wait=off",
 		"-kernel", p.Kernel, "-initrd", p.Initrd,
 		// no_timer_check: on a busy host the kernel may count too few ticks of the timer while it looks whether that works, and panics.
 		"-append", "console=ttyS0 panic=-1 psi=1 tsc=reliable quiet mitigations=off nokaslr no_timer_check",

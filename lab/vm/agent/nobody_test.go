@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/lab/vm/join"
@@ -103,4 +105,77 @@ func TestNobodyThere(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestReboot: the node loses its power, and comes back with neither agent nor watchdog. Pods that need no agent start everywhere; those that do wait. When the agent
+// is back, the dedicated pod has what it was promised, alone.
+func TestReboot(t *testing.T) {
+	long(t)
+	r := newRig(t)
+	ctx := t.Context()
+	own := r.run(r.dedicated("own", "2", "64Mi", spec.NUMABound, "sleep"))[0]
+	r.asPromised(r.sees(), own, 2)
+	reclaimed := r.run(r.pod("reclaimed", level(spec.QoSReclaimed)))[0]
+	plain := r.run(r.pod("burstable", requests("500m")), r.pod("best-effort"), r.pod("guaranteed", asks("500m", "64Mi")))
+	t.Cleanup(func() { // for the tests that follow
+		if err := r.DefineAgent(context.WithoutCancel(ctx), agentName); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := r.Reboot(ctx); err != nil {
+		t.Fatal(err)
+	}
+	all := r.numa(0).Union(r.numa(1))
+	for i, p := range plain {
+		plain[i] = r.runsAgain(p)
+		if has, _ := r.places(plain[i]); has != all {
+			t.Errorf("after a reboot without agent pod %s runs on %v: docs/concepts/node.md says that it runs everywhere", p.Name, has)
+		}
+	}
+	for _, p := range []*corev1.Pod{own, reclaimed} {
+		r.eventually(patience, "pod "+p.Name+" does not start", func() error { return r.refusedStart(p) })
+	}
+	if err := r.DefineAgent(ctx, agentName); err != nil {
+		t.Fatal(err)
+	}
+	r.ready()
+	own, _ = r.runsAgain(own), r.runsAgain(reclaimed) // the kubelet's pause may have grown to minutes
+	r.eventually(patience, "the dedicated pod is alone", func() error {
+		cpus, _, err := r.sees().where(own)
+		if err != nil {
+			return err
+		}
+		return r.sees().alone(own, cpus)
+	})
+	r.haveCPUs(all.Minus(r.asPromised(r.sees(), own, 2)))
+}
+
+// refusedStart is nil where a pod that has run before has no process, and its container is said to wait. Why it does is said only between two pauses of the kubelet's.
+func (r *rig) refusedStart(p *corev1.Pod) error {
+	now, err := r.Client.CoreV1().Pods(p.Namespace).Get(r.t.Context(), p.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if _, _, err := r.sees().where(now); err == nil {
+		r.t.Fatalf("pod %s runs without an agent", p.Name)
+	}
+	for _, c := range now.Status.ContainerStatuses {
+		if w := c.State.Waiting; w == nil || w.Reason != "CreateContainerError" && w.Reason != "CrashLoopBackOff" {
+			return fmt.Errorf("its container is %+v", c.State)
+		}
+	}
+	return nil
+}
+
+// runsAgain returns a pod when its container is in the kernel. What the API server says of it may be older.
+func (r *rig) runsAgain(p *corev1.Pod) (now *corev1.Pod) {
+	r.t.Helper()
+	r.eventually(2*patience, "pod "+p.Name+" runs again", func() (err error) {
+		if now, err = r.Client.CoreV1().Pods(p.Namespace).Get(r.t.Context(), p.Name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		_, _, err = r.sees().where(now)
+		return err
+	})
+	return now
 }

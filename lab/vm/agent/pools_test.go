@@ -2,9 +2,11 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
@@ -79,6 +81,52 @@ func TestPools(t *testing.T) {
 		return err
 	})
 	t.Logf("share has the reclaimed pool's cores %s after its last pod went", took)
+}
+
+// TestHostilePools: 40 pods that request 10m, and 13 that request nothing, each in a pool of a name of its own. An online pod that requests five of the seven CPUs
+// keeps them all the while, off the reserved one; so does another with a pool that its requests fill. The names are worth no CPU.
+func TestHostilePools(t *testing.T) {
+	long(t)
+	r := newRig(t)
+	const share, own, small, nothing, atOnce = 4, 1, 40, 13, 10
+	kept := r.run(r.pod("share", requests(fmt.Sprint(share))), r.pod("own", requests(fmt.Sprint(own)), annotated(spec.AnnotationPool, "own")))
+	var hostile []*corev1.Pod
+	for i := range small + nothing {
+		p := r.pod(fmt.Sprintf("hostile-%d", i), annotated(spec.AnnotationPool, fmt.Sprintf("p%d", i)), level(spec.QoSShared))
+		if i < small {
+			requests("10m")(p)
+		}
+		hostile = append(hostile, p)
+	}
+	keep := func() (sets [2]topology.CPUSet) {
+		t.Helper()
+		k := r.sees()
+		for i, least := range []int{share, own} {
+			cpus, _, err := k.where(kept[i])
+			if err != nil || cpus.Len() < least || cpus.Has(0) {
+				t.Fatalf("pod %s requests %d CPUs and has %v, %v; CPU 0 is reserved", kept[i].Name, least, cpus, err)
+			}
+			sets[i] = cpus
+		}
+		return sets
+	}
+	before := keep()
+	for wave := range slices.Chunk(hostile, atOnce) {
+		r.run(wave...)
+		now := keep()
+		t.Logf("beside %s: share has %v, own %v; before %v and %v", wave[len(wave)-1].Name, now[0], now[1], before[0], before[1])
+	}
+	r.always(2*tick, "the others keep what they request", func() error { keep(); return nil })
+	k, now := r.sees(), keep()
+	for _, p := range hostile {
+		p, err := r.Client.CoreV1().Pods(p.Namespace).Get(t.Context(), p.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cpus, _, err := k.where(p); err != nil || cpus != now[0] {
+			t.Errorf("pod %s has %v, %v; want %v, what share has", p.Name, cpus, err, now[0])
+		}
+	}
 }
 
 // idles fails the test unless just that pod is idle, and none of its containers.

@@ -244,11 +244,30 @@ func (n *Node) startKubelet(ctx context.Context) error {
 		return err
 	}
 	n.Plane.RouteKubelet(fmt.Sprintf("%s:%d", vm.Address, kubeletPort), n.Guest.Forwarded(kubeletPort))
-	_, err = n.Guest.Define(ctx, wire.ServiceSpec{Name: Kubelet, Argv: []string{
+	return n.defineKubelet(ctx)
+}
+
+func (n *Node) defineKubelet(ctx context.Context) error {
+	_, err := n.Guest.Define(ctx, wire.ServiceSpec{Name: Kubelet, Argv: []string{
 		"/usr/bin/kubelet", "--config=" + kubeletConfig, "--kubeconfig=" + kubeletKubeconfig,
 		"--hostname-override=" + n.Name, "--node-ip=" + vm.Address, "--v=2",
 	}})
 	return err
+}
+
+// Reboot has the guest lose its power and start again, and returns when the kubelet and containerd have been started. Services that a test has defined are gone;
+// what the node's Pods say is of before, until the kubelet says more.
+func (n *Node) Reboot(ctx context.Context) error {
+	if _, err := n.Guest.Shell(ctx, "sync"); err != nil {
+		return err
+	}
+	if err := n.Guest.Reset(ctx); err != nil {
+		return err
+	}
+	if err := n.startContainerd(ctx); err != nil {
+		return err
+	}
+	return n.defineKubelet(ctx)
 }
 
 // ReconfigureKubelet starts the kubelet again with settings that add to those of Options, and without what its managers of CPUs and
