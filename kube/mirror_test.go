@@ -287,7 +287,7 @@ var mirrored = map[string]struct {
 			ObjectMeta: named("a"), StorageClassName: "fast", Capacity: new(apiresource.MustParse("2Ki")),
 			NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}},
 		},
-		listed: "*facts.StorageCapacity Namespace:default Name:a StorageClass:fast Nodes:{false [{zone In [a]}]} Most:2048",
+		listed: "*facts.StorageCapacity Namespace:default Name:a StorageClass:fast Nodes:{false [{zone In [a]}]} Most:2048 Capacity:2048 Told:true",
 		silent: []standin.Object{&storagev1.CSIStorageCapacity{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Labels: map[string]string{"x": "y"}}, StorageClassName: "fast", Capacity: new(apiresource.MustParse("2048")),
 			NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}},
@@ -295,7 +295,7 @@ var mirrored = map[string]struct {
 		change: &storagev1.CSIStorageCapacity{
 			ObjectMeta: named("a"), StorageClassName: "fast", Capacity: new(apiresource.MustParse("2Ki")), MaximumVolumeSize: new(apiresource.MustParse("1Ki")),
 		},
-		told: "*facts.StorageCapacity Namespace:default Name:a StorageClass:fast Nodes:{true []} Most:1024",
+		told: "*facts.StorageCapacity Namespace:default Name:a StorageClass:fast Nodes:{true []} Most:1024 Capacity:2048 Told:true",
 		gone: "{Kind:5 Namespace:default Name:a} gone",
 	},
 	"csinodes": {
