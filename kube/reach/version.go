@@ -1,6 +1,7 @@
 package reach
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -63,6 +64,25 @@ func (i *Inspector) Get(ctx context.Context, path string, v any) error {
 		return fmt.Errorf("%s: %s cannot be read: %w", i.where, path, err)
 	}
 	return nil
+}
+
+// Send creates (POST) or deletes (DELETE) an object at the API server. Nothing else of this package writes.
+func (i *Inspector) Send(ctx context.Context, method, path string, body []byte) error {
+	request, err := http.NewRequestWithContext(ctx, method, i.base+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Content-Type", "application/json")
+	response, err := i.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w%s", i.where, err, hint(err))
+	}
+	if response.StatusCode >= http.StatusMultipleChoices {
+		_, err := i.complaint(response)
+		return err
+	}
+	return response.Body.Close()
 }
 
 // get reads a short answer.

@@ -38,6 +38,7 @@ func New() *cobra.Command {
 		newSnapshot(),
 		newSim(),
 		newTop(),
+		newUninstall(),
 		newVersion(),
 	} {
 		root.AddCommand(sub)

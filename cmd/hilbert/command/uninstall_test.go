@@ -1,0 +1,60 @@
+package command
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The cleanup runs where the agents run, with their image, configuration and folders, and without an account of the API server.
+func TestCleanupOf(t *testing.T) {
+	agent := &appsv1.DaemonSet{}
+	agent.Name, agent.Namespace = "hilbert-agent", "elsewhere"
+	pod := &agent.Spec.Template.Spec
+	pod.Containers = []corev1.Container{{Name: "agent", Image: "registry/hilbertd@sha256:1"}}
+	pod.NodeSelector = map[string]string{"hilbert.dev/agent": "true"}
+	pod.ServiceAccountName = "hilbert-agent"
+	pod.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
+	pod.Volumes = []corev1.Volume{
+		{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "mine"}}}},
+		{Name: "token"},
+	}
+	d, err := cleanupOf(agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := &d.Spec.Template.Spec
+	for _, c := range append(spec.InitContainers, spec.Containers...) {
+		if c.Image != "registry/hilbertd@sha256:1" {
+			t.Errorf("%s runs %s", c.Name, c.Image)
+		}
+	}
+	if d.Name != "hilbert-cleanup" || d.Namespace != "elsewhere" || spec.NodeSelector["hilbert.dev/agent"] != "true" || len(spec.ImagePullSecrets) != 1 || spec.ServiceAccountName != "" {
+		t.Errorf("%+v", d)
+	}
+	for _, v := range spec.Volumes {
+		if v.Name == "config" && v.ConfigMap.Name != "mine" || v.Name == "token" {
+			t.Errorf("%+v", v)
+		}
+	}
+	if _, err := cleanupOf(&appsv1.DaemonSet{}); err == nil {
+		t.Error("an agent without a container has no image")
+	}
+}
+
+func TestInstalled(t *testing.T) {
+	for _, c := range []struct {
+		kind, name string
+		want       bool
+	}{
+		{"Secret", "sh.helm.release.v1.hilbert.v3", true}, {"Secret", "sh.helm.release.v1.hilbertian.v1", false}, {"Secret", "hilbertd-serving", true},
+		{"ConfigMap", "kube-root-ca.crt", false}, {"ConfigMap", "hilberts", false}, {"ClusterRole", "hilbert-viewer", true}, {"ClusterRole", "view", false},
+		{"CustomResourceDefinition", "queues.scheduling.hilbert.dev", true}, {"CustomResourceDefinition", "hilbert-things.example.com", false},
+		{"APIService", "v1alpha1.visibility.hilbert.dev", true}, {"APIService", "v1alpha1.scheduling.hilbert.dev", false},
+	} {
+		if got := installed(c.kind, c.name); got != c.want {
+			t.Errorf("%s %s: %v", c.kind, c.name, got)
+		}
+	}
+}
