@@ -14,7 +14,6 @@ func TestState(t *testing.T) {
 		text   string
 		serves string // "" it does, "?" it is no state, else a part of why not
 	}{
-
 		{"ready\nmemory shm-abcdefgh fresh\n", ""},
 		{"ready\nmemory shm-abcdefgh used", ""},
 		{"ready\n", "older than the agent"},

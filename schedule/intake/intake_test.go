@@ -121,7 +121,7 @@ func (n naive) apply(e facts.Event) {
 // TestSameEnd: whatever is added and taken in whatever rhythm, the end is the same as if all had been applied in the order in which it was added; of one pod nothing
 // older comes after something newer; what comes of a list is never before it; and a waiting pod is taken within as many steps as there are namespaces and ordered events
 // beside it.
-func TestSameEnd(t *testing.T) {
+func TestSameEnd(t *testing.T) { //nolint:gocognit // one history, in the order in which it is played
 	rapid.Check(t, func(t *rapid.T) {
 		var e Events
 		want, got := naive{}, naive{}

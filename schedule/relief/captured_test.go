@@ -13,7 +13,7 @@ import (
 
 // TestWishedAwayByACapturedNode: the report of n1 wishes pods away that are none of its business. None goes, however urgent it says that it is and whatever promise it
 // says is broken. One that it may have evicted goes, so that the others are refused for what they are.
-func TestWishedAwayByACapturedNode(t *testing.T) {
+func TestWishedAwayByACapturedNode(t *testing.T) { //nolint:gocognit // a table and what it fills in
 	dedicated := topology.Grant{}
 	dedicated.NUMANodes.CPUs[0] = 4
 	lent, own := &facts.Requirements{Reclaimed: true}, &facts.Requirements{}
