@@ -147,6 +147,10 @@ screenshots: ## pictures of the dashboard's pages in bin/screenshots: light, dar
 	@mkdir -p bin/screenshots
 	$(GO) test -vet=off -count=1 -v -run 'TestBrowser$$' ./cmd/hilbert/dashboard
 
+.PHONY: man
+man: ## manual pages of hilbert and hilbertd in bin/man
+	$(GO) test -count=1 -run '^TestManualPages$$' ./internal/reference -args -man $(CURDIR)/bin/man
+
 .PHONY: e2e
 e2e: lab e2e-suite ## upstream's quick Conformance specs of scheduling, with Hilbert as the default scheduler; ARGS go to it
 	$(call timed,e2e,bin/hilbert-lab e2e --scheduler=hilbert --conformance --quick $(ARGS))
