@@ -42,8 +42,8 @@ func (b *Book) Take(uid facts.UID, node *facts.Node) (conflict string, affected 
 		p.seen = p.volume == "" && claim.SelectedNode == node.Name || p.volume != "" && b.volumes[p.volume].ClaimUID == claim.UID
 		u.promises = append(u.promises, p)
 		b.told[p.claim] = p
-		if p.volume != "" {
-			b.promised[p.volume] = p.claim
+		if _, taken := b.promised[p.volume]; p.volume != "" && !taken {
+			b.promised[p.volume] = p.claim // else it is kept for this claim since it was promised to another, whose promise will be refused
 		}
 	}
 	return "", b.place(u, node.Name)
@@ -109,7 +109,7 @@ func (b *Book) Release(uid facts.UID) []facts.UID {
 func (b *Book) dropPromises(u *user) {
 	for _, p := range u.promises {
 		delete(b.told, p.claim)
-		if p.volume != "" {
+		if p.volume != "" && b.promised[p.volume] == p.claim {
 			delete(b.promised, p.volume)
 		}
 	}
@@ -135,6 +135,9 @@ func (b *Book) Obligations(uid facts.UID) (list []Obligation) {
 	return list
 }
 
+// Promised counts the claims that are promised a volume or a node.
+func (b *Book) Promised() int { return len(b.told) }
+
 // Owes reports whether a pod that has its node waits for claims to be bound.
 func (b *Book) Owes(uid facts.UID) bool {
 	u := b.pods[uid]
@@ -154,7 +157,10 @@ func (b *Book) Progress(uid facts.UID, node *facts.Node) (ready bool, failed str
 			return false, fmt.Sprintf("persistentvolumeclaim %q is gone, or is being deleted", use.Claim)
 		}
 		if claim.Volume != "" {
-			if v := b.volumes[claim.Volume]; v != nil && !v.UsableOn(node) {
+			v := b.volumes[claim.Volume]
+			if v == nil {
+				ready = false // its watch is behind that of claims; where the volume is must be known
+			} else if !v.UsableOn(node) {
 				return false, fmt.Sprintf("pv %q node affinity doesn't match node %q", v.Name, node.Name)
 			}
 		}

@@ -28,6 +28,9 @@ func (b *Book) verifyPromises() error {
 			if p.volume == "" {
 				continue
 			}
+			if v := b.volumes[p.volume]; b.promised[p.volume] != p.claim && v != nil && v.Claim == p.claim {
+				continue // kept for the claim, and promised to another before that was known
+			}
 			if promised++; b.promised[p.volume] != p.claim {
 				return fmt.Errorf("pod %s: volume %s is promised to %s, not to %s", uid, p.volume, b.promised[p.volume], p.claim)
 			}
