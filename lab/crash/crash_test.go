@@ -88,9 +88,12 @@ type rig struct {
 	transitions int32
 }
 
-func newRig(t *testing.T, gang int) *rig {
+func newRig(t *testing.T, gang int) *rig { return newRigWith(t, gang, false) }
+
+// newRigWith may have the controllers of volumes beside.
+func newRigWith(t *testing.T, gang int, volumes bool) *rig {
 	t.Logf("seed %d", *seed)
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{})
+	plane, err := controlplane.Start(t.Context(), controlplane.Options{Controllers: volumes, Volumes: volumes})
 	if err != nil {
 		t.Fatal(err)
 	}
