@@ -161,6 +161,7 @@ e2e: lab e2e-suite ## upstream's quick Conformance specs of scheduling, with Hil
 nightly: ## what is too long for .ci/run: SEEDS seeds of each simulation, a million differential cases, the lab, all guests, long fuzzing; hours
 	$(MAKE) test
 	$(MAKE) sim
+	$(MAKE) sim-claims SEEDS=200
 	$(MAKE) diff CASES=1000000
 	$(MAKE) lab-test
 	$(MAKE) vm-test
@@ -232,6 +233,10 @@ vm-colocation: vm-parts ## the colocation experiments in guests, ten rounds each
 .PHONY: sim
 sim: build ## simulate SEEDS seeds with four schedulers
 	$(call timed,sim,env SEEDS=$(SEEDS) bash .ci/sim)
+
+.PHONY: sim-claims
+sim-claims: ## simulate SEEDS seeds of pods and gangs with claims whose drivers refuse, are away and make volumes twice; a minute for some 60
+	$(call timed,sim-claims,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m -run 'TestFaultsOfClaims' ./sim)
 
 .PHONY: diff
 diff: lab ## compare CASES placements with kube-scheduler's plugins, from SEED; ARGS go to it (--keep: failures become regression tests)

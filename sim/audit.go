@@ -26,6 +26,7 @@ func (a *auditor) inspect() {
 		return
 	}
 	a.nodes()
+	a.api.storage.check()
 	if a.process.scheduler == nil {
 		return
 	}
@@ -152,6 +153,7 @@ func (a *auditor) atRest() {
 		a.violations.add("at rest, but %d pods are ready, %d back off and %d are in flight", p.Active, p.Backoff, p.InFlight)
 	}
 	a.ledger()
+	a.promises()
 	a.agents(true)
 	rest := &restCheck{
 		preempt: a.o.Preempt, checked: a.check != nil, w: a.w, features: a.features, clock: a.clock, violations: a.violations, api: a.api,
@@ -163,6 +165,19 @@ func (a *auditor) atRest() {
 		a.violations.add("at rest, but there is room for some of %d pods that are held back", waiting.Held())
 	} else if a.check != nil {
 		a.heldBack()
+	}
+}
+
+// promises: at rest nothing of storage is promised to a pod, and each pod with claims that waits says why. With faults what it said may have been refused for good.
+func (a *auditor) promises() {
+	if n := a.process.scheduler.Store().Volumes().Promised(); n > 0 {
+		a.violations.add("at rest, but %d claims are promised volumes or nodes", n)
+	}
+	for i := range a.api.pods {
+		p := &a.api.pods[i]
+		if a.o.Faults == nil && p.waits() && !p.gated && !p.finished && len(a.w.Tasks[p.task].Claims) > 0 && p.reported.Reason == "" {
+			a.violations.add("at rest, but pod %s waits and does not say why", p.uid)
+		}
 	}
 }
 

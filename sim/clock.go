@@ -32,6 +32,7 @@ const (
 	evHeadroom                       // the headroom of node arg moves
 	evFindOwner                      // the agent of node arg finds out which party gives out its GPUs
 	evAgentBack                      // the faults of node arg's agent end
+	evClaim                          // claim arg is bound, or its driver acts
 )
 
 // event is one entry of the heap. It is small and holds no pointer, so that a million of them cost the collector nothing.

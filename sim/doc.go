@@ -26,6 +26,7 @@
 //
 //	trace.Workload ─▶ podLifecycle, admin ─▶ model ─▶ watches (lag, order) ─▶ process: schedule.Scheduler
 //	faultInjector, otherScheduler ──────────▶   ▲                                  │
+//	storage ────────────────────────────────▶   │
 //	nodeAgents ─────────────────────────────▶   └── executor ◀── writer (latency, loss) ◀── Ready
 //
 // The run ends when the agenda is empty. Decisions take no virtual time.

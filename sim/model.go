@@ -80,6 +80,7 @@ type model struct {
 	units    []unit // by the workload's numbering
 	numbers  map[facts.UnitName]int
 	joined   map[facts.UnitName][]int32 // every pod that ever named a PodGroup
+	storage  *storage
 }
 
 type kindAmount struct {
@@ -92,6 +93,7 @@ func newModel(w *trace.Workload, m *meter) *model {
 		w: w, meter: m, byName: make(map[string]int32, len(w.Nodes)), byUID: make(map[facts.UID]int32, len(w.Tasks)),
 		kinds: make(map[string]int), amounts: make(map[*facts.Requirements][]kindAmount),
 		pods: make([]pod, 0, len(w.Tasks)), units: make([]unit, len(w.Units)), tenants: judge.NewTenants(), joined: make(map[facts.UnitName][]int32),
+		storage: newStorage(w),
 	}
 	for _, object := range w.Nodes {
 		a.addNode(object)
@@ -191,6 +193,7 @@ func (a *model) facts(i int32) facts.Pod {
 		UID: p.uid, Namespace: id.Namespace, Labels: id.Labels, Owner: id.Owner, Name: p.name, Created: p.created, Priority: a.w.Tasks[p.task].Priority, Ours: p.ours,
 		Finished: p.finished, Deleting: p.deleting, Gated: p.gated, Requirements: a.requirements(p), Grant: p.grant, Reported: p.reported,
 		NeverPreempts: !a.preempt, Unit: a.w.Tasks[p.task].Unit, Subgroup: a.w.Tasks[p.task].Subgroup, Deadline: a.w.Tasks[p.task].Deadline,
+		Claims: a.storage.uses(p.task),
 	}
 	if p.node != nowhere {
 		f.Node, f.Started, f.Scheduled = a.nodes[p.node].object.Name, p.started, p.started-1
@@ -363,7 +366,9 @@ func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int
 		a.revision++
 	case bind.EvictPod, bind.WriteEvent, bind.WriteNodeEvent: // the executor evicts; an Event changes nothing
 	case bind.WriteUnitCondition, bind.WriteRefusals, bind.DeletePod, // done above; done by the executor, because it takes time
-		bind.WriteVolume, bind.WriteClaim, bind.GiveBackClaim: // no simulated pod has claims
+		bind.WriteClaim, bind.GiveBackClaim: // no simulated pod has claims of devices
+	case bind.WriteVolume:
+		result.Outcome = a.storage.write(w)
 	case bind.WriteBinding:
 		if p.node != nowhere || p.deleting || p.gated {
 			result.Outcome = bind.Conflict

@@ -49,6 +49,7 @@ func (l *podLifecycle) create(task, age int32, ours bool) {
 
 // begin creates a pod. One that replaces an evicted pod is not counted as an arrival.
 func (l *podLifecycle) begin(task, age int32, ours bool) {
+	l.api.storage.arrive(task)
 	i := l.api.create(task, age, ours, l.clock.now)
 	l.drawTroubles(i)
 	if until := l.w.Tasks[task].Deleted; until != trace.Never {
@@ -84,6 +85,7 @@ func (l *podLifecycle) leave(i int32) {
 	l.agents.podEnded(i)
 	l.api.remove(i, l.clock.now)
 	l.watches.tellRemoved(p)
+	l.api.storage.leave(task)
 	if again {
 		l.begin(task, age+1, ours)
 	}

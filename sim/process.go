@@ -68,6 +68,11 @@ func (p *process) start() error {
 	if p.features.reports {
 		p.list(watchReports)
 	}
+	if p.features.storage {
+		p.give(p.api.storage.list(facts.StorageClassKind))
+		p.list(watchClaims)
+		p.list(watchVolumes)
+	}
 	p.list(watchNodes)
 	p.list(watchPods)
 	return nil

@@ -157,14 +157,14 @@ func (rc *restCheck) packs(list []*pod, need int, nodes []*node, empty bool) boo
 			on[i] = rc.api.occupants(n)
 		}
 	}
-	asks := make(judge.Bill)
+	asks, taken := make(judge.Bill), make(map[string]bool)
 	for _, p := range list {
 		if need == 0 {
 			break
 		}
 		r := rc.api.requirements(p)
 		for i, n := range nodes {
-			if !n.fitsOurs(on[i], r) {
+			if !n.fitsOurs(on[i], r) || !rc.api.storage.place(p.task, n.object, taken) {
 				continue
 			}
 			grant, _ := judge.SomeGrant(n.object, on[i], r.GPU)
@@ -306,12 +306,12 @@ func (rc *restCheck) strandedPods() {
 		p := &rc.api.pods[i]
 		r := rc.api.requirements(p)
 		k := kind{r, rc.w.Tasks[p.task].Group}
-		if !p.waits() || rc.heldBack(p) || hopeless[k] || rc.waitsForMore(p) {
+		if !p.waits() || rc.heldBack(p) || hopeless[k] && len(rc.w.Tasks[p.task].Claims) == 0 || rc.waitsForMore(p) {
 			continue
 		}
 		for j := range rc.api.nodes {
 			n := &rc.api.nodes[j]
-			if n.present && !rc.reserved(n) && n.fitsOurs(rc.api.occupants(n), r) && all.Refusal(rc.api.resident(p), n.object) == "" {
+			if n.present && !rc.reserved(n) && n.fitsOurs(rc.api.occupants(n), r) && rc.api.storage.place(p.task, n.object, make(map[string]bool)) && all.Refusal(rc.api.resident(p), n.object) == "" {
 				rc.violations.add("pod %s waits though node %s has room for it", p.uid, n.object.Name)
 				return
 			}

@@ -16,6 +16,7 @@ const (
 	streamFaults = 101 + iota
 	streamLag
 	streamAgents
+	streamStorage
 )
 
 const (
@@ -109,7 +110,7 @@ func newSimulation(w *trace.Workload, o Options) (*simulation, error) {
 func assemble(w *trace.Workload, o *Options) *simulation {
 	draws, f := newStream(o.Seed, streamFaults), o.Faults
 	timeout := int64(o.Config.Binding.WriteTimeout.D())
-	has := &features{constraints: w.Tied(), tenants: w.Tenanted(), reports: len(w.Reports) > 0}
+	has := &features{constraints: w.Tied(), tenants: w.Tenanted(), reports: len(w.Reports) > 0, storage: w.Storage != nil}
 	clock, meter := newClock(), newMeter(w)
 	broken := &violations{seed: o.Seed, clock: clock}
 	api := newModel(w, meter)
@@ -117,6 +118,9 @@ func assemble(w *trace.Workload, o *Options) *simulation {
 	api.addAgents(w.Reports)
 	watches := &watches{faults: f, draws: draws, clock: clock, api: api, features: has}
 	watches.forgetPods()
+	keeper := api.storage
+	keeper.faults, keeper.draws, keeper.clock, keeper.violations, keeper.meter = f, newStream(o.Seed, streamStorage), clock, broken, meter
+	keeper.api, keeper.watches = api, watches
 	agents := &nodeAgents{
 		faults: f, draws: newStream(o.Seed, streamAgents), clock: clock, violations: broken, meter: meter, api: api, watches: watches,
 	}
@@ -171,6 +175,15 @@ func (c checked) Tenanted() bool { return c.features.tenants }
 
 // Priority is part of check.Run.
 func (c checked) Priority(pod facts.UID) int32 { return c.api.priority(pod) }
+
+// Unbound is part of check.Run.
+func (c checked) Unbound(pod facts.UID) string {
+	i, ok := c.api.byUID[pod]
+	if !ok {
+		return ""
+	}
+	return c.api.storage.unbound(c.api.pods[i].task)
+}
 
 // Violate is part of check.Run.
 func (c checked) Violate(format string, args ...any) { c.violations.add(format, args...) }
@@ -269,6 +282,8 @@ func (s *simulation) handle(e event) {
 		s.agents.findOwner(e.arg)
 	case evAgentBack:
 		s.agents.restore(e.arg)
+	case evClaim:
+		s.api.storage.happen(e.arg)
 	case evRestart:
 		if err := s.process.start(); err != nil {
 			s.violations.add("restart: %v", err)

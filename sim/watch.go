@@ -14,6 +14,8 @@ const (
 	watchNamespaces
 	watchReports  // only where nodes have agents
 	watchFinished // of the pods that have: PodRemoved and FinishedMember, as the real door's second watch of pods
+	watchClaims   // only where the workload has storage
+	watchVolumes
 	watchKinds
 )
 
@@ -22,6 +24,7 @@ type features struct {
 	constraints bool // between pods: required affinity, anti-affinity or hard spread
 	tenants     bool // queues or units
 	reports     bool // nodes have agents
+	storage     bool // pods have claims
 }
 
 // watches carry changes of the model to the scheduler, as the API server's watches do. Each kind of object has its own watch. Within a watch
@@ -75,6 +78,9 @@ func (ws *watches) kinds() []int {
 	}
 	if ws.features.reports {
 		kinds = append(kinds, watchReports)
+	}
+	if ws.features.storage {
+		kinds = append(kinds, watchClaims, watchVolumes)
 	}
 	return kinds
 }
@@ -190,6 +196,10 @@ func (ws *watches) list(which int) facts.Event {
 		return facts.FinishedListed{Pods: list}
 	case watchReports:
 		return facts.ReportsListed{Reports: ws.api.listReports()}
+	case watchClaims:
+		return ws.api.storage.list(facts.PersistentVolumeClaim)
+	case watchVolumes:
+		return ws.api.storage.list(facts.PersistentVolume)
 	case watchQueues:
 		return facts.QueuesListed{Queues: ws.api.tenants.ListQueues()}
 	default:

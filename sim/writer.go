@@ -152,6 +152,7 @@ func (x *executor) execute(w *bind.Write) bind.Result {
 		if over != "" {
 			x.checkOvercommit(bound, over)
 		}
+		x.checkClaims(bound)
 		return result
 	}
 	if result.Outcome != bind.Written {
@@ -203,6 +204,17 @@ func (x *executor) digestBinding(i int32) {
 	}
 	x.line = binary.LittleEndian.AppendUint64(line, uint64(x.clock.now))
 	x.digest.Write(x.line)
+}
+
+// checkClaims judges a Binding of ours by the claims of the pod: all are bound, to volumes that the node has.
+func (x *executor) checkClaims(i int32) {
+	p := &x.api.pods[i]
+	n := x.api.nodes[p.node].object
+	if claim := x.api.storage.unbound(p.task); claim != "" {
+		x.violations.add("pod %s is bound to node %s before its claim %s is", p.uid, n.Name, claim)
+	} else if !x.api.storage.on(p.task, n) {
+		x.violations.add("pod %s is bound to node %s, where its volume cannot be used", p.uid, n.Name)
+	}
 }
 
 // checkOvercommit judges a Binding of ours that over-commits its node. It is excused if another scheduler bound a pod there that

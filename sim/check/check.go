@@ -40,6 +40,8 @@ type Run interface {
 	Tenanted() bool
 	// Priority is that of a pod, as the API server has it.
 	Priority(pod facts.UID) int32
+	// Unbound names a PersistentVolumeClaim of a pod that is not bound; empty: all are.
+	Unbound(pod facts.UID) string
 	// Violate records that an invariant is broken.
 	Violate(format string, args ...any)
 }
@@ -215,6 +217,7 @@ func (c *Checker) Sent(w *bind.Write) {
 	if m := c.mirror.pods[w.Pod]; w.Kind == bind.WriteBinding && (m == nil || m.node != w.Node || !judge.SameDevices(m.grant, w.Grant) || m.grant.NUMANodes != w.Grant.NUMANodes) {
 		c.run.Violate("a Binding of pod %s to node %s, which was not decided", w.Pod, w.Node)
 	} else if w.Kind == bind.WriteBinding {
+		c.claimsBound(m)
 		for _, victim := range m.victims {
 			if v := c.mirror.pods[victim]; v != nil && v.node == m.node {
 				c.run.Violate("a Binding of pod %s to node %s, while its victim %s is there", w.Pod, w.Node, victim)
@@ -226,6 +229,19 @@ func (c *Checker) Sent(w *bind.Write) {
 		c.run.Violate("pod %s is evicted for no pod", w.Pod)
 	}
 	c.writes[w.ID] = *w
+}
+
+// claimsBound: no pod of a Plan is bound before the claims of all are.
+func (c *Checker) claimsBound(m *mirrored) {
+	for _, other := range c.mirror.pods {
+		if other != m && (!other.assumed || other.plan == nil || other.plan != m.plan) {
+			continue
+		}
+		if claim := c.run.Unbound(other.uid); claim != "" {
+			c.run.Violate("a Binding of pod %s, before claim %s of %s is bound", m.uid, claim, other.uid)
+			return
+		}
+	}
 }
 
 // apart says whether a write may be under way together with others about its pod.

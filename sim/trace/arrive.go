@@ -30,6 +30,7 @@ const (
 	streamDevices
 	streamOwners
 	streamVariety
+	streamClaims
 )
 
 // Arrive makes the openb experiment of a workload: its tasks are shuffled with the seed; then tasks are removed at random, or more are

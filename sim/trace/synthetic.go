@@ -34,6 +34,8 @@ import (
 //
 // With reclaimed the agents lend, and so many permille of the other pods ask for that.
 //
+// With claims, so many percent of the pods have a PersistentVolumeClaim that waits for the first consumer; nodes have a volume each.
+//
 // With sizes, selectors, images, daemonsets and odd the pods differ as they do in real clusters (see vary).
 type Synthetic struct {
 	Nodes, Pods, Classes int
@@ -53,12 +55,13 @@ type Synthetic struct {
 	Images               int // how many images the pods have one of, default 0: none
 	DaemonSets           int // how many there are, of a pod for each node, default 0
 	Odd                  int // how many odd pods there are, default 0
+	Claims               int // percent of the pods that have a PersistentVolumeClaim, default 0: there is no storage
 }
 
 // SyntheticForm is the text form, as it is told to users.
 const SyntheticForm = "nodes=N,pods=N,classes=N[,load=PERCENT][,minutes=N][,constraints=1][,queues=N][,gangs=PERCENT][,gangsize=N]" +
 	"[,numa=N][,dedicated=PERCENT][,devices=PERCENT][,owners=PERCENT][,reclaimed=PERMILLE]" +
-	"[,sizes=N][,selectors=N][,images=N][,daemonsets=N][,odd=N]"
+	"[,sizes=N][,selectors=N][,images=N][,daemonsets=N][,odd=N][,claims=PERCENT]"
 
 // Bounds of a Synthetic.
 const (
@@ -93,6 +96,7 @@ func ParseSynthetic(text string) (Synthetic, error) {
 		"owners": {&s.Owners, 100}, "reclaimed": {&s.Reclaimed, 1000},
 		"sizes": {&s.Sizes, maxVariety}, "selectors": {&s.Selectors, maxVariety}, "images": {&s.Images, maxVariety},
 		"daemonsets": {&s.DaemonSets, maxVariety}, "odd": {&s.Odd, maxVariety},
+		"claims": {&s.Claims, 100},
 	}
 	seen := make(map[string]bool)
 	for part := range strings.SplitSeq(text, ",") {
@@ -138,6 +142,7 @@ func (s Synthetic) String() string {
 		{"images", s.Images},
 		{"daemonsets", s.DaemonSets},
 		{"odd", s.Odd},
+		{"claims", s.Claims},
 	} {
 		if part.value > 0 {
 			fmt.Fprintf(&text, ",%s=%d", part.key, part.value)
@@ -197,6 +202,9 @@ func (s Synthetic) Generate(seed uint64) *Workload {
 	}
 	if s.Sizes+s.Selectors+s.Images+s.DaemonSets+s.Odd > 0 {
 		s.vary(w, rand.New(rand.NewPCG(seed, streamVariety)))
+	}
+	if s.Claims > 0 {
+		s.claim(w, rand.New(rand.NewPCG(seed, streamClaims)))
 	}
 	return w
 }

@@ -40,6 +40,8 @@ type Workload struct {
 	Units []Unit
 	// Reports are what the nodes' agents say at the beginning, of empty nodes.
 	Reports []facts.NodeReported
+	// Storage is there from the beginning; nil: no pod has claims.
+	Storage *Storage
 }
 
 // Unit is one PodGroup to be.
@@ -82,6 +84,8 @@ type Task struct {
 	Deadline int64
 	// Unit names its PodGroup, in the pod's namespace, and Subgroup the part of it; empty: it is a unit of its own.
 	Unit, Subgroup string
+	// Claims are what its pods use.
+	Claims []TaskClaim
 	// Group is what the source calls the task's kind: the QoS class in openb, the application in DLRM, the class when synthetic.
 	Group string
 }
