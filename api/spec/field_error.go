@@ -40,8 +40,7 @@ func FieldErrors(err error) []*FieldError {
 		}
 		return out
 	}
-	var field *FieldError
-	if errors.As(err, &field) {
+	if field, ok := errors.AsType[*FieldError](err); ok {
 		return []*FieldError{field}
 	}
 	return nil

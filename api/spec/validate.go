@@ -21,7 +21,9 @@ func Validate(c *Configuration) error {
 	}
 	validateRoles(c.Roles, bad)
 	for _, x := range []struct{ field, value string }{
-		{"schedulerName", c.SchedulerName}, {"leaderElection.namespace", c.LeaderElection.Namespace}, {"leaderElection.name", c.LeaderElection.Name},
+		{"schedulerName", c.SchedulerName},
+		{"leaderElection.namespace", c.LeaderElection.Namespace},
+		{"leaderElection.name", c.LeaderElection.Name},
 		{"server.bindAddress", c.Server.BindAddress},
 	} {
 		if x.value == "" {

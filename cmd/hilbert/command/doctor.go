@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -78,9 +79,9 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	case doctor.Error:
 		return exitcode.Negativef("doctor: something is broken")
 	case doctor.Unknown:
-		return exitcode.Mark(exitcode.Partial, fmt.Errorf("doctor: some parts could not be read"))
+		return exitcode.Mark(exitcode.Partial, errors.New("doctor: some parts could not be read"))
 	case doctor.Warning:
-		return exitcode.Mark(exitcode.Warnings, fmt.Errorf("doctor: nothing is broken, and something is lost or will break"))
+		return exitcode.Mark(exitcode.Warnings, errors.New("doctor: nothing is broken, and something is lost or will break"))
 	case doctor.Info, doctor.OK:
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -113,7 +114,7 @@ func (r *remover) list(ctx context.Context, path string, visit func(*metav1.Part
 	next := ""
 	for range maxSurveyPages {
 		var list metav1.PartialObjectMetadataList
-		query := url.Values{"limit": {fmt.Sprint(surveyPage)}, "continue": {next}}
+		query := url.Values{"limit": {strconv.Itoa(surveyPage)}, "continue": {next}}
 		switch err := r.inspector.Get(ctx, path+mark+query.Encode(), &list); {
 		case apierrors.IsNotFound(err):
 			return nil

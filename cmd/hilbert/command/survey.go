@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,9 +60,15 @@ func (s *survey) facts(ctx context.Context) (*doctor.Facts, error) {
 		name string
 		read func(context.Context) error
 	}{
-		{doctor.PartServed, s.served}, {doctor.PartAPIService, s.apiService}, {doctor.PartHilbertd, s.hilbertd}, {doctor.PartLease, s.lease},
-		{doctor.PartDefinitions, s.definitions}, {doctor.PartPolicies, s.policies}, {doctor.PartWorkloads, s.workloads},
-		{doctor.PartReports, s.reports}, {doctor.PartNodes, s.nodes},
+		{doctor.PartServed, s.served},
+		{doctor.PartAPIService, s.apiService},
+		{doctor.PartHilbertd, s.hilbertd},
+		{doctor.PartLease, s.lease},
+		{doctor.PartDefinitions, s.definitions},
+		{doctor.PartPolicies, s.policies},
+		{doctor.PartWorkloads, s.workloads},
+		{doctor.PartReports, s.reports},
+		{doctor.PartNodes, s.nodes},
 	} {
 		if err := part.read(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -301,7 +308,7 @@ func (s *survey) nodes(ctx context.Context) error {
 	next := ""
 	for range maxSurveyPages {
 		var list metav1.PartialObjectMetadataList
-		query := url.Values{"limit": {fmt.Sprint(surveyPage)}, "labelSelector": {"hilbert.dev/agent=true"}, "continue": {next}}
+		query := url.Values{"limit": {strconv.Itoa(surveyPage)}, "labelSelector": {"hilbert.dev/agent=true"}, "continue": {next}}
 		if err := s.get(ctx, "/api/v1/nodes?"+query.Encode(), &list); err != nil {
 			return err
 		}

@@ -48,10 +48,17 @@ func TestInstalled(t *testing.T) {
 		kind, name string
 		want       bool
 	}{
-		{"Secret", "sh.helm.release.v1.hilbert.v3", true}, {"Secret", "sh.helm.release.v1.hilbertian.v1", false}, {"Secret", "hilbertd-serving", true},
-		{"ConfigMap", "kube-root-ca.crt", false}, {"ConfigMap", "hilberts", false}, {"ClusterRole", "hilbert-viewer", true}, {"ClusterRole", "view", false},
-		{"CustomResourceDefinition", "queues.scheduling.hilbert.dev", true}, {"CustomResourceDefinition", "hilbert-things.example.com", false},
-		{"APIService", "v1alpha1.visibility.hilbert.dev", true}, {"APIService", "v1alpha1.scheduling.hilbert.dev", false},
+		{"Secret", "sh.helm.release.v1.hilbert.v3", true},
+		{"Secret", "sh.helm.release.v1.hilbertian.v1", false},
+		{"Secret", "hilbertd-serving", true},
+		{"ConfigMap", "kube-root-ca.crt", false},
+		{"ConfigMap", "hilberts", false},
+		{"ClusterRole", "hilbert-viewer", true},
+		{"ClusterRole", "view", false},
+		{"CustomResourceDefinition", "queues.scheduling.hilbert.dev", true},
+		{"CustomResourceDefinition", "hilbert-things.example.com", false},
+		{"APIService", "v1alpha1.visibility.hilbert.dev", true},
+		{"APIService", "v1alpha1.scheduling.hilbert.dev", false},
 	} {
 		if got := installed(c.kind, c.name); got != c.want {
 			t.Errorf("%s %s: %v", c.kind, c.name, got)

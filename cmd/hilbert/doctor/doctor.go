@@ -136,8 +136,15 @@ func Examine(f *Facts) []Finding {
 		part string
 		of   func()
 	}{
-		{"", e.versions}, {PartDefinitions, e.definitions}, {PartWorkloads, e.workloads}, {PartLease, e.lease}, {PartAPIService, e.apiService},
-		{PartPolicies, e.policies}, {PartReports, e.reports}, {PartNodes, e.nodes}, {PartServed, e.features},
+		{"", e.versions},
+		{PartDefinitions, e.definitions},
+		{PartWorkloads, e.workloads},
+		{PartLease, e.lease},
+		{PartAPIService, e.apiService},
+		{PartPolicies, e.policies},
+		{PartReports, e.reports},
+		{PartNodes, e.nodes},
+		{PartServed, e.features},
 	} {
 		if why, unread := f.Unread[check.part]; unread && check.part != "" {
 			e.say(Unknown, check.part, "it could not be read: "+why, "run it with credentials that may read it, or try again")

@@ -43,6 +43,17 @@ func healthy() *Facts {
 	return f
 }
 
+// takeAway takes policies, definitions and served resources away: without=NAME.
+func takeAway(f *Facts, args []datadriven.CmdArg) {
+	for _, arg := range args {
+		for _, name := range arg.Vals {
+			delete(f.Policies, name)
+			delete(f.Definitions, name)
+			delete(f.Served, name)
+		}
+	}
+}
+
 // TestTranscripts examines healthy clusters in which some things are otherwise: each line of the input is JSON that is laid over the facts.
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -53,13 +64,7 @@ func TestTranscripts(t *testing.T) {
 					d.Fatalf(t, "%s: %v", line, err)
 				}
 			}
-			for _, arg := range d.CmdArgs { // without=NAME takes away a policy, a definition or a served resource
-				for _, name := range arg.Vals {
-					delete(f.Policies, name)
-					delete(f.Definitions, name)
-					delete(f.Served, name)
-				}
-			}
+			takeAway(f, d.CmdArgs)
 			var out strings.Builder
 			findings := Examine(f)
 			for _, x := range findings {

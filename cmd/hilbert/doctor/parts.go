@@ -90,7 +90,8 @@ func (e *examiner) reports() {
 		nodes []string
 		what  string
 	}{
-		{silent, fmt.Sprintf("agents have been silent for %s or longer", age(e.f.StaleAfter))}, {never, "agents have never reported"},
+		{silent, fmt.Sprintf("agents have been silent for %s or longer", age(e.f.StaleAfter))},
+		{never, "agents have never reported"},
 		{blind, "agents do not see or control their nodes"},
 	} {
 		if len(x.nodes) > 0 {
@@ -147,10 +148,15 @@ type Feature struct {
 // Features returns what clusters may lack.
 func Features() []Feature {
 	return []Feature{
-		{[]string{"scheduling.k8s.io/v1beta1/podgroups", "scheduling.x-k8s.io/v1alpha1/podgroups"},
-			"gangs: no PodGroup is served", "Kubernetes 1.37 serves one; before, install the PodGroup of scheduling.x-k8s.io"},
-		{[]string{mutatingPolicies}, "reclaimed pods are not rewritten, and the required plugin is not added",
-			"Kubernetes 1.36; before, write pods as docs/reference/policies.md says"},
+		{
+			[]string{"scheduling.k8s.io/v1beta1/podgroups", "scheduling.x-k8s.io/v1alpha1/podgroups"},
+			"gangs: no PodGroup is served", "Kubernetes 1.37 serves one; before, install the PodGroup of scheduling.x-k8s.io",
+		},
+		{
+			[]string{mutatingPolicies},
+			"reclaimed pods are not rewritten, and the required plugin is not added",
+			"Kubernetes 1.36; before, write pods as docs/reference/policies.md says",
+		},
 		{[]string{"admissionregistration.k8s.io/v1/validatingadmissionpolicies"}, "promises: without policies hilbertd promises nothing", "Kubernetes 1.30 or later"},
 		{[]string{"resource.k8s.io/v1/resourceclaims"}, "device claims (DRA)", "Kubernetes 1.34 or later"},
 		{[]string{"storage.k8s.io/v1/csistoragecapacities"}, "free storage of drivers that report it", "Kubernetes 1.24 or later"},

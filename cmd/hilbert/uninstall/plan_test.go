@@ -41,6 +41,20 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
+// stepsOf says in which step each object is deleted.
+func stepsOf(t *rapid.T, r *Removal) map[string]int {
+	at := map[string]int{}
+	for i, step := range r.Steps {
+		for _, x := range step.Objects {
+			if _, twice := at[x.String()]; twice {
+				t.Fatalf("%s is deleted twice", x)
+			}
+			at[x.String()] = i
+		}
+	}
+	return at
+}
+
 // Whatever is there is deleted once, or is a definition that nobody asked to delete; and the order holds.
 func TestOrder(t *testing.T) {
 	kinds := []string{"APIService", "CustomResourceDefinition"}
@@ -59,15 +73,7 @@ func TestOrder(t *testing.T) {
 		}
 		o := Options{Definitions: rapid.Bool().Draw(t, "definitions")}
 		r := Plan(f, o)
-		at := map[string]int{}
-		for i, step := range r.Steps {
-			for _, x := range step.Objects {
-				if _, twice := at[x.String()]; twice {
-					t.Fatalf("%s is deleted twice", x)
-				}
-				at[x.String()] = i
-			}
-		}
+		at := stepsOf(t, &r)
 		has := func(name string) bool {
 			return slices.ContainsFunc(f.Objects, func(x Object) bool { return x.Name == name })
 		}
