@@ -18,6 +18,8 @@ type Options struct {
 	// Schedulers is how many place replicas propose to the one binder; 0 means 1. With several, each decides on an old state now and then: the seed
 	// says when.
 	Schedulers int
+	// Partitions: several schedulers divide the nodes, by load.
+	Partitions bool
 	// CheckEvery n checks every decision, and every invariant after each n-th step; 0 checks over-commitment at each Binding, and the end.
 	CheckEvery int
 	// Faults to inject; nil: writes and watches are instant and nothing fails.

@@ -46,7 +46,9 @@ func (p *process) start() error {
 	if p.o.Schedulers > 1 {
 		// Three times in four an instance decides on what it has.
 		options.Lag = func(int) bool { return p.lag.IntN(4) > 0 }
-		options.Partitions = partitionRules()
+		if p.o.Partitions {
+			options.Partitions = partitionRules()
+		}
 	}
 	scheduler, err := schedule.New(options)
 	if err != nil {

@@ -112,7 +112,7 @@ func (s *simulation) report(wall time.Duration) *Report {
 		Released:        m.released, Preempted: m.evicted, Faults: m.faults,
 		Steps: s.clock.step, Digest: hex.EncodeToString(s.server.digest.Sum(nil)),
 	}
-	if s.o.Schedulers > 1 {
+	if s.o.Partitions {
 		s.process.countPartitions()
 		r.Partitioned = &s.process.divided
 	}

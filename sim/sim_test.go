@@ -148,10 +148,10 @@ func TestFaults(t *testing.T) {
 			for seed := range seedsToRun(t) {
 				w := invent(t, faultyWorkload, seed)
 				o := options(seed)
-				o.Schedulers, o.CheckEvery, o.Faults = schedulers, stepsBetweenChecks(), DefaultFaults(w)
+				o.Schedulers, o.CheckEvery, o.Faults, o.Partitions = schedulers, stepsBetweenChecks(), DefaultFaults(w), true
 				r, err := Run(t.Context(), w, o)
 				if err != nil {
-					t.Fatalf("%v\nreproduce it: hilbert sim --synthetic %s --faults --check --schedulers %d --seed %d", err, faultyWorkload, schedulers, seed)
+					t.Fatalf("%v\nreproduce it: hilbert sim --synthetic %s --faults --check --partitions --schedulers %d --seed %d", err, faultyWorkload, schedulers, seed)
 				}
 				for name, n := range r.Faults {
 					seen[name] += n

@@ -39,6 +39,7 @@ type simFlags struct {
 	seeds                          int
 	schedulers                     int
 	check, faults, preempt         bool
+	partitions                     bool
 	scores                         map[string]int64
 	output                         string
 	whatIf                         whatIfFlags
@@ -88,6 +89,7 @@ The same seed gives the same placements, and the same digest, on any machine.
 	flags.IntVar(&f.schedulers, "schedulers", 1, "place replicas that propose to the one binder, with seeded lag")
 	flags.BoolVar(&f.check, "check", false, "check every invariant after every step (slow on large workloads)")
 	flags.BoolVar(&f.faults, "faults", false, "inject faults: slow and lost writes, watch lag, foreign schedulers, nodes that go and come back, restarts")
+	flags.BoolVar(&f.partitions, "partitions", false, "several schedulers divide the nodes among them, by load")
 	flags.BoolVar(&f.preempt, "preempt", false, "let pods preempt pods of lower priority and pods that run on borrowed quota; victims are created again")
 	flags.StringToInt64Var(&f.scores, "scores", nil, "weights of score functions, for example LeastAllocated=1")
 	flags.StringVarP(&f.output, "output", "o", output.Table, "table or json")
@@ -197,7 +199,7 @@ func (f *simFlags) one(cmd *cobra.Command, base *trace.Workload, config spec.Sch
 	progress := newProgress(cmd.ErrOrStderr(), wall)
 	defer progress.done()
 	options := sim.Options{
-		Seed: seed, Schedulers: f.schedulers, Config: config, Preempt: f.preempt, Final: f.arrive > 0, Wall: wall, Progress: progress.show,
+		Seed: seed, Schedulers: f.schedulers, Partitions: f.partitions, Config: config, Preempt: f.preempt, Final: f.arrive > 0, Wall: wall, Progress: progress.show,
 	}
 	if f.check {
 		options.CheckEvery = 1
@@ -240,6 +242,7 @@ func (f *simFlags) again(seed uint64) string {
 	add(f.arrive > 0, "--arrive %g", f.arrive)
 	add(f.schedulers > 1, "--schedulers %d", f.schedulers)
 	add(f.faults, "--faults")
+	add(f.partitions, "--partitions")
 	add(f.preempt, "--preempt")
 	for _, name := range slices.Sorted(maps.Keys(f.scores)) {
 		add(true, "--scores %s=%d", name, f.scores[name])
