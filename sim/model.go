@@ -33,7 +33,8 @@ type pod struct {
 	seenPods    uint64 // the revision of pods that the scheduler had seen when it committed the Plan,
 	reported    facts.Condition
 	seenNodes   uint64 // of nodes,
-	seenReports uint64 // and of the agents' reports
+	seenReports uint64 // of the agents' reports,
+	seenClaims  uint64 // and of claims
 	started     int64  // when it was bound
 	nominated   string // status.nominatedNodeName
 

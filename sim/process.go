@@ -203,6 +203,7 @@ func (o observer) saw(pod *cluster.Pod) {
 	if i, ok := o.p.api.byUID[pod.UID]; ok {
 		w, p := &o.p.watches.streams, &o.p.api.pods[i]
 		p.seenPods, p.seenNodes, p.seenReports = w[watchPods].delivered, w[watchNodes].delivered, w[watchReports].delivered
+		p.seenClaims = w[watchClaims].delivered
 	}
 }
 

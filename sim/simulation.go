@@ -182,7 +182,7 @@ func (c checked) Unbound(pod facts.UID) string {
 	if !ok {
 		return ""
 	}
-	return c.api.storage.unbound(c.api.pods[i].task)
+	return c.api.storage.unbound(&c.api.pods[i])
 }
 
 // Violate is part of check.Run.

@@ -39,6 +39,7 @@ type storage struct {
 
 type storedClaim struct {
 	fact  *facts.Claim
+	since uint64 // the history's revision of its creation
 	gone  bool
 	acted bool // an act of its driver is on the agenda
 }
@@ -95,7 +96,8 @@ func (s *storage) arrive(task int32) {
 		}
 		at := int32(len(s.claims))
 		s.known[name] = at
-		s.claims = append(s.claims, storedClaim{fact: &facts.Claim{
+		s.api.revision++
+		s.claims = append(s.claims, storedClaim{since: s.api.revision, fact: &facts.Claim{
 			ClaimName: name, UID: name.String() + "#" + strconv.Itoa(int(at)), StorageClass: c.StorageClass, Size: c.Size, Sized: true, Modes: facts.ReadWriteOnce,
 		}})
 		s.tellClaim(at)
@@ -293,20 +295,22 @@ func (s *storage) list(kind facts.StorageKind) facts.Event {
 	return l
 }
 
-// unbound names a claim of a pod that is not bound; empty: all are.
-func (s *storage) unbound(task int32) string {
-	for i := range s.w.Tasks[task].Claims {
-		if at, ok := s.known[s.claimName(task, i)]; !ok || !s.claims[at].fact.Bound {
-			return s.claimName(task, i).Name
+// unbound names a claim of a pod that is not bound; empty: all are. A claim that was created anew after what the scheduler had seen when it committed the Plan
+// is left out: the scheduler took it for the one before, which was bound. Nobody can know better, and the kubelet waits for the claim.
+func (s *storage) unbound(p *pod) string {
+	for i := range s.w.Tasks[p.task].Claims {
+		at, ok := s.known[s.claimName(p.task, i)]
+		if !ok || !s.claims[at].fact.Bound && s.claims[at].since <= p.seenClaims {
+			return s.claimName(p.task, i).Name
 		}
 	}
 	return ""
 }
 
-// on reports whether the volumes of a task's claims, which are bound, can be used on a node.
-func (s *storage) on(task int32, n *facts.Node) bool {
-	for i := range s.w.Tasks[task].Claims {
-		if at, ok := s.known[s.claimName(task, i)]; ok && s.claims[at].fact.Bound && !usable(s.volumes[s.claims[at].fact.Volume], n) {
+// on reports whether the volumes of a pod's claims, which are bound, can be used on a node.
+func (s *storage) on(p *pod, n *facts.Node) bool {
+	for i := range s.w.Tasks[p.task].Claims {
+		if at, ok := s.known[s.claimName(p.task, i)]; ok && s.claims[at].fact.Bound && s.claims[at].since <= p.seenClaims && !usable(s.volumes[s.claims[at].fact.Volume], n) {
 			return false
 		}
 	}

@@ -210,9 +210,9 @@ func (x *executor) digestBinding(i int32) {
 func (x *executor) checkClaims(i int32) {
 	p := &x.api.pods[i]
 	n := x.api.nodes[p.node].object
-	if claim := x.api.storage.unbound(p.task); claim != "" {
+	if claim := x.api.storage.unbound(p); claim != "" {
 		x.violations.add("pod %s is bound to node %s before its claim %s is", p.uid, n.Name, claim)
-	} else if !x.api.storage.on(p.task, n) {
+	} else if !x.api.storage.on(p, n) {
 		x.violations.add("pod %s is bound to node %s, where its volume cannot be used", p.uid, n.Name)
 	}
 }
