@@ -1,6 +1,10 @@
 package command
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -63,5 +67,33 @@ func TestInstalled(t *testing.T) {
 		if got := installed(c.kind, c.name); got != c.want {
 			t.Errorf("%s %s: %v", c.kind, c.name, got)
 		}
+	}
+}
+
+// Every kind that deploy/ or the chart makes has a place where it is looked for.
+func TestPlacesHaveAllKinds(t *testing.T) {
+	known := map[string]bool{"Namespace": true, "HilbertConfiguration": true} // the namespace stays
+	for _, place := range places {
+		known[place.kind] = true
+	}
+	kind := regexp.MustCompile(`(?m)^kind: (\w+)`)
+	seen := 0
+	err := filepath.WalkDir("../../../deploy", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, found := range kind.FindAllStringSubmatch(string(text), -1) {
+			if seen++; !known[found[1]] {
+				t.Errorf("%s makes a %s, which hilbert uninstall does not look for", path, found[1])
+			}
+		}
+		return nil
+	})
+	if err != nil || seen < 50 {
+		t.Errorf("%d objects, %v", seen, err)
 	}
 }

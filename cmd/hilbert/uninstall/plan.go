@@ -85,12 +85,12 @@ var stages = []struct {
 	why   string
 	kinds []string
 }{
-	{"nobody places pods any more; those that run go on", []string{"Deployment", "DaemonSet", "PodDisruptionBudget", "ServiceMonitor", "PrometheusRule", "Certificate", "Issuer"}},
+	{"nobody places pods any more; those that run go on", []string{"Deployment", "DaemonSet", "PodDisruptionBudget", "ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate", "Issuer"}},
 	{"what the workloads used", []string{"Service", "NetworkPolicy", "ConfigMap", "Secret", "Lease", "ResourceQuota"}},
 	{"policies without their bindings refuse nothing", []string{"ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"}},
 	{"admission is as before", []string{"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"}},
-	{"rights of accounts that have no workload any more", []string{"RoleBinding", "ClusterRoleBinding"}},
-	{"roles and accounts", []string{"Role", "ClusterRole", "ServiceAccount"}},
+	{"rights of accounts that have no workload any more", []string{"RoleBinding", "ClusterRoleBinding", "FlowSchema"}},
+	{"roles and accounts", []string{"Role", "ClusterRole", "ServiceAccount", "PriorityLevelConfiguration"}},
 }
 
 // Plan returns what to do, in order.
@@ -139,6 +139,7 @@ func Plan(f *Facts, o Options) Removal {
 			return slices.Contains(stage.kinds, x.Kind) && (o.Definitions || !strings.HasPrefix(x.Name, "sh.helm.release.v1.hilbert-crds."))
 		}))
 	}
+	remove("the rest", take(func(x Object) bool { return !strings.HasPrefix(x.Name, "sh.helm.release.v1.") }))
 	if o.Definitions {
 		remove("asked for: with them go all Queues, ServiceProfiles and CustomNodeResources", definitions)
 	} else if len(definitions) > 0 {

@@ -57,20 +57,12 @@ func stepsOf(t *rapid.T, r *Removal) map[string]int {
 
 // Whatever is there is deleted once, or is a definition that nobody asked to delete; and the order holds.
 func TestOrder(t *testing.T) {
-	kinds := []string{"APIService", "CustomResourceDefinition"}
+	kinds := []string{"APIService", "CustomResourceDefinition", "KindOfTomorrow"}
 	for _, stage := range stages {
 		kinds = append(kinds, stage.kinds...)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		f := &Facts{Namespace: "hilbert-system"}
-		for i := range rapid.IntRange(0, 20).Draw(t, "objects") {
-			f.Objects = append(f.Objects, Object{Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), Name: fmt.Sprintf("hilbert-%d", i)})
-		}
-		for _, name := range []string{Agent, Watchdog, Cleanup} {
-			if rapid.Bool().Draw(t, name) {
-				f.Objects = append(f.Objects, Object{Kind: "DaemonSet", Namespace: f.Namespace, Name: name})
-			}
-		}
+		f := drawFacts(t, kinds)
 		o := Options{Definitions: rapid.Bool().Draw(t, "definitions")}
 		r := Plan(f, o)
 		at := stepsOf(t, &r)
@@ -95,4 +87,18 @@ func TestOrder(t *testing.T) {
 			}
 		}
 	})
+}
+
+// drawFacts invents what is there.
+func drawFacts(t *rapid.T, kinds []string) *Facts {
+	f := &Facts{Namespace: "hilbert-system"}
+	for i := range rapid.IntRange(0, 20).Draw(t, "objects") {
+		f.Objects = append(f.Objects, Object{Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), Name: fmt.Sprintf("hilbert-%d", i)})
+	}
+	for _, name := range []string{Agent, Watchdog, Cleanup} {
+		if rapid.Bool().Draw(t, name) {
+			f.Objects = append(f.Objects, Object{Kind: "DaemonSet", Namespace: f.Namespace, Name: name})
+		}
+	}
+	return f
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -209,6 +210,59 @@ func TestLife(t *testing.T) {
 	eventually(t, "nothing is left", func() error { return l.left(t, before) })
 	if got := l.names(t, definitions); len(got) != 3 {
 		t.Errorf("definitions are not kept: %v", got)
+	}
+	l.removeByCommand(t, before, agents)
+}
+
+// removeByCommand installs again and has hilbert say what is there and remove it, the definitions too.
+func (l *lab) removeByCommand(t *testing.T, before []string, agents map[string]any) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "hilbert")
+	if out, err := exec.CommandContext(t.Context(), "go", "-C", root, "build", "-o", program, "./cmd/hilbert").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	run := func(code int, args ...string) string {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), program, append(args, "--kubeconfig", l.kubeconfig)...)
+		out, err := command.CombinedOutput()
+		if got := command.ProcessState.ExitCode(); got != code {
+			t.Errorf("hilbert %v ends with %d (%v), want %d: %s", args, got, err, code, out)
+		}
+		return string(out)
+	}
+	const negative = 7
+	out := run(negative, "doctor")
+	for _, want := range []string{"definitions: all 3 are served", "error    leader: nobody has held the Lease", "error    admission policies", "warning  APIService: there is none"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("doctor, with nothing but definitions, does not say %q:\n%s", want, out)
+		}
+	}
+	l.install(t, "hilbert-crds", "v0.1.0", nil)
+	l.install(t, "hilbert", "v0.1.0", agents)
+	l.mapper.Reset()
+	out = run(negative, "doctor")
+	for _, want := range []string{"ok       admission policies: 10 are in force", "installed by hilbert-0.1.0", "error    workload hilbertd: 0 of 2 pods are ready", "APIService: v1alpha1.visibility.hilbert.dev is not available", "this cluster serves all"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("doctor, with no hilbertd running, does not say %q:\n%s", want, out)
+		}
+	}
+	plan := run(0, "uninstall", "--dry-run", "--definitions")
+	if again := run(0, "uninstall", "--dry-run", "--definitions"); again != plan {
+		t.Errorf("a dry run has changed something: %s\nthen: %s", plan, again)
+	}
+	if apiService, await := strings.Index(plan, "APIService v1alpha1"), strings.Index(plan, "await cleanup"); apiService < 0 || await < apiService {
+		t.Errorf("the plan: %s", plan)
+	}
+	run(0, "uninstall", "--yes", "--definitions")
+	l.mapper.Reset()
+	eventually(t, "nothing is left", func() error {
+		if got := l.names(t, definitions); len(got) > 0 {
+			return fmt.Errorf("%v are left", got)
+		}
+		return l.left(t, before)
+	})
+	if out := run(0, "uninstall", "--dry-run"); !strings.Contains(out, "nothing of Hilbert is there") {
+		t.Error(out)
 	}
 }
 
