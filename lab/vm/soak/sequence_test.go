@@ -151,10 +151,13 @@ func (s *Sequence) Next() Action {
 	}
 }
 
-// End ends what is held, and moves the clock back to where it was.
+// End ends what is held, and moves the clock back to where it was. What was still to begin does not end.
 func (s *Sequence) End() (out []Action) {
 	for _, h := range s.held {
-		out = append(out, Action{Kind: h.end})
+		begins := map[Kind]Kind{Continue: Stop, Fall: Rise}[h.end]
+		if !slices.ContainsFunc(s.queued, func(a Action) bool { return a.Kind == begins }) {
+			out = append(out, Action{Kind: h.end})
+		}
 	}
 	if s.clock != 0 {
 		out = append(out, Action{Kind: MoveClock, By: -s.clock})
