@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,29 +86,8 @@ const deviceShare = 20
 // runDevices plays as many worlds of devices as have about that share of the pods. Equal options give equal reports.
 func runDevices(ctx context.Context, o Options) DeviceReport {
 	worlds := uint64((o.Cases + deviceShare*podsPerWorld - 1) / (deviceShare * podsPerWorld))
-	report := DeviceReport{coverage: newDeviceCoverage()}
-	var next atomic.Uint64
-	var mutex sync.Mutex
-	var workers sync.WaitGroup
-	failed := worlds // the first world that failed
-	for range o.Workers {
-		workers.Go(func() {
-			seen := newDeviceCoverage()
-			for number := next.Add(1) - 1; number < worlds && ctx.Err() == nil; number = next.Add(1) - 1 {
-				err := playDevices(o.Seed, number, &seen)
-				mutex.Lock()
-				if err != nil && number < failed {
-					failed, report.Failure = number, err
-				}
-				mutex.Unlock()
-			}
-			mutex.Lock()
-			defer mutex.Unlock()
-			report.coverage.add(&seen)
-		})
-	}
-	workers.Wait()
-	return report
+	coverage, failure := playWorlds(ctx, o.Workers, worlds, newDeviceCoverage, func(number uint64, seen *deviceCoverage) error { return playDevices(o.Seed, number, seen) })
+	return DeviceReport{Failure: failure, coverage: coverage}
 }
 
 func (r *DeviceReport) write(w io.Writer) {

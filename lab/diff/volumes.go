@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -80,35 +78,11 @@ type VolumeReport struct {
 	coverage volumeCoverage
 }
 
-// worldsPerPod is how many pods are judged in a world, about: it decides how many worlds make up a number of pods.
-const podsPerWorld = 4
-
 // runVolumes plays as many worlds of volumes as have about as many pods as the options ask for. Equal options give equal reports.
 func runVolumes(ctx context.Context, o Options) VolumeReport {
 	worlds := uint64((o.Cases + podsPerWorld - 1) / podsPerWorld)
-	report := VolumeReport{coverage: newVolumeCoverage()}
-	var next atomic.Uint64
-	var mutex sync.Mutex
-	var workers sync.WaitGroup
-	failed := worlds // the first world that failed
-	for range o.Workers {
-		workers.Go(func() {
-			seen := newVolumeCoverage()
-			for number := next.Add(1) - 1; number < worlds && ctx.Err() == nil; number = next.Add(1) - 1 {
-				err := playVolumes(o.Seed, number, &seen)
-				mutex.Lock()
-				if err != nil && number < failed {
-					failed, report.Failure = number, err
-				}
-				mutex.Unlock()
-			}
-			mutex.Lock()
-			defer mutex.Unlock()
-			report.coverage.add(&seen)
-		})
-	}
-	workers.Wait()
-	return report
+	coverage, failure := playWorlds(ctx, o.Workers, worlds, newVolumeCoverage, func(number uint64, seen *volumeCoverage) error { return playVolumes(o.Seed, number, seen) })
+	return VolumeReport{Failure: failure, coverage: coverage}
 }
 
 func (r *VolumeReport) write(w io.Writer) {
