@@ -15,7 +15,7 @@ type Node struct {
 	Free int64
 }
 
-// MaxParts is how many partitions there can be.
+// MaxParts bounds the partitions: each divides the node classes of each index further.
 const MaxParts = 64
 
 // Divide gives each node a partition, in turn among the nodes of a kind, the freest first and back and forth, so that every partition has as many nodes of

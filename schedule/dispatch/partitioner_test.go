@@ -66,10 +66,10 @@ func TestAPartitionHasAScheduler(t *testing.T) {
 // TestAlways: by default there are as many partitions as schedulers, at once, as these come and go.
 func TestAlways(t *testing.T) {
 	p := NewPartitioner(DefaultRules())
-	for i, schedulers := range []int{1, 3, 4, 4, 2, 1, 0, 2} {
+	for i, schedulers := range []int{1, 3, 4, 4, 2, 1, 0, 2, MaxParts, MaxParts + 300} {
 		before := p.Parts()
 		why := p.Observe(start.Add(time.Duration(i)*time.Second), Load{Schedulers: schedulers})
-		if p.Parts() != max(schedulers, 1) || (why != "") != (p.Parts() != before) {
+		if p.Parts() != min(max(schedulers, 1), MaxParts) || (why != "") != (p.Parts() != before) {
 			t.Errorf("%d partitions for %d schedulers, because %q", p.Parts(), schedulers, why)
 		}
 	}

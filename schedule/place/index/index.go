@@ -59,7 +59,6 @@ type Index struct {
 	classUsage usage[cluster.ClassID]
 
 	givenUses *int
-	within    *uint8 // the partition that a decision is about, nil: all nodes
 
 	epoch uint32
 	seen  []uint32 // by slot: the epoch in which it was last stamped
@@ -134,10 +133,12 @@ func (ix *Index) Divide(parts []uint8) { ix.nodeClasses.divide(parts) }
 
 // PlaceIn returns the best node of a partition for a pod of the class, as if there were no others. ok is false when none fits, or when the class's place is
 // not decided by node classes: where it names its nodes, depends on other pods, or tells nodes apart too finely.
-func (ix *Index) PlaceIn(part uint8, c *cluster.Class) (choice Choice, ok bool) {
-	ix.within = &part
-	defer func() { ix.within = nil }()
-	return ix.Place(c)
+func (ix *Index) PlaceIn(part uint8, c *cluster.Class) (Choice, bool) {
+	slot, ok := ix.bestIn(part, c)
+	if !ok {
+		return Choice{Slot: cluster.NoSlot}, false
+	}
+	return ix.Choose(slot, c), true
 }
 
 // Choose is the choice of a node where a pod of the class fits.
@@ -174,36 +175,20 @@ func (ix *Index) dropOutdated() {
 
 // best returns the best node: of those that the class names, by its own index, by the ranking of its size, or by a scan.
 func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
-	if ix.uses++; ix.uses%usesBetweenDrops == 0 {
-		ix.dropOutdated()
-	}
-	ix.decision++
+	ix.beginDecision()
 	if slots, ok := ix.pinned(c); ok {
-		if ix.within != nil {
-			return cluster.NoSlot, false
-		}
 		return ix.bestOf(slots, c)
 	}
 	if c.Claims.HasAlternatives() {
 		return ix.bestOf(ix.allSlots(), c)
 	}
 	s := &ix.snapshot.State
-	now := s.Log().Len()
 	scorer := ix.profile.DenseScorer(c, ix.dense.states)
 	simple := ix.onlySoftSpread(c.Constraints)
-	if !simple && (ix.within != nil || ix.earnsClassIndex(c, &scorer, now)) {
-		if ix.within != nil {
-			return cluster.NoSlot, false
-		}
+	if !simple && ix.earnsClassIndex(c, &scorer, s.Log().Len()) {
 		return ix.classIndex(c).best(ix)
 	}
-	ix.markExceptions(c)
-	ix.sumImages(c)
-	ix.nodeClasses.follow(s)
-	if !ix.nodeClasses.distinguish(s, c) {
-		if ix.within != nil {
-			return cluster.NoSlot, false
-		}
+	if !ix.nodeClassesServe(c) {
 		v := ix.ownSelection(c)
 		if ix.searchesOwn(v, c, &scorer) {
 			ix.search.startOwn(ix, c, &scorer, v)
@@ -212,27 +197,56 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 		ix.scan.run(ix, c, &scorer, &v.selection, v.of)
 		return ix.choose(&ix.scan, c, &v.selection)
 	}
-	v := ix.nodeClasses.selection(ix, c)
-	if ix.within != nil {
-		var divided bool
-		if v, divided = ix.nodeClasses.selectionIn(v, c, *ix.within); !divided {
-			return cluster.NoSlot, false
-		}
+	return ix.bestByNodeClass(c, &scorer, simple, ix.nodeClasses.selection(ix, c))
+}
+
+// bestIn returns the best node of a partition, for classes whose place is decided by node classes.
+func (ix *Index) bestIn(part uint8, c *cluster.Class) (cluster.Slot, bool) {
+	ix.beginDecision()
+	if _, names := ix.pinned(c); names || c.Claims.HasAlternatives() || !ix.onlySoftSpread(c.Constraints) || !ix.nodeClassesServe(c) {
+		return cluster.NoSlot, false
 	}
-	if simple && !asksAllocator(c) && !ix.searchesPriced(&scorer) {
-		if r := ix.ranking(c, &scorer, now); r != nil {
+	v, ok := ix.nodeClasses.selectionIn(ix.nodeClasses.selection(ix, c), c, part)
+	if !ok {
+		return cluster.NoSlot, false
+	}
+	scorer := ix.profile.DenseScorer(c, ix.dense.states)
+	return ix.bestByNodeClass(c, &scorer, true, v)
+}
+
+func (ix *Index) beginDecision() {
+	if ix.uses++; ix.uses%usesBetweenDrops == 0 {
+		ix.dropOutdated()
+	}
+	ix.decision++
+}
+
+// nodeClassesServe brings the node classes up to date, marks the nodes that are special for the class, and reports whether node classes tell apart what the class does.
+func (ix *Index) nodeClassesServe(c *cluster.Class) bool {
+	ix.markExceptions(c)
+	ix.sumImages(c)
+	ix.nodeClasses.follow(&ix.snapshot.State)
+	return ix.nodeClasses.distinguish(&ix.snapshot.State, c)
+}
+
+// bestByNodeClass returns the best node of those that a selection allows: by the ranking of the class's size if it is simple and has earned one, else by a search,
+// or a scan where nothing bounds scores.
+func (ix *Index) bestByNodeClass(c *cluster.Class, scorer *rules.DenseScorer, simple bool, v *selection) (cluster.Slot, bool) {
+	s := &ix.snapshot.State
+	if simple && !asksAllocator(c) && !ix.searchesPriced(scorer) {
+		if r := ix.ranking(c, scorer, s.Log().Len()); r != nil {
 			r.lastUsed = ix.uses
 			r.follow(ix)
 			return ix.choose(r, c, v)
 		}
 	}
 	if scorer.Bounded {
-		ix.search.start(ix, c, &scorer, v)
+		ix.search.start(ix, c, scorer, v)
 		slot, ok := ix.choose(&ix.search, c, v)
 		ix.classUsage.searched(c.ID, ix.search.looked, s.Slots())
 		return slot, ok
 	}
-	ix.scan.run(ix, c, &scorer, v, ix.nodeClasses.of)
+	ix.scan.run(ix, c, scorer, v, ix.nodeClasses.of)
 	return ix.choose(&ix.scan, c, v)
 }
 
