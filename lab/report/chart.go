@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	draw "hilbert.dev/hilbert/internal/report"
 )
 
 const (
@@ -115,7 +117,7 @@ func (v *view) queue() chart {
 
 // rate is pods bound (bars) and created (line) per second, over time.
 func (v *view) rate() chart {
-	width := max(niceStep(max(v.end, 1), maxBins), 1)
+	width := max(draw.Step(max(v.end, 1), maxBins), 1)
 	bins := int(math.Ceil(max(v.end, 1)/width - 1e-9))
 	edges, bound := make([]float64, bins+1), make([]float64, bins)
 	for i := range edges {

@@ -3,6 +3,8 @@ package report
 import (
 	"math"
 	"strconv"
+
+	draw "hilbert.dev/hilbert/internal/report"
 )
 
 // scale maps values to positions on one axis of a drawing.
@@ -29,20 +31,6 @@ func (s *scale) at(v float64) float64 {
 	return s.from + part*(s.to-s.from)
 }
 
-// niceStep is the least of 1, 2, 5 times a power of ten that divides span into at most n parts.
-func niceStep(span float64, n int) float64 {
-	if span <= 0 {
-		return 1
-	}
-	power := math.Pow(10, math.Floor(math.Log10(span/float64(n))))
-	for _, factor := range []float64{1, 2, 5, 10} {
-		if span/(factor*power) <= float64(n)*(1+1e-9) {
-			return factor * power
-		}
-	}
-	return 10 * power
-}
-
 // percentScale goes from 0 to a round percentage at or above most, with four steps.
 func percentScale(most float64) scale {
 	top := 100.0
@@ -66,7 +54,7 @@ func percentScale(most float64) scale {
 // countScale goes from 0 to a round count at or above most.
 func countScale(most float64) scale {
 	most = max(most, 4)
-	step := niceStep(most, 5)
+	step := draw.Step(most, 5)
 	s := scale{max: step * math.Ceil(most/step-1e-9)}
 	for v := 0.0; v <= s.max+step/2; v += step {
 		s.ticks = append(s.ticks, tick{v, shortCount(v)})
@@ -85,7 +73,7 @@ func timeScale(end float64) scale {
 	case end > 300:
 		unit, name = 60, "min"
 	}
-	step := niceStep(end/unit, 7)
+	step := draw.Step(end/unit, 7)
 	for _, round := range []float64{1, 2, 5, 10, 15, 20, 30, 60} { // sixtieths divide otherwise than tenths
 		if unit < 3600 && step >= 1 && end/unit <= 7*round {
 			step = round

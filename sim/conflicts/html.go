@@ -40,6 +40,7 @@ var colours = map[Strategy]string{
 const (
 	chartWidth, chartHeight            = 920, 220
 	marginLeft, marginTop, marginUnder = 46, 12, 24
+	gridLines                          = 6
 )
 
 // chart draws a figure of each strategy by the number of schedulers.
@@ -51,7 +52,7 @@ func (r *Result) chart(title string, nodes int, score Score, lag time.Duration, 
 			most = max(most, figure(&o))
 		}
 	}
-	step := roundStep(most)
+	step := report.Step(most, gridLines)
 	top := max(step*math.Ceil(most/step), step)
 	x := func(schedulers int) float64 {
 		for i, n := range counts {
@@ -75,20 +76,6 @@ func (r *Result) chart(title string, nodes int, score Score, lag time.Duration, 
 		f.Legend(colours[s], string(s))
 	}
 	return f.HTML("")
-}
-
-// roundStep is a step of 1, 2 or 5 times a power of ten, some five of which make most.
-func roundStep(most float64) float64 {
-	if most <= 0 {
-		return 1
-	}
-	step := math.Pow(10, math.Floor(math.Log10(most/2)))
-	for _, factor := range []float64{1, 2, 5} {
-		if most/(step*factor) <= 6 {
-			return step * factor
-		}
-	}
-	return step * 10
 }
 
 const body = `<h1>Conflicts of schedulers that share a ledger</h1>
