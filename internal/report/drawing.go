@@ -110,6 +110,13 @@ func (d *Drawing) Group(draw func(), as ...Attribute) {
 	d.b.WriteString("</g>")
 }
 
+// Link makes the shapes that draw draws lead to another page.
+func (d *Drawing) Link(to string, draw func()) {
+	d.open("a", []Attribute{{"href", to}}, nil)
+	draw()
+	d.b.WriteString("</a>")
+}
+
 // shape writes an element, and its tip in it.
 func (d *Drawing) shape(element string, place, as []Attribute) {
 	tip := d.begin(element, place, as)

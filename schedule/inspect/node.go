@@ -77,6 +77,11 @@ func (d *Dump) ExplainNode(name string) (*NodeAnswer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the ledger: %w", err)
 	}
+	return d.ExplainNodeIn(store, name)
+}
+
+// ExplainNodeIn is ExplainNode for who has made a ledger of the dump already.
+func (d *Dump) ExplainNodeIn(store *cluster.Store, name string) (*NodeAnswer, error) {
 	slot := store.Slot(name)
 	if slot == cluster.NoSlot {
 		return nil, &NoNode{name}

@@ -210,16 +210,11 @@ func (c *Cluster) Node(name string) *Node {
 
 // PodsOn lists the pods of a node by namespace and name.
 func (c *Cluster) PodsOn(node string) (list []PodOn) {
-	for i := range c.dump.Ledger.Pods {
-		r := &c.dump.Ledger.Pods[i]
-		pod := c.store.Pod(r.Facts.UID)
-		if pod == nil || r.Facts.Node != node || r.Phase == cluster.Finished {
-			continue
-		}
+	for _, pod := range c.store.PodsOn(c.store.Slot(node)) {
 		asks, lent := asksOf(pod)
 		asks.add(lent)
-		grant := pod.Grant()
-		list = append(list, PodOn{r.Facts.Namespace, r.Facts.Name, string(levelOf(&r.Facts)), r.Phase.String(), asks, grant.String()})
+		r, grant := pod.Record(), pod.Grant()
+		list = append(list, PodOn{pod.Namespace, pod.Name, string(levelOf(&r.Facts)), r.Phase.String(), asks, grant.String()})
 	}
 	slices.SortFunc(list, func(a, b PodOn) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

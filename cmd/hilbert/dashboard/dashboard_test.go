@@ -83,7 +83,7 @@ func serve(t *testing.T, d *inspect.Dump) (s *Server, f *fake, get func(path str
 	return s, f, func(path string) (int, string) {
 		t.Helper()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1"+path, nil)
-		r.AddCookie(&http.Cookie{Name: cookie, Value: s.token})
+		r.AddCookie(&http.Cookie{Name: s.cookie(), Value: s.token})
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
 		return w.Code, w.Body.String()
@@ -195,7 +195,7 @@ func TestOnlyWhoHasTheTokenGetsIn(t *testing.T) {
 	ask := func(url, given string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		if given != "" {
-			r.AddCookie(&http.Cookie{Name: cookie, Value: given})
+			r.AddCookie(&http.Cookie{Name: s.cookie(), Value: given})
 		}
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
@@ -221,6 +221,9 @@ func TestOnlyWhoHasTheTokenGetsIn(t *testing.T) {
 	if len(set) != 1 || !set[0].HttpOnly || set[0].SameSite != http.SameSiteStrictMode {
 		t.Fatalf("cookies are %v", set)
 	}
+	if other, _, _ := serve(t, state(t, 1)); other.cookie() == set[0].Name {
+		t.Error("a second server on this machine would take the first one's cookie away")
+	}
 	w := ask("http://[::1]:1/", set[0].Value)
 	if w.Code != http.StatusOK || !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'none'") {
 		t.Errorf("with the cookie: status %d, policy %q", w.Code, w.Header().Get("Content-Security-Policy"))
@@ -244,7 +247,7 @@ func TestAFailureIsSaid(t *testing.T) {
 	none.source = &fake{Source: File("x", nil), err: errors.New("forbidden")}
 	none.Ask(t.Context())
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/nodes", nil)
-	r.AddCookie(&http.Cookie{Name: cookie, Value: none.token})
+	r.AddCookie(&http.Cookie{Name: none.cookie(), Value: none.token})
 	w := httptest.NewRecorder()
 	none.ServeHTTP(w, r)
 	if !strings.Contains(w.Body.String(), "forbidden") {
@@ -267,7 +270,7 @@ func TestTheHistoryIsBounded(t *testing.T) {
 	for i := range h {
 		h[i].UsedKnown = i%4 < 2
 	}
-	if picture := string(drawHistory(h[:8])); strings.Count(strings.Split(strings.Split(picture, `line used" d="`)[1], `"`)[0], "M") != 2 {
+	if picture := string(drawHistory(h[:8])); strings.Count(picture, `class="line used"`) != 2 {
 		t.Errorf("want a gap in the line:\n%s", picture)
 	}
 }
@@ -283,7 +286,7 @@ func TestNewsReachBrowsers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.AddCookie(&http.Cookie{Name: cookie, Value: s.token})
+		r.AddCookie(&http.Cookie{Name: s.cookie(), Value: s.token})
 		answer, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)

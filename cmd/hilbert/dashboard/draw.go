@@ -2,12 +2,12 @@ package dashboard
 
 import (
 	"fmt"
-	"html"
 	"html/template"
 	"math"
 	"net/url"
 	"strconv"
-	"strings"
+
+	"hilbert.dev/hilbert/internal/report"
 )
 
 // Measure is what the map of the nodes shows.
@@ -57,11 +57,6 @@ const (
 	barLeft      = 150
 )
 
-// svg frames a picture.
-func svg(height int, title, shapes string) template.HTML {
-	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %d %d" role="img" aria-label="%s">%s</svg>`, pictureWidth, height, html.EscapeString(title), shapes)) //nolint:gosec // every text in it is escaped
-}
-
 // cellSize is how large a node's cell is: the map of 20,000 nodes is still a thousand pixels high at the most.
 func cellSize(nodes int) int {
 	switch {
@@ -77,9 +72,9 @@ func cellSize(nodes int) int {
 
 // drawMap draws a cell for each node, in the order of their names.
 func drawMap(nodes []Node, by Measure) template.HTML {
+	var d report.Drawing
 	size := cellSize(len(nodes))
-	columns := max(pictureWidth/size, 1)
-	var b strings.Builder
+	columns := pictureWidth / size
 	for i := range nodes {
 		n := &nodes[i]
 		class, says := "unknown", "not known"
@@ -92,11 +87,12 @@ func drawMap(nodes []Node, by Measure) template.HTML {
 		if len(n.Evictions) > 0 {
 			class += " evicting"
 		}
-		fmt.Fprintf(&b, `<a href="/nodes/%s"><rect class="%s" x="%d" y="%d" width="%d" height="%d"><title>%s: %s</title></rect></a>`,
-			html.EscapeString(url.PathEscape(n.Name)), class, i%columns*size, i/columns*size, size-1, size-1, html.EscapeString(n.Name), says)
+		d.Link("/nodes/"+url.PathEscape(n.Name), func() {
+			d.Rect(float64(i%columns*size), float64(i/columns*size), float64(size-1), float64(size-1), report.Class(class), report.Tip(n.Name+": "+says))
+		})
 	}
 	rows := (len(nodes) + columns - 1) / columns
-	return svg(max(rows, 1)*size, "nodes by "+by.Name, b.String())
+	return d.SVG(pictureWidth, float64(max(rows, 1)*size), "nodes by "+by.Name)
 }
 
 // bar is a part of a resource.
@@ -113,35 +109,32 @@ type whole struct {
 }
 
 // drawBar draws parts of a resource one after the other, under its name.
-func drawBar(b *strings.Builder, y int, w whole, parts ...bar) {
-	all, write := w.all, w.write
-	fmt.Fprintf(b, `<text class="left" x="%d" y="%d">%s</text><rect class="all" x="%d" y="%d" width="%d" height="%d"/>`,
-		barLeft-8, y+16, html.EscapeString(w.name), barLeft, y+3, barWidth, barHeight-6)
+func drawBar(d *report.Drawing, row int, w whole, parts ...bar) {
+	y := float64(row * barHeight)
+	d.Text(barLeft-8, y+16, w.name, report.Class("left"))
+	d.Rect(barLeft, y+3, barWidth, barHeight-6, report.Class("all"))
 	at := 0.0
 	for _, p := range parts {
-		width := min(part(p.of, all)*barWidth, barWidth-at)
-		if width <= 0 {
-			continue
+		if width := min(part(p.of, w.all)*barWidth, barWidth-at); width > 0 {
+			d.Rect(barLeft+at, y+3, width, barHeight-6, report.Class(p.class), report.Tip(p.says+": "+w.write(p.of)+" of "+w.write(w.all)))
+			at += width
 		}
-		fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"><title>%s: %s of %s</title></rect>`,
-			p.class, barLeft+at, y+3, width, barHeight-6, html.EscapeString(p.says), html.EscapeString(write(p.of)), html.EscapeString(write(all)))
-		at += width
 	}
-	fmt.Fprintf(b, `<text x="%d" y="%d">of %s</text>`, barLeft+barWidth+8, y+16, html.EscapeString(write(all)))
+	d.Text(barLeft+barWidth+8, y+16, "of "+w.write(w.all))
 }
 
 // drawTotals draws what the cluster's resources are used for.
 func drawTotals(t *Totals) template.HTML {
-	var b strings.Builder
-	drawBar(&b, 0, whole{"CPU requested, lent", t.All.MilliCPU, cpus}, bar{"requested", "requested", t.Requested.MilliCPU}, bar{"lent", "lent", t.Lent.MilliCPU})
-	drawBar(&b, barHeight, whole{"CPU used", t.UsedOf.MilliCPU, cpus}, bar{"used", "used, without reclaimed pods", t.Used.MilliCPU})
-	drawBar(&b, 2*barHeight, whole{"memory", t.All.Memory, bytesOf}, bar{"requested", "requested", t.Requested.Memory}, bar{"lent", "lent", t.Lent.Memory})
+	var d report.Drawing
 	rows := 3
+	drawBar(&d, 0, whole{"CPU requested, lent", t.All.MilliCPU, cpus}, bar{"requested", "requested", t.Requested.MilliCPU}, bar{"lent", "lent", t.Lent.MilliCPU})
+	drawBar(&d, 1, whole{"CPU used", t.UsedOf.MilliCPU, cpus}, bar{"used", "used, without reclaimed pods", t.Used.MilliCPU})
+	drawBar(&d, 2, whole{"memory", t.All.Memory, bytesOf}, bar{"requested", "requested", t.Requested.Memory}, bar{"lent", "lent", t.Lent.Memory})
 	if t.All.MilliGPU > 0 {
-		drawBar(&b, rows*barHeight, whole{"GPU", t.All.MilliGPU, cpus}, bar{"requested", "requested", t.Requested.MilliGPU})
+		drawBar(&d, rows, whole{"GPU", t.All.MilliGPU, cpus}, bar{"requested", "requested", t.Requested.MilliGPU})
 		rows++
 	}
-	return svg(rows*barHeight, "what the cluster's resources are used for", b.String())
+	return d.SVG(pictureWidth, float64(rows*barHeight), "what the cluster's resources are used for")
 }
 
 // drawNode draws the same of one node.
@@ -155,40 +148,39 @@ func drawNode(n *Node) template.HTML {
 
 // drawHistory draws the parts of all CPUs over time.
 func drawHistory(h history) template.HTML {
-	var b strings.Builder
+	var d report.Drawing
 	y := func(v float64) float64 {
 		return chartHeight - chartUnder - min(max(v, 0), 1)*(chartHeight-chartUnder-8)
 	}
-	for v := 0; v <= 100; v += 25 {
-		fmt.Fprintf(&b, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text class="left" x="%d" y="%.1f">%d %%</text>`,
-			chartLeft, pictureWidth, y(float64(v)/100), y(float64(v)/100), chartLeft-6, y(float64(v)/100)+4, v)
+	for percent := 0; percent <= 100; percent += 25 {
+		at := y(float64(percent) / 100)
+		d.Line(chartLeft, at, pictureWidth, at, report.Class("grid"))
+		d.Text(chartLeft-6, at+4, fmt.Sprintf("%d %%", percent), report.Class("left"))
 	}
 	if len(h) < 2 {
-		fmt.Fprintf(&b, `<text x="%d" y="%d">The history begins with the second state.</text>`, chartLeft+10, chartHeight/2)
-		return svg(chartHeight, "the history", b.String())
+		d.Text(chartLeft+10, chartHeight/2, "The history begins with the second state.")
+		return d.SVG(pictureWidth, chartHeight, "the history")
 	}
 	first, last := h[0].At, h[len(h)-1].At
 	x := func(i int) float64 {
 		return chartLeft + (pictureWidth-chartLeft)*h[i].At.Sub(first).Seconds()/math.Max(last.Sub(first).Seconds(), 1e-9)
 	}
 	line := func(class string, of func(*Sample) (float64, bool)) {
-		var path strings.Builder
-		pen := "M"
+		var known []report.Point
 		for i := range h {
-			v, known := of(&h[i])
-			if !known {
-				pen = "M"
+			if v, ok := of(&h[i]); ok {
+				known = append(known, report.Point{X: x(i), Y: y(v)})
 				continue
 			}
-			fmt.Fprintf(&path, "%s%.1f %.1f", pen, x(i), y(v))
-			pen = "L"
+			d.Curve(known, report.Class("line "+class)) // and a gap
+			known = nil
 		}
-		fmt.Fprintf(&b, `<path class="line %s" d="%s"/>`, class, path.String())
+		d.Curve(known, report.Class("line "+class))
 	}
 	line("requested", func(s *Sample) (float64, bool) { return s.Requested, true })
 	line("used", func(s *Sample) (float64, bool) { return s.Used, s.UsedKnown })
 	line("lent", func(s *Sample) (float64, bool) { return s.Lent, true })
-	fmt.Fprintf(&b, `<text x="%d" y="%d">%s</text><text class="left" x="%d" y="%d">%s</text>`,
-		chartLeft, chartHeight-6, first.Format("15:04:05"), pictureWidth, chartHeight-6, last.Format("15:04:05"))
-	return svg(chartHeight, "parts of all CPUs over time", b.String())
+	d.Text(chartLeft, chartHeight-6, first.Format("15:04:05"))
+	d.Text(pictureWidth, chartHeight-6, last.Format("15:04:05"), report.Class("left"))
+	return d.SVG(pictureWidth, chartHeight, "parts of all CPUs over time")
 }

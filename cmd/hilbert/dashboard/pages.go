@@ -85,7 +85,7 @@ func showNode(r *http.Request, _ Source, c *Cluster) (any, error) {
 	if n == nil {
 		return nil, &missingError{fmt.Sprintf("there is no node %q in this state", name)}
 	}
-	answer, err := c.dump.ExplainNode(name)
+	answer, err := c.dump.ExplainNodeIn(c.store, name)
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,8 @@ const (
 	maxStream  = 10 * time.Minute
 	// shareOfTime is which part of the time a source may spend answering.
 	shareOfTime = 5
+	// maxAnswer is how long a source may take to answer. Then the pages say that it did not.
+	maxAnswer = 5 * time.Minute
 )
 
 // Server serves the pages.
@@ -81,6 +83,8 @@ func (s *Server) Follow(ctx context.Context) {
 
 // Ask asks the source once.
 func (s *Server) Ask(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, maxAnswer)
+	defer cancel()
 	d, err := s.source.State(ctx)
 	var c *Cluster
 	if err == nil {
@@ -106,8 +110,8 @@ func (s *Server) routes() {
 	s.mux.Handle("GET /static/", http.FileServerFS(static))
 }
 
-// cookie has the token after the first page.
-const cookie = "hilbert-dashboard"
+// cookie is the name of the cookie that has the token after the first page. Browsers do not tell ports of one host apart, so that each server has a name of its own.
+func (s *Server) cookie() string { return "hilbert-dashboard-" + s.token[:8] }
 
 // ServeHTTP lets in who has the token.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -121,11 +125,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if given := r.URL.Query().Get("token"); given != "" && s.isToken(given) {
-		http.SetCookie(w, &http.Cookie{Name: cookie, Value: given, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		http.SetCookie(w, &http.Cookie{Name: s.cookie(), Value: given, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		http.Redirect(w, r, r.URL.Path, http.StatusSeeOther)
 		return
 	}
-	if c, err := r.Cookie(cookie); err != nil || !s.isToken(c.Value) {
+	if c, err := r.Cookie(s.cookie()); err != nil || !s.isToken(c.Value) {
 		http.Error(w, "open the address that hilbert dashboard has printed: it has the token", http.StatusForbidden)
 		return
 	}
