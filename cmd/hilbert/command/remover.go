@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -108,30 +107,13 @@ func (r *remover) inventory(ctx context.Context) (*uninstall.Facts, error) {
 	return f, nil
 }
 
-// list visits all objects at a path, page by page; a path that is not served has none.
+// list visits all objects at a path; a path that is not served has none.
 func (r *remover) list(ctx context.Context, path string, visit func(*metav1.PartialObjectMetadata)) error {
-	mark := "?"
-	if strings.Contains(path, "?") {
-		mark = "&"
+	err := r.inspector.Each(ctx, path, visit)
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
-	next := ""
-	for range maxSurveyPages {
-		var list metav1.PartialObjectMetadataList
-		query := url.Values{"limit": {strconv.Itoa(surveyPage)}, "continue": {next}}
-		switch err := r.inspector.Get(ctx, path+mark+query.Encode(), &list); {
-		case apierrors.IsNotFound(err):
-			return nil
-		case err != nil:
-			return err
-		}
-		for i := range list.Items {
-			visit(&list.Items[i])
-		}
-		if next = list.Continue; next == "" {
-			return nil
-		}
-	}
-	return fmt.Errorf("more than %d objects", surveyPage*maxSurveyPages)
+	return err
 }
 
 // delete deletes an object, and what it owns before it; of workloads it waits until their pods have ended.

@@ -3,9 +3,7 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,12 +22,8 @@ import (
 	"hilbert.dev/hilbert/kube/reach"
 )
 
-const (
-	// surveyTimeout bounds each question of a survey.
-	surveyTimeout = 30 * time.Second
-	// surveyPage is how many objects a survey asks for at once, and maxSurveyPages how often.
-	surveyPage, maxSurveyPages = 500, 1000
-)
+// surveyTimeout bounds each question of a survey.
+const surveyTimeout = 30 * time.Second
 
 // survey reads from the API server what doctor and uninstall judge.
 type survey struct {
@@ -305,19 +299,6 @@ func (s *survey) reports(ctx context.Context) error {
 
 // nodes reads the names of the nodes that ask for an agent.
 func (s *survey) nodes(ctx context.Context) error {
-	next := ""
-	for range maxSurveyPages {
-		var list metav1.PartialObjectMetadataList
-		query := url.Values{"limit": {strconv.Itoa(surveyPage)}, "labelSelector": {"hilbert.dev/agent=true"}, "continue": {next}}
-		if err := s.get(ctx, "/api/v1/nodes?"+query.Encode(), &list); err != nil {
-			return err
-		}
-		for i := range list.Items {
-			s.seen.Labelled = append(s.seen.Labelled, list.Items[i].Name)
-		}
-		if next = list.Continue; next == "" {
-			return nil
-		}
-	}
-	return fmt.Errorf("more than %d nodes", surveyPage*maxSurveyPages)
+	query := url.Values{"labelSelector": {"hilbert.dev/agent=true"}}
+	return s.inspector.Each(ctx, "/api/v1/nodes?"+query.Encode(), func(n *metav1.PartialObjectMetadata) { s.seen.Labelled = append(s.seen.Labelled, n.Name) })
 }
