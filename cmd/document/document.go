@@ -47,6 +47,15 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", p.Line, p.Column, p.Message)
 }
 
+// ReadAtMost reads a file of that name that is not too large, in bytes.
+func ReadAtMost(r io.Reader, name string, most int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%s has more than %d bytes; is it the right file?", name, most)
+	}
+	return data, err
+}
+
 // Parse reads a text that has one document; an empty one is allowed.
 func Parse(text []byte) (*Document, error) {
 	decoder := yamlv3.NewDecoder(strings.NewReader(string(text)))

@@ -61,7 +61,7 @@ The command asks no cluster: whether a certificate, a kubeconfig or a node that 
 }
 
 // readInput reads a file, or the standard input for "-", if it is not too large.
-func readInput(stdin io.Reader, name string, most int64) (data []byte, err error) {
+func readInput(stdin io.Reader, name string, most int64) ([]byte, error) {
 	in := stdin
 	if name != "-" {
 		file, err := os.Open(name)
@@ -71,11 +71,7 @@ func readInput(stdin io.Reader, name string, most int64) (data []byte, err error
 		defer func() { _ = file.Close() }() // it was only read
 		in = file
 	}
-	data, err = io.ReadAll(io.LimitReader(in, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%s has more than %d bytes; is it the right file?", name, most)
-	}
-	return data, err
+	return document.ReadAtMost(in, name, most)
 }
 
 // configVerdict is what is wrong with a file.

@@ -12,7 +12,6 @@ import (
 
 	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/dashboard"
-	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
 
@@ -96,7 +95,7 @@ type asked struct{ w *whom }
 
 // State asks for a snapshot.
 func (a asked) State(ctx context.Context) (*inspect.Dump, error) {
-	body, err := a.w.open(ctx, &visibility.Question{Resource: visibility.Snapshots, Name: visibility.CurrentSnapshot})
+	body, err := a.w.openSnapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -110,14 +109,12 @@ func (a asked) State(ctx context.Context) (*inspect.Dump, error) {
 
 // Pod asks about a pod.
 func (a asked) Pod(ctx context.Context, namespace, name string) (*inspect.Answer, error) {
-	answer := &inspect.Answer{}
-	return answer, a.w.ask(ctx, &visibility.Question{Resource: visibility.PodExplanations, Namespace: namespace, Name: name}, answer)
+	return a.w.askPod(ctx, namespace, name)
 }
 
 // Unit asks about a gang.
 func (a asked) Unit(ctx context.Context, namespace, name string) (*inspect.UnitAnswer, error) {
-	answer := &inspect.UnitAnswer{}
-	return answer, a.w.ask(ctx, &visibility.Question{Resource: visibility.PodGroupExplanations, Namespace: namespace, Name: name}, answer)
+	return a.w.askUnit(ctx, namespace, name)
 }
 
 // Name is whom it asks.

@@ -49,14 +49,6 @@ admission policies, definitions, and the Lease and workloads of one namespace; w
 // installNamespace is where deploy/ and the chart install Hilbert.
 const installNamespace = "hilbert-system"
 
-// targetFlags adds the flags that choose an API server.
-func targetFlags(cmd *cobra.Command, t *reach.Target) {
-	flags := cmd.Flags()
-	flags.StringVar(&t.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, else ~/.kube/config)")
-	flags.StringVar(&t.Context, "context", "", "context of the kubeconfig")
-	flags.StringVar(&t.TokenFile, "token-file", "", "file with a bearer token to use instead of the kubeconfig's")
-}
-
 func (f *doctorFlags) run(cmd *cobra.Command) error {
 	if err := checkOutput("doctor", f.output); err != nil {
 		return err

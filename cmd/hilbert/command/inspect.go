@@ -32,9 +32,15 @@ func (w *whom) flags(cmd *cobra.Command) {
 	flags.StringVar(&w.target.Server, "server", "", "https URL of a hilbertd on this host to ask directly, by a token (default: ask the API server)")
 	flags.StringVar(&w.target.CertificateAuthority, "certificate-authority", "", "file with the certificate authority of --server")
 	flags.BoolVar(&w.target.Insecure, "insecure-skip-tls-verify", false, "do not verify the certificate of --server; your token is sent to whatever answers there")
-	flags.StringVar(&w.target.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, else ~/.kube/config)")
-	flags.StringVar(&w.target.Context, "context", "", "context of the kubeconfig")
-	flags.StringVar(&w.target.TokenFile, "token-file", "", "file with a bearer token to use instead of the kubeconfig's credentials")
+	targetFlags(cmd, &w.target)
+}
+
+// targetFlags adds the flags that choose an API server.
+func targetFlags(cmd *cobra.Command, t *reach.Target) {
+	flags := cmd.Flags()
+	flags.StringVar(&t.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, else ~/.kube/config)")
+	flags.StringVar(&t.Context, "context", "", "context of the kubeconfig")
+	flags.StringVar(&t.TokenFile, "token-file", "", "file with a bearer token to use instead of the kubeconfig's credentials")
 }
 
 // fromFlag adds --from.
@@ -218,8 +224,7 @@ func objectName(args []string) (namespace, name string, err error) {
 
 func (w *whom) explain(cmd *cobra.Command, namespace, name string) (*inspect.Answer, error) {
 	if w.from == "" {
-		a := &inspect.Answer{}
-		return a, w.ask(cmd.Context(), &visibility.Question{Resource: visibility.PodExplanations, Namespace: namespace, Name: name}, a)
+		return w.askPod(cmd.Context(), namespace, name)
 	}
 	d, err := w.read(cmd)
 	if err != nil {
@@ -231,8 +236,7 @@ func (w *whom) explain(cmd *cobra.Command, namespace, name string) (*inspect.Ans
 
 func (w *whom) explainUnit(cmd *cobra.Command, namespace, name string) (*inspect.UnitAnswer, error) {
 	if w.from == "" {
-		a := &inspect.UnitAnswer{}
-		return a, w.ask(cmd.Context(), &visibility.Question{Resource: visibility.PodGroupExplanations, Namespace: namespace, Name: name}, a)
+		return w.askUnit(cmd.Context(), namespace, name)
 	}
 	d, err := w.read(cmd)
 	if err != nil {
@@ -240,6 +244,21 @@ func (w *whom) explainUnit(cmd *cobra.Command, namespace, name string) (*inspect
 	}
 	a, err := d.ExplainUnit(namespace, name)
 	return a, cause(err)
+}
+
+func (w *whom) askPod(ctx context.Context, namespace, name string) (*inspect.Answer, error) {
+	a := &inspect.Answer{}
+	return a, w.ask(ctx, &visibility.Question{Resource: visibility.PodExplanations, Namespace: namespace, Name: name}, a)
+}
+
+func (w *whom) askUnit(ctx context.Context, namespace, name string) (*inspect.UnitAnswer, error) {
+	a := &inspect.UnitAnswer{}
+	return a, w.ask(ctx, &visibility.Question{Resource: visibility.PodGroupExplanations, Namespace: namespace, Name: name}, a)
+}
+
+// openSnapshot asks for everything that the scheduler knows.
+func (w *whom) openSnapshot(ctx context.Context) (io.ReadCloser, error) {
+	return w.open(ctx, &visibility.Question{Resource: visibility.Snapshots, Name: visibility.CurrentSnapshot})
 }
 
 func newSnapshot() *cobra.Command {
@@ -252,7 +271,7 @@ hilbert explain --from FILE and hilbert queue --from FILE answer from this file 
 what-if questions. The file contains names of pods, nodes, labels and images, but no environment variables, secrets or volumes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			body, err := w.open(cmd.Context(), &visibility.Question{Resource: visibility.Snapshots, Name: visibility.CurrentSnapshot})
+			body, err := w.openSnapshot(cmd.Context())
 			if err != nil {
 				return err
 			}

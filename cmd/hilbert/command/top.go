@@ -38,9 +38,7 @@ pod holds what. These are allocations, not usage. The scheduler uses a report wh
 
 func (f *topFlags) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.target.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, else ~/.kube/config)")
-	flags.StringVar(&f.target.Context, "context", "", "context of the kubeconfig")
-	flags.StringVar(&f.target.TokenFile, "token-file", "", "file with a bearer token to use instead of the kubeconfig's")
+	targetFlags(cmd, &f.target)
 	flags.DurationVar(&f.staleAfter, "stale-after", spec.Default().Scheduling.NodeReports.StaleAfter.D(), "mark reports of this age or older as stale, like scheduling.nodeReports.staleAfter of hilbertd")
 	outputFlag(cmd, &f.output)
 }

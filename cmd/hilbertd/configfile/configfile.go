@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"reflect"
@@ -55,11 +54,7 @@ func read(path string) (data []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	data, err = io.ReadAll(io.LimitReader(file, maxConfigBytes+1))
-	if err == nil && len(data) > maxConfigBytes {
-		err = fmt.Errorf("%s has more than %d bytes; is it the right file?", path, maxConfigBytes)
-	}
-	return data, err
+	return document.ReadAtMost(file, path, maxConfigBytes)
 }
 
 // Parse is Load for bytes: YAML or JSON. Every field must be known and may occur once. The error names every mistake, with its line and column.
