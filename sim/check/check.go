@@ -233,10 +233,15 @@ func (c *Checker) Sent(w *bind.Write) {
 
 // claimsBound: no pod of a Plan is bound before the claims of all are.
 func (c *Checker) claimsBound(m *mirrored) {
-	for _, other := range c.mirror.pods {
-		if other != m && (!other.assumed || other.plan == nil || other.plan != m.plan) {
-			continue
+	members := []*mirrored{m}
+	if m.plan != nil {
+		for i := range m.plan.Placements {
+			if other := c.mirror.pods[m.plan.Placements[i].Pod]; other != nil && other != m && other.assumed && other.plan == m.plan {
+				members = append(members, other)
+			}
 		}
+	}
+	for _, other := range members {
 		if claim := c.run.Unbound(other.uid); claim != "" {
 			c.run.Violate("a Binding of pod %s, before claim %s of %s is bound", m.uid, claim, other.uid)
 			return
