@@ -2,6 +2,7 @@ package conflicts
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/cluster"
@@ -176,12 +177,7 @@ func (r *run) judge(p *proposal) {
 
 // forget takes a Plan off those on their way. The snapshot keeps it assumed until it is brought up to date.
 func (s *scheduler) forget(p *proposal) {
-	for i, own := range s.own {
-		if own == p {
-			s.own = append(s.own[:i], s.own[i+1:]...)
-			return
-		}
-	}
+	s.own = slices.DeleteFunc(s.own, func(own *proposal) bool { return own == p })
 }
 
 func (r *run) outcome() Outcome {

@@ -163,23 +163,11 @@ func loadJobs(path string) (kinds []colocation.JobKind, err error) {
 // days tells how far the variants under way are.
 type days struct {
 	mu    sync.Mutex
-	w     io.Writer
-	began time.Time
-	told  time.Time
+	shown *progress
 	at    map[string]string
-	lines bool // each on a line of its own: it is no terminal
 }
 
-// How often progress is told, on a terminal and elsewhere.
-const (
-	daysOnTerminal = 500 * time.Millisecond
-	daysElsewhere  = 15 * time.Second
-)
-
-func newDays(w io.Writer) *days {
-	now := time.Now()
-	return &days{w: w, began: now, told: now, at: make(map[string]string), lines: !output.IsTerminal(w)}
-}
+func newDays(w io.Writer) *days { return &days{shown: newProgress(w), at: make(map[string]string)} }
 
 func (d *days) passed(variant string, passed, length time.Duration) {
 	d.mu.Lock()
@@ -188,17 +176,9 @@ func (d *days) passed(variant string, passed, length time.Duration) {
 	if passed >= length {
 		delete(d.at, variant)
 	}
-	every, begin, end := daysOnTerminal, "\r", "\x1b[K"
-	if d.lines {
-		every, begin, end = daysElsewhere, "", "\n"
-	}
-	if time.Since(d.told) < every {
-		return
-	}
-	d.told = time.Now()
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(d.at)) {
 		list = append(list, d.at[name])
 	}
-	fmt.Fprintf(d.w, "%s%v: %s%s", begin, time.Since(d.began).Round(time.Second), strings.Join(list, ", "), end)
+	d.shown.tell(strings.Join(list, ", "))
 }

@@ -31,12 +31,8 @@ gives the same figures.`,
 			if err := o.Validate(); err != nil {
 				return exitcode.Mark(exitcode.Usage, err)
 			}
-			result, err := conflicts.Run(cmd.Context(), o, func(done, of int) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "\r%d of %d runs", done, of)
-				if done == of-1 {
-					fmt.Fprintln(cmd.ErrOrStderr())
-				}
-			})
+			shown := newProgress(cmd.ErrOrStderr())
+			result, err := conflicts.Run(cmd.Context(), o, func(done, of int) { shown.tell(fmt.Sprintf("%d of %d runs", done, of)) })
 			if err != nil {
 				return err
 			}
