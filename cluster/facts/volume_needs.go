@@ -197,17 +197,17 @@ func (v *VolumeNeeds) inZones(n *Node) bool {
 	return true
 }
 
-// Binding is what an unbound claim is bound to on a node: a volume, or where that is empty one that is provisioned. Room is where, if the driver tells what
+// ClaimBinding is what an unbound claim is bound to on a node: a volume, or where that is empty one that is provisioned. Room is where, if the driver tells what
 // it has.
-type Binding struct {
+type ClaimBinding struct {
 	Volume string
 	Size   int64 // the volume's, in bytes
 	Room   *StorageRoom
 }
 
 // Choose chooses for each of the Unbound what it is bound to on the node. Each volume is chosen once.
-func (v *VolumeNeeds) Choose(n *Node) (choice []Binding, conflict VolumeConflict) {
-	choice = make([]Binding, len(v.Unbound))
+func (v *VolumeNeeds) Choose(n *Node) (choice []ClaimBinding, conflict VolumeConflict) {
+	choice = make([]ClaimBinding, len(v.Unbound))
 	for i := range v.Unbound {
 		if u := &v.Unbound[i]; u.Node != "" && u.Node != n.Name {
 			return nil, NoVolumeToBind
@@ -218,11 +218,11 @@ func (v *VolumeNeeds) Choose(n *Node) (choice []Binding, conflict VolumeConflict
 		at := -1
 		if u.Node == "" {
 			at = slices.IndexFunc(u.Volumes, func(c VolumeChoice) bool {
-				return !slices.ContainsFunc(choice[:i], func(b Binding) bool { return b.Volume == c.Volume }) && matchLabels(c.Nodes, n)
+				return !slices.ContainsFunc(choice[:i], func(b ClaimBinding) bool { return b.Volume == c.Volume }) && matchLabels(c.Nodes, n)
 			})
 		}
 		if at >= 0 {
-			choice[i] = Binding{Volume: u.Volumes[at].Volume, Size: u.Volumes[at].Size}
+			choice[i] = ClaimBinding{Volume: u.Volumes[at].Volume, Size: u.Volumes[at].Size}
 			continue
 		}
 		if choice[i].Room, conflict = u.provision(n); conflict != NoVolumeConflict {

@@ -24,7 +24,7 @@ func (v *VolumeNeeds) StorageScore(n *Node) int64 {
 	if conflict != NoVolumeConflict {
 		return 0
 	}
-	volumes := slices.ContainsFunc(choice, func(b Binding) bool { return b.Volume != "" })
+	volumes := slices.ContainsFunc(choice, func(b ClaimBinding) bool { return b.Volume != "" })
 	var classes []storageUse
 	for i := range choice {
 		b, u := &choice[i], &v.Unbound[i]

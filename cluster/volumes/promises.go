@@ -27,7 +27,7 @@ func (b *Book) Take(uid facts.UID, node *facts.Node) (conflict string, affected 
 	if waits != "" {
 		return waits, nil
 	}
-	var choice []facts.Binding
+	var choice []facts.ClaimBinding
 	if needs != nil {
 		if c := needs.Conflict(node); c != facts.NoVolumeConflict {
 			return c.String(), nil

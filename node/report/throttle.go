@@ -26,14 +26,14 @@ type Throttle struct {
 	node           string
 	write, refresh time.Duration
 
-	begun    bool
-	inFlight bool
-	last     time.Time     // when the last write was begun, or the Throttle was
-	wait     time.Duration // from last to the next write of what has not changed
-	pause    time.Duration // from last to the next write that is not urgent
-	hurry    time.Duration // from last to the next write at all
-	failures int
-	count    uint64 // writes begun; each has its own jitter
+	begun      bool
+	inFlight   bool
+	last       time.Time     // when the last write was begun, or the Throttle was
+	wait       time.Duration // from last to the next write of what has not changed
+	pause      time.Duration // from last to the next write that is not urgent
+	urgentWait time.Duration // from last to the next write at all
+	failures   int
+	count      uint64 // writes begun; each has its own jitter
 }
 
 // NewThrottle returns a Throttle for a node. A change is written at most each write interval, everything each refresh interval.
@@ -60,7 +60,7 @@ func (t *Throttle) Wait(now time.Time, c Change) time.Duration {
 	case t.inFlight:
 		return t.write
 	case c == Urgent && t.count > 0:
-		due = min(t.pause, t.hurry)
+		due = min(t.pause, t.urgentWait)
 	case c >= Major:
 		due = t.pause
 	}
@@ -71,7 +71,7 @@ func (t *Throttle) Wait(now time.Time, c Change) time.Duration {
 func (t *Throttle) Began(now time.Time) {
 	t.begun, t.inFlight, t.last = true, true, now
 	t.count++
-	t.pause, t.hurry = t.write, urgentPause
+	t.pause, t.urgentWait = t.write, urgentPause
 	jitter := t.fraction() * float64(t.refresh)
 	if t.count > 1 {
 		jitter /= refreshJitter
@@ -89,7 +89,7 @@ func (t *Throttle) Ended(written bool) {
 	const most = 16 // doublings; the refresh interval comes first
 	t.failures = min(t.failures+1, most)
 	t.pause = t.backoff(t.write, t.refresh)
-	t.hurry = t.backoff(urgentPause, maxUrgentPause)
+	t.urgentWait = t.backoff(urgentPause, maxUrgentPause)
 	t.wait = t.pause
 }
 
