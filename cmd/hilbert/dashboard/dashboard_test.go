@@ -243,15 +243,17 @@ func TestAFailureIsSaid(t *testing.T) {
 	if _, body := get("/"); strings.Contains(body, "does not answer") {
 		t.Error("the failure is told of though there is a newer state")
 	}
-	none := New(&fake{err: errors.New("forbidden")}, Options{})
-	none.source = &fake{Source: File("x", nil), err: errors.New("forbidden")}
-	none.Ask(t.Context())
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/nodes", nil)
-	r.AddCookie(&http.Cookie{Name: none.cookie(), Value: none.token})
-	w := httptest.NewRecorder()
-	none.ServeHTTP(w, r)
-	if !strings.Contains(w.Body.String(), "forbidden") {
-		t.Errorf("without any state the page is\n%s", w.Body.String())
+}
+
+// TestWithoutTheState: who may not get the cluster's state is told so, and still gets the pages of pods, which want another right.
+func TestWithoutTheState(t *testing.T) {
+	s, f, get := serve(t, state(t, 2))
+	s.cluster, s.history, f.err = nil, nil, errors.New("snapshots are forbidden")
+	s.Ask(t.Context())
+	for path, want := range map[string]string{"/": "forbidden", "/nodes": "forbidden", "/pods/web/huge": "n0 lacks"} {
+		if code, body := get(path); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: status %d, without %q:\n%s", path, code, want, body)
+		}
 	}
 }
 

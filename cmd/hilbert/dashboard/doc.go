@@ -9,8 +9,8 @@
 //	go s.Follow(ctx)
 //	http.Serve(listener, s)                    // people open s.Address("127.0.0.1:8080")
 //
-// Invariants: a page loads nothing from elsewhere, and its policy forbids it. Whoever does not have the token of the address gets nothing, for the pages are
-// made with the rights of whoever started the server. Requests that name another host than this machine are refused. The history and the number of
+// Invariants: a page loads nothing from elsewhere, and its policy forbids it. The pages are made with the rights of the user who started the server, so that only
+// browsers with the token of the address get them. Requests that name another host than this machine are refused. The history and the number of
 // streams are bounded. A state that could not be read is said so on every page; the last good one is shown with its age.
 //
 // It decides nothing, and changes nothing in the cluster.

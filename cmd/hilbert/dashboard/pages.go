@@ -19,6 +19,7 @@ import (
 type page struct {
 	path, name string // name: of the entry in the menu; empty: it has none
 	body       string // the template
+	alone      bool   // it needs no state of the cluster
 	show       func(r *http.Request, source Source, c *Cluster) (any, error)
 }
 
@@ -29,8 +30,8 @@ var pages = []page{
 	{path: "/queues", name: "Queues", body: "queues", show: func(*http.Request, Source, *Cluster) (any, error) { return nil, nil }},
 	{path: "/waiting", name: "Waiting", body: "waiting", show: showWaiting},
 	{path: "/evictions", name: "Evictions", body: "evictions", show: showEvictions},
-	{path: "/pods/{namespace}/{name}", body: "text", show: showPod},
-	{path: "/units/{namespace}/{name}", body: "text", show: showUnit},
+	{path: "/pods/{namespace}/{name}", body: "text", alone: true, show: showPod},
+	{path: "/units/{namespace}/{name}", body: "text", alone: true, show: showUnit},
 }
 
 // missingError is about something that is not there.

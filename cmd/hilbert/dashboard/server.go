@@ -113,7 +113,7 @@ func (s *Server) routes() {
 // cookie is the name of the cookie that has the token after the first page. Browsers do not tell ports of one host apart, so that each server has a name of its own.
 func (s *Server) cookie() string { return "hilbert-dashboard-" + s.token[:8] }
 
-// ServeHTTP lets in who has the token.
+// ServeHTTP serves browsers that have the token.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
@@ -157,7 +157,7 @@ func (s *Server) page(p page) http.HandlerFunc {
 		v := &view{Page: p, Cluster: s.cluster, Failed: s.failed, History: s.history, Source: s.source.Name(), Now: s.options.Now(), Path: r.URL.Path}
 		s.mu.Unlock()
 		var err error
-		if v.Cluster != nil {
+		if v.Ready() {
 			v.Shown, err = p.show(r, s.source, v.Cluster)
 		}
 		code := http.StatusOK

@@ -49,6 +49,9 @@ type menuEntry struct {
 	Here       bool
 }
 
+// Ready: there is what the page needs.
+func (v *view) Ready() bool { return v.Cluster != nil || v.Page.alone }
+
 // Age is how old the state is.
 func (v *view) Age() string { return max(v.Now.Sub(v.Cluster.Taken), 0).Round(time.Second).String() }
 
