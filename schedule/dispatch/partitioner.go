@@ -57,7 +57,7 @@ func (p *Partitioner) Parts() int { return p.parts }
 
 // Observe takes in a load, and reports why the number of partitions is another one now; empty if it is not.
 func (p *Partitioner) Observe(now time.Time, l Load) (why string) {
-	l.Schedulers = min(l.Schedulers, MaxParts) // those beyond share partitions
+	l.Schedulers = min(l.Schedulers, MaxParts)        // those beyond share partitions
 	if left := max(l.Schedulers, 1); left < p.parts { // a partition without a scheduler would be nobody's
 		p.parts = left
 		p.wish, p.since = p.parts, now
