@@ -3,6 +3,7 @@ module hilbert.dev/hilbert/lab
 go 1.26.0
 
 require (
+	github.com/containerd/nri v0.12.5
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	go.etcd.io/etcd/server/v3 v3.7.0
@@ -10,6 +11,7 @@ require (
 	golang.org/x/sys v0.48.0
 	k8s.io/api v0.37.0
 	k8s.io/apimachinery v0.37.0
+	k8s.io/apiserver v0.37.0
 	k8s.io/cli-runtime v0.37.0
 	k8s.io/client-go v0.37.0
 	k8s.io/component-base v0.37.0
@@ -22,7 +24,6 @@ require (
 require (
 	github.com/Microsoft/hnslib v0.1.3 // indirect
 	github.com/cilium/ebpf v0.22.0 // indirect
-	github.com/containerd/nri v0.12.5 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.6 // indirect
 	github.com/go-logr/zapr v1.3.0 // indirect
 	github.com/knqyf263/go-plugin v0.9.0 // indirect
@@ -168,7 +169,6 @@ require (
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
 	hilbert.dev/hilbert v0.0.0
 	k8s.io/apiextensions-apiserver v0.37.0 // indirect
-	k8s.io/apiserver v0.37.0 // indirect
 	k8s.io/cloud-provider v0.37.0 // indirect
 	k8s.io/cluster-bootstrap v0.37.0 // indirect
 	k8s.io/component-helpers v0.37.0

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -113,38 +112,28 @@ func (b *bed) prepare(ctx context.Context) (err error) {
 
 // deploy installs the namespace, accounts and roles of deploy/, and none of the workloads.
 func (b *bed) deploy(ctx context.Context) error {
-	files, err := filepath.Glob("../../deploy/*.yaml")
-	if err != nil || len(files) == 0 {
-		return fmt.Errorf("deploy/: %v, %w", files, err)
+	objects, err := manifests()
+	if err != nil {
+		return err
 	}
-	for _, file := range files { // 00-namespace.yaml first
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
+	create := metav1.CreateOptions{}
+	for _, object := range objects {
+		switch o := object.(type) {
+		case *corev1.Namespace:
+			_, err = b.admin.CoreV1().Namespaces().Create(ctx, o, create)
+		case *corev1.ServiceAccount:
+			_, err = b.admin.CoreV1().ServiceAccounts(o.Namespace).Create(ctx, o, create)
+		case *rbacv1.ClusterRole:
+			_, err = b.admin.RbacV1().ClusterRoles().Create(ctx, o, create)
+		case *rbacv1.ClusterRoleBinding:
+			_, err = b.admin.RbacV1().ClusterRoleBindings().Create(ctx, o, create)
+		case *rbacv1.Role:
+			_, err = b.admin.RbacV1().Roles(o.Namespace).Create(ctx, o, create)
+		case *rbacv1.RoleBinding:
+			_, err = b.admin.RbacV1().RoleBindings(o.Namespace).Create(ctx, o, create)
 		}
-		for document := range strings.SplitSeq(string(text), "\n---\n") {
-			object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
-			if err != nil {
-				return fmt.Errorf("%s: %w", file, err)
-			}
-			create := metav1.CreateOptions{}
-			switch o := object.(type) {
-			case *corev1.Namespace:
-				_, err = b.admin.CoreV1().Namespaces().Create(ctx, o, create)
-			case *corev1.ServiceAccount:
-				_, err = b.admin.CoreV1().ServiceAccounts(o.Namespace).Create(ctx, o, create)
-			case *rbacv1.ClusterRole:
-				_, err = b.admin.RbacV1().ClusterRoles().Create(ctx, o, create)
-			case *rbacv1.ClusterRoleBinding:
-				_, err = b.admin.RbacV1().ClusterRoleBindings().Create(ctx, o, create)
-			case *rbacv1.Role:
-				_, err = b.admin.RbacV1().Roles(o.Namespace).Create(ctx, o, create)
-			case *rbacv1.RoleBinding:
-				_, err = b.admin.RbacV1().RoleBindings(o.Namespace).Create(ctx, o, create)
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", file, err)
-			}
+		if err != nil {
+			return fmt.Errorf("deploy/: %w", err)
 		}
 	}
 	return nil
@@ -206,7 +195,7 @@ func (b *bed) users(ctx context.Context) (err error) {
 
 // tokenOf has the API server issue a token for a pod of this account, on this node if one is named.
 func (b *bed) tokenOf(ctx context.Context, namespace, account, node string) (*rest.Config, error) {
-	p := pod(account)
+	p := pod(strings.TrimSuffix(account+"-"+node, "-"))
 	p.Spec.ServiceAccountName, p.Spec.NodeName = account, node
 	made, err := b.admin.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{})
 	if err != nil {

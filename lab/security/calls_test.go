@@ -1,19 +1,15 @@
 package security
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,7 +17,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -85,139 +80,7 @@ func TestHilbertdAsksForWhatItMay(t *testing.T) {
 	b.giveWork(t, address)
 	b.giveVolumes(t)
 	b.giveDevices(t)
-	var missing error
-	if err := until(t.Context(), func() error {
-		asked, err := b.askedVerbs()
-		if err != nil {
-			return err
-		}
-		granted, err := b.grantedVerbs(t.Context())
-		if err != nil {
-			return err
-		}
-		missing = differ(asked, granted)
-		return missing
-	}); err != nil {
-		t.Error(err)
-	}
-	// A verb more in a role is noticed.
-	restore, err := b.granted(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: "hilbertd"}, "", "secrets", "get")(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked, err1 := b.askedVerbs()
-	granted, err2 := b.grantedVerbs(t.Context())
-	if err := errors.Join(err1, err2, restore(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	if err := differ(asked, granted); err == nil || !strings.Contains(err.Error(), "get secrets") {
-		t.Errorf("an unused verb is not noticed: %v", err)
-	}
-}
-
-// differ says which verbs are granted and unused, or used and not granted.
-func differ(asked, granted map[string]bool) error {
-	var errs []error
-	for _, verb := range slices.Sorted(maps.Keys(granted)) {
-		// What is watched is listed by watching, and by lists where a server cannot do that.
-		if what, list := strings.CutPrefix(verb, "list "); !asked[verb] && !(list && asked["watch "+what]) {
-			errs = append(errs, fmt.Errorf("granted and never asked for: %s", verb))
-		}
-	}
-	for _, verb := range slices.Sorted(maps.Keys(asked)) {
-		if !granted[verb] {
-			errs = append(errs, fmt.Errorf("asked for and not granted: %s", verb))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// askedVerbs is what hilbertd has asked for, by the audit log: "verb resource.group".
-func (b *bed) askedVerbs() (map[string]bool, error) {
-	file, err := os.Open(b.auditLog)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	out := make(map[string]bool)
-	lines := bufio.NewReader(file)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) { // what is behind the last end of a line is being written
-			return out, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		var e struct {
-			Verb string
-			User struct{ Username string }
-			Ref  *struct{ Resource, Subresource, APIGroup string } `json:"objectRef"`
-		}
-		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("audit log: %w", err)
-		}
-		if e.User.Username != "system:serviceaccount:hilbert-system:hilbertd" || e.Ref == nil || e.Ref.Resource == "" {
-			continue // discovery is everybody's
-		}
-		name := e.Ref.Resource
-		if e.Ref.Subresource != "" {
-			name += "/" + e.Ref.Subresource
-		}
-		out[fmt.Sprintf("%s %s.%s", e.Verb, name, e.Ref.APIGroup)] = true
-		if name == "resourceclaims/status" { // who writes allocations there needs this too, which no request names
-			out[fmt.Sprintf("%s resourceclaims/binding.%s", e.Verb, e.Ref.APIGroup)] = true
-		}
-	}
-}
-
-// grantedVerbs is what all roles that are bound to hilbertd's account grant, in the same form.
-func (b *bed) grantedVerbs(ctx context.Context) (map[string]bool, error) {
-	out := make(map[string]bool)
-	add := func(rules []rbacv1.PolicyRule) {
-		for _, r := range rules {
-			for _, group := range r.APIGroups {
-				for _, resource := range r.Resources {
-					for _, verb := range r.Verbs {
-						out[fmt.Sprintf("%s %s.%s", verb, resource, group)] = true
-					}
-				}
-			}
-		}
-	}
-	ours := func(subjects []rbacv1.Subject) bool {
-		return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool { return s.Namespace == system && s.Name == "hilbertd" })
-	}
-	whole, err := b.admin.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	for i := range whole.Items {
-		if binding := &whole.Items[i]; ours(binding.Subjects) {
-			role, err := b.admin.RbacV1().ClusterRoles().Get(ctx, binding.RoleRef.Name, metav1.GetOptions{})
-			if err != nil {
-				return nil, err
-			}
-			add(role.Rules)
-		}
-	}
-	local, err := b.admin.RbacV1().RoleBindings("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	for i := range local.Items {
-		if binding := &local.Items[i]; ours(binding.Subjects) {
-			role, err := b.admin.RbacV1().Roles(binding.Namespace).Get(ctx, binding.RoleRef.Name, metav1.GetOptions{})
-			if err != nil {
-				return nil, err
-			}
-			add(role.Rules)
-			if role.Name == "extension-apiserver-authentication-reader" { // every cluster's, and not ours
-				delete(out, "get configmaps.")
-			}
-		}
-	}
-	return out, nil
+	b.heldToItsCalls(t, "hilbertd", func() (map[string]bool, error) { return b.askedVerbs("hilbertd", "") })
 }
 
 // conflictOnce answers the first Binding as the API server answers one about a pod that somebody else has bound, so that hilbertd has to read the pod; and the

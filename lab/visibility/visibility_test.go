@@ -138,10 +138,7 @@ func (b *bed) rotation(leader *process) {
 			order[(i+step)%len(order)]()
 			ask(does)
 		}
-		// hilbertd looks at its files each ten seconds, for what it shows and for whom it trusts apart. Who rotates waits three minutes here.
-		for end := time.Now().Add(12 * time.Second); time.Now().Before(end); time.Sleep(time.Second) {
-			ask(does)
-		}
+		ask(does)
 		serving = next
 	}
 	b.cert, b.key = serving.Certificates, serving.Key

@@ -30,7 +30,9 @@ type Answer struct {
 	GPUs string `json:"gpus,omitempty"` // indices; of a slice or an instance as the Binding's annotation has it
 	// GPUsOf says what chose them where it was not the scheduler, and what is known of that.
 	GPUsOf string `json:"gpusOf,omitempty"`
-	NICs   string `json:"nics,omitempty"` // of network cards, as the Binding's annotation has them
+	// Caution says that the part of a GPU which the pod has, or may be given, does not protect it from who shares the GPU, nor these from it.
+	Caution string `json:"caution,omitempty"`
+	NICs    string `json:"nics,omitempty"` // of network cards, as the Binding's annotation has them
 	// NUMANodes is what it holds of its node's NUMA nodes, if it asks for any or holds some.
 	NUMANodes *PodNUMA `json:"numaNodes,omitempty"`
 	// Unit is the PodGroup that the pod names, in its namespace; what is in the gang's way ExplainUnit says.
@@ -137,11 +139,31 @@ func (d *Dump) Explain(namespace, name string) (*Answer, error) {
 	}
 	if slot := store.Slot(f.Node); slot != cluster.NoSlot && g.GPUs != 0 {
 		a.ofKubelet(store.Report(slot), f.UID)
+		a.Caution = cautionOf(&g, store.Shape(slot).Devices)
+	} else if gpu := &f.Requirements.GPU; gpu.Milli > 0 && gpu.Isolation < topology.Hard && r.Phase == cluster.Pending {
+		a.Caution = "A part of a GPU that is not hard (hilbert.dev/gpu-isolation: hard) " + noBoundary
 	}
 	if !f.Ours || r.Phase == cluster.Finished || r.Phase == cluster.Pending && f.Deleting {
 		return a, nil
 	}
 	return a, d.judge(a, store, *f)
+}
+
+// noBoundary ends a sentence about a part of a GPU.
+const noBoundary = "is no security boundary: whoever shares the GPU can take more of it, fill the memory that its programs share, and end them by a fault. " +
+	"Between tenants who do not trust each other use MIG, or whole GPUs."
+
+// cautionOf says whether a pod is safe from those who share its GPU; empty: it is, or nobody does.
+func cautionOf(g *topology.Grant, devices *topology.Devices) string {
+	switch {
+	case g.Milli >= topology.FullGPU || g.Instance != 0 || g.Isolation == topology.Hard:
+		return ""
+	case g.Isolation != topology.Soft:
+		return "Its part of a GPU is counted and not enforced, and " + noBoundary
+	case devices != nil && devices.SeveralNamespaces:
+		return "Its slice of a GPU is soft (MPS), the node gives slices of one GPU to several namespaces (node.devices.severalNamespaces), and it " + noBoundary
+	}
+	return "Its slice of a GPU is soft (MPS), which " + noBoundary
 }
 
 // ofKubelet says which GPUs the pod has of a kubelet that chooses them itself. What the scheduler counted with is not said: it knows how many, not which.

@@ -15,6 +15,9 @@ import (
 func Pod(w io.Writer, a *inspect.Answer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s/%s %s\n", a.Namespace, a.Name, podStanding(a))
+	if a.Caution != "" {
+		fmt.Fprintln(&b, a.Caution)
+	}
 	if a.Unit != "" {
 		fmt.Fprintf(&b, "It is a member of unit %s/%s: see hilbert explain unit %s/%s.\n", a.Namespace, a.Unit, a.Namespace, a.Unit)
 	}

@@ -104,7 +104,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	options.Ports.Checkpoint = node.File(filepath.Join(config.Node.StateDirectory, "checkpoint.json"))
 	options.Ports.LawState = node.File(filepath.Join(config.Node.StateDirectory, "law-state.json"))
 	options.Ports.Devices = node.File(filepath.Join(config.Node.StateDirectory, "devices.json"))
-	options.Storage = realnode.StorageReader(config.Node.KubeletDirectory)
+	options.Storage = roots.StorageReader(config.Node.KubeletDirectory)
 	options.Devices = realnode.NewDevices(roots, options.Machine, config.Node.Devices.ToolkitConfig, api.offers, log)
 	options.Ports.Exclusive = exclusiveCPUs(config.Node.KubeletDirectory)
 	options.Ports.KubeletDevices = kubeletDevices(config.Node.KubeletDirectory, config.Node.Devices.OtherResources)
@@ -144,7 +144,7 @@ func runBoth(ctx context.Context, agent *node.Agent, o *node.Options, roots real
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		realnode.WatchMode(ctx, config, o.Mode, func() { stop(errModeChanged) })
+		roots.WatchMode(ctx, &config, o.Mode, func() { stop(errModeChanged) })
 	}()
 	hardware := make(chan struct{})
 	go func() {
@@ -227,9 +227,9 @@ func agentOptions(ctx context.Context, config *spec.Configuration, log *slog.Log
 			Reason: spec.ReasonPressureMissing, Message: "the kernel has no pressure stall information; boot with psi=1",
 		})
 	}
-	out.Mode, out.Why, _ = realnode.Mode(ctx, config.Node)
+	out.Mode, out.Why, _ = roots.Mode(ctx, &config.Node)
 	out.Uptime = realnode.Uptime()
 	out.Disks, out.Recursive = realnode.Disks(config.Node.KubeletDirectory), realnode.RecursiveProtection(roots)
-	out.Thresholds = realnode.Thresholds(&config.Node, out.Machine)
+	out.Thresholds = roots.Thresholds(&config.Node, out.Machine)
 	return out, nil
 }

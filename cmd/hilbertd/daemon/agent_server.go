@@ -33,7 +33,7 @@ func serveAgent(a *node.Agent, config *spec.Configuration, log *slog.Logger, mor
 	mux.HandleFunc("GET /configz", localOnly(p.configz))
 	mux.HandleFunc("GET /v1/node", localOnly(p.node))
 	mux.HandleFunc("GET /v1/observation", localOnly(p.observation))
-	return serveOn(listener, config.Server, mux, tls.NoClientCert, log)
+	return serveOn(listener, certificateOf(config.Server), mux, tls.NoClientCert, log)
 }
 
 // localOnly admits requests from this host and through kubectl port-forward, which authenticates them. Asking the API server here, as the scheduler does,

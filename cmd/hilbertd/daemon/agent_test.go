@@ -433,7 +433,7 @@ func TestNodeMode(t *testing.T) {
 		if c.memory != "" {
 			writeFile(t, filepath.Join(dir, realnode.MemoryManagerState), c.memory)
 		}
-		mode, why, known := realnode.Mode(t.Context(), spec.Node{Mode: c.configured, KubeletDirectory: dir})
+		mode, why, known := realnode.Roots{}.Mode(t.Context(), &spec.Node{Mode: c.configured, KubeletDirectory: dir})
 		if mode != c.want || why == "" || !known {
 			t.Errorf("%s: %s (%v), because %q", name, mode, known, why)
 		}

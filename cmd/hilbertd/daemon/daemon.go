@@ -27,6 +27,8 @@ import (
 type Options struct {
 	// Connection to the API server; nil reads clientConnection.kubeconfig.
 	Connection *apiserver.Connection
+	// Roots are where an agent or a watchdog finds its node; nil: where the kernel has it.
+	Roots *realnode.Roots
 	// Log; nil makes the one that the configuration asks for.
 	Log *slog.Logger
 	// OnListen, if set, is called first, with the address of the endpoints.
@@ -45,11 +47,15 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	if log == nil {
 		log = NewLogger(config.Logging)
 	}
+	roots := realnode.Real()
+	if o.Roots != nil {
+		roots = *o.Roots
+	}
 	if slices.Contains(config.Roles, spec.RoleAgent) { // it is the only role: Check has verified that
-		return runAgent(ctx, config, o, log, realnode.Real())
+		return runAgent(ctx, config, o, log, roots)
 	}
 	if slices.Contains(config.Roles, spec.RoleWatchdog) {
-		return runWatchdog(ctx, config, o, log, realnode.Real())
+		return runWatchdog(ctx, config, o, log, roots)
 	}
 	connection := o.Connection
 	if connection == nil {
@@ -78,12 +84,13 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	}
 	i := newInspector(l, review)
 	m.registry.MustRegister(questionMeter{i, review})
-	visible, err := newVisibility(ctx, connection, config.Server, elector.Leader, log)
+	files := certificateOf(config.Server)
+	visible, err := newVisibility(ctx, connection, files, elector.Leader, log)
 	if err != nil {
 		return errors.Join(err, closeUnused(listener))
 	}
 	visible.Rights, visible.Answers = review, i
-	s, err := serve(i, listener, visible)
+	s, err := serve(i, listener, files, visible)
 	if err != nil {
 		return err
 	}

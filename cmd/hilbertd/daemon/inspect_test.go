@@ -2,11 +2,13 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -141,6 +143,49 @@ func TestMetricsNeedARight(t *testing.T) {
 	}
 }
 
+// TestEveryPathIsGuarded: of all that hilbertd serves, a stranger gets discovery and whether it lives, and a user of the cluster without rights gets no more.
+func TestEveryPathIsGuarded(t *testing.T) {
+	s := standin.New(t)
+	s.User("prometheus", "monitoring", "/metrics")
+	s.User("stranger", "bob")
+	r, err := visibility.NewReviewer(s.Connection())
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := paths(newInspector(newWorld(t).loop, r), &visibility.Server{Rights: r, Log: slog.New(slog.DiscardHandler)})
+	get := func(path, token string) int {
+		q := httptest.NewRequest(http.MethodGet, path, nil)
+		q.RemoteAddr = "10.0.0.1:1"
+		if token != "" {
+			q.Header.Set("Authorization", "Bearer "+token)
+		}
+		w := httptest.NewRecorder()
+		served.ServeHTTP(w, q)
+		return w.Code
+	}
+	explanation := visibleRoot + "/namespaces/default/podexplanations/p"
+	for _, c := range []struct {
+		path, token string
+		want        int
+	}{
+		{"/metrics", "", http.StatusUnauthorized},
+		{"/metrics", "stranger", http.StatusForbidden},
+		{"/metrics", "prometheus", http.StatusOK},
+		{"/configz", "", http.StatusUnauthorized},
+		{"/configz", "prometheus", http.StatusForbidden},
+		{visibleRoot, "", http.StatusOK},
+		{visibleRoot + "/snapshots/current", "", http.StatusUnauthorized},
+		{explanation, "", http.StatusUnauthorized},
+		{explanation, "stranger", http.StatusUnauthorized}, // a token from elsewhere is not looked at
+		{"/debug/pprof/", "", http.StatusNotFound},
+		{"/v1/explain", "", http.StatusNotFound},
+	} {
+		if got := get(c.path, c.token); got != c.want {
+			t.Errorf("%s as %q: %d, want %d", c.path, c.token, got, c.want)
+		}
+	}
+}
+
 // allowAll is a reviewer without doubts.
 type allowAll struct{}
 
@@ -234,6 +279,39 @@ func TestCertificateFiles(t *testing.T) {
 	}
 }
 
+// TestOneReaderOfTheCertificate: as soon as a new certificate is shown, who has it is known as a replica. With two readers of the files that would take some seconds, in
+// which replicas refuse each other.
+func TestOneReaderOfTheCertificate(t *testing.T) {
+	dir := t.TempDir()
+	f := certificateOf(spec.Server{BindAddress: "127.0.0.1:0", TLSCertFile: filepath.Join(dir, "cert.pem"), TLSPrivateKeyFile: filepath.Join(dir, "key.pem")})
+	now := time.Now()
+	f.now = func() time.Time { return now }
+	writeCertificate(t, f, now)
+	secure, err := serverTLS(f, "10.1.2.3:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	visible, err := newVisibility(t.Context(), standin.New(t).Connection(), f, func() string { return "" }, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		shown, err := secure.GetCertificate(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := x509.ParseCertificate(shown.Certificate[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !visible.Peers.IsPeer(&http.Request{TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{parsed}}}) {
+			t.Error("who has the certificate that is shown is not known as a replica")
+		}
+		now = now.Add(certificateCheck)
+		writeCertificate(t, f, now)
+	}
+}
+
 func writeCertificate(t *testing.T, f *certificateFiles, at time.Time) {
 	t.Helper()
 	pair, err := selfSigned("10.1.2.3:1")
@@ -258,7 +336,7 @@ func writeCertificate(t *testing.T, f *certificateFiles, at time.Time) {
 
 // The certificate that is made at the start is good for the address that is served on.
 func TestSelfSigned(t *testing.T) {
-	secure, err := serverTLS(spec.Server{}, "10.1.2.3:10461")
+	secure, err := serverTLS(nil, "10.1.2.3:10461")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-
-	"hilbert.dev/hilbert/api/spec"
 )
 
 // TestSlowScrape: clients that ask for metrics and read nothing keep nobody else from having them, and are sent away after a time.
@@ -30,7 +28,7 @@ func TestSlowScrape(t *testing.T) {
 	scrapes := newScrapes(registry)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", scrapes)
-	s, err := serveOn(listener, spec.Server{}, mux, tls.NoClientCert, slog.New(slog.DiscardHandler))
+	s, err := serveOn(listener, nil, mux, tls.NoClientCert, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

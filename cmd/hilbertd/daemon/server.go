@@ -50,10 +50,16 @@ func listen(config spec.Server) (net.Listener, error) {
 }
 
 // serve starts to serve on a listener, and closes it in the end. With a nil listener it does nothing.
-func serve(i *inspector, listener net.Listener, visible *visibility.Server) (*server, error) {
+func serve(i *inspector, listener net.Listener, files *certificateFiles, visible *visibility.Server) (*server, error) {
 	if listener == nil {
 		return nil, nil
 	}
+	// kube-apiserver's proxy and other replicas have a certificate; whose it is, is looked at with each request.
+	return serveOn(listener, files, paths(i, visible), tls.RequestClientCert, i.loop.log)
+}
+
+// paths are all that is served, each with who may have it.
+func paths(i *inspector, visible *visibility.Server) *http.ServeMux {
 	l := i.loop
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", l.livez)
@@ -61,14 +67,13 @@ func serve(i *inspector, listener net.Listener, visible *visibility.Server) (*se
 	mux.HandleFunc("GET /metrics", i.guardedElsewhere(newScrapes(l.meter.registry).ServeHTTP))
 	mux.HandleFunc("GET /configz", i.guarded(i.configz))
 	visible.Register(mux)
-	// kube-apiserver's proxy and other replicas have a certificate; whose it is, is looked at with each request.
-	return serveOn(listener, l.config.Server, mux, tls.RequestClientCert, l.log)
+	return mux
 }
 
 // serveOn starts to serve a mux on a listener, and closes it in the end.
-func serveOn(listener net.Listener, config spec.Server, mux http.Handler, clients tls.ClientAuthType, log *slog.Logger) (*server, error) {
+func serveOn(listener net.Listener, files *certificateFiles, mux http.Handler, clients tls.ClientAuthType, log *slog.Logger) (*server, error) {
 	address := listener.Addr().String()
-	secure, err := serverTLS(config, address)
+	secure, err := serverTLS(files, address)
 	if err != nil {
 		_ = listener.Close() // nothing has come in
 		return nil, err

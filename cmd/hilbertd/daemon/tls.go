@@ -24,10 +24,18 @@ const (
 	selfSignedFor = 10 * 365 * 24 * time.Hour
 )
 
-// serverTLS is the server's side of TLS: the certificate of the configuration, or a self-signed one for the listener's address.
-func serverTLS(config spec.Server, address string) (*tls.Config, error) {
+// certificateOf is the certificate of the configuration; nil: it names none, or nothing is served.
+func certificateOf(config spec.Server) *certificateFiles {
+	if config.TLSCertFile == "" || config.BindAddress == nowhere {
+		return nil
+	}
+	return &certificateFiles{certificate: config.TLSCertFile, key: config.TLSPrivateKeyFile, now: time.Now}
+}
+
+// serverTLS is the server's side of TLS: with a certificate from files, or for nil a self-signed one for the listener's address.
+func serverTLS(files *certificateFiles, address string) (*tls.Config, error) {
 	secure := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-	if config.TLSCertFile == "" {
+	if files == nil {
 		certificate, err := selfSigned(address)
 		if err != nil {
 			return nil, fmt.Errorf("make a certificate: %w", err)
@@ -35,7 +43,6 @@ func serverTLS(config spec.Server, address string) (*tls.Config, error) {
 		secure.Certificates = []tls.Certificate{certificate}
 		return secure, nil
 	}
-	files := &certificateFiles{certificate: config.TLSCertFile, key: config.TLSPrivateKeyFile, now: time.Now}
 	if _, err := files.get(nil); err != nil {
 		return nil, fmt.Errorf("server.tlsCertFile: %w", err)
 	}
@@ -43,7 +50,8 @@ func serverTLS(config spec.Server, address string) (*tls.Config, error) {
 	return secure, nil
 }
 
-// certificateFiles reads a certificate again when its files have changed. If they cannot be read, the old one stays in use.
+// certificateFiles reads a certificate again when its files have changed. If they cannot be read, the old one stays in use. A process has one reader of its files, so
+// that what it shows and whom it knows as one of its own change at one time.
 type certificateFiles struct {
 	certificate, key string
 	now              func() time.Time

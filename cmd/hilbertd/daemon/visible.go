@@ -8,24 +8,21 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
 
 // newVisibility serves the aggregated API. Without a certificate of our own, by which kube-apiserver and the other replicas could know this process, it is for
-// users of this host only.
-func newVisibility(ctx context.Context, c *apiserver.Connection, config spec.Server, leader func() string, log *slog.Logger) (*visibility.Server, error) {
+// users of this host only. own is what the process serves with, nil if it has made that itself.
+func newVisibility(ctx context.Context, c *apiserver.Connection, own *certificateFiles, leader func() string, log *slog.Logger) (*visibility.Server, error) {
 	s := &visibility.Server{Log: log}
-	if config.TLSCertFile == "" || config.BindAddress == nowhere {
+	if own == nil {
 		return s, nil
 	}
-	own := &certificateFiles{certificate: config.TLSCertFile, key: config.TLSPrivateKeyFile, now: time.Now}
 	peers, err := visibility.NewPeers(c, func() (*tls.Certificate, error) { return own.get(nil) }, leader)
 	if err != nil {
 		return nil, err

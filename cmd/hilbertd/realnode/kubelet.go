@@ -35,13 +35,13 @@ var kubeletDefaults = map[string]string{
 
 // Thresholds reads the kubelet's eviction thresholds where node.kubeletThresholds says: it asks the kubelet what it runs with, because flags and drop-ins count beside
 // its file, or reads that file alone.
-func Thresholds(config *spec.Node, m *topology.Machine) node.ThresholdReader {
+func (r Roots) Thresholds(config *spec.Node, m *topology.Machine) node.ThresholdReader {
 	directory := config.KubeletDirectory
 	if config.KubeletThresholds == spec.ThresholdsFile {
 		return func(context.Context) ([]evict.Threshold, error) { return fileThresholds(directory, m) }
 	}
 	return func(ctx context.Context) ([]evict.Threshold, error) {
-		kubelet := kubeletOf(directory)
+		kubelet := r.kubelet(directory)
 		if kubelet == nil {
 			return nil, errors.New("the kubelet's eviction thresholds: its address is not known; set NODE_ADDRESS as deploy/agent.yaml does, or node.kubeletThresholds to File")
 		}
@@ -122,23 +122,23 @@ const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // StorageReader asks the kubelet at the node's address, if the pod knows that address; otherwise it asks nothing. The kubelet shows a certificate that the
 // cluster gave it, or one that it made for itself; either lies in its directory, unless it was given another.
-func StorageReader(directory string) node.StorageReader {
-	if kubelet := kubeletOf(directory); kubelet != nil {
+func (r Roots) StorageReader(directory string) node.StorageReader {
+	if kubelet := r.kubelet(directory); kubelet != nil {
 		return kubelet
 	}
 	return nil
 }
 
-func kubeletOf(directory string) *storage.Kubelet {
-	address := os.Getenv("NODE_ADDRESS")
-	if address == "" {
+// kubelet is the node's; nil: its address is not known.
+func (r Roots) kubelet(directory string) *storage.Kubelet {
+	if r.KubeletAddress == "" {
 		return nil
 	}
 	return &storage.Kubelet{
-		Address: address, Token: filepath.Join(serviceAccount, "token"),
+		Address: r.KubeletAddress, Port: r.KubeletPort, Token: filepath.Join(r.ServiceAccount, "token"),
 		Certificates: []string{
 			filepath.Join(directory, "pki", "kubelet-server-current.pem"), filepath.Join(directory, "pki", "kubelet.crt"),
-			filepath.Join(serviceAccount, "ca.crt"),
+			filepath.Join(r.ServiceAccount, "ca.crt"),
 		},
 	}
 }

@@ -86,11 +86,11 @@ func TestKubeletThresholds(t *testing.T) {
 // The kubelet is asked where the pod is told the node's address, and nobody else is.
 func TestStorageReader(t *testing.T) {
 	t.Setenv("NODE_ADDRESS", "")
-	if r := StorageReader("/var/lib/kubelet"); r != nil {
+	if r := Real().StorageReader("/var/lib/kubelet"); r != nil {
 		t.Errorf("without an address %+v is asked", r)
 	}
 	t.Setenv("NODE_ADDRESS", "10.0.0.7")
-	k, ok := StorageReader("/var/lib/kubelet").(*storage.Kubelet)
+	k, ok := Real().StorageReader("/var/lib/kubelet").(*storage.Kubelet)
 	if !ok || k.Address != "10.0.0.7" || k.Certificates[0] != "/var/lib/kubelet/pki/kubelet-server-current.pem" {
 		t.Errorf("got %+v", k)
 	}

@@ -27,11 +27,11 @@ const modePoll = 10 * time.Second
 
 // Mode says whether the agent or the kubelet gives the node's CPUs out, and how that is known. It asks the kubelet, if its address is known; else the kubelet's
 // state files say it, as they do where the kubelet does not answer and the agent sees its directory. False: nobody says it, and the kubelet's managers may be on.
-func Mode(ctx context.Context, config spec.Node) (mode, why string, known bool) {
+func (r Roots) Mode(ctx context.Context, config *spec.Node) (mode, why string, known bool) {
 	if config.Mode != spec.ModeAuto {
 		return config.Mode, "node.mode says so", true
 	}
-	if kubelet := kubeletOf(config.KubeletDirectory); kubelet != nil {
+	if kubelet := r.kubelet(config.KubeletDirectory); kubelet != nil {
 		return autoMode(ctx, config.KubeletDirectory, kubelet.Configuration)
 	}
 	return autoMode(ctx, config.KubeletDirectory, nil)
@@ -93,7 +93,7 @@ func managerPolicy(path string) (string, error) {
 
 // WatchMode calls changed when another one rules than at the start. A kubelet that starts writes its files anew, so one look is not enough; and while nobody
 // says who rules, all stays as it is.
-func WatchMode(ctx context.Context, config spec.Node, mode string, changed func()) {
+func (r Roots) WatchMode(ctx context.Context, config *spec.Node, mode string, changed func()) {
 	ticker := time.NewTicker(modePoll)
 	defer ticker.Stop()
 	for differs := 0; differs < 2; {
@@ -102,7 +102,7 @@ func WatchMode(ctx context.Context, config spec.Node, mode string, changed func(
 			return
 		case <-ticker.C:
 		}
-		if now, _, known := Mode(ctx, config); known && now != mode {
+		if now, _, known := r.Mode(ctx, config); known && now != mode {
 			differs++
 		} else {
 			differs = 0

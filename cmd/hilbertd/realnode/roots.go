@@ -17,7 +17,7 @@ import (
 	"hilbert.dev/hilbert/node/shrink"
 )
 
-// Roots are where a node's kernel is read and written.
+// Roots are where a node's kernel is read and written, and where its kubelet answers.
 type Roots struct {
 	Sys, Proc string
 	Run, Dev  string
@@ -27,6 +27,11 @@ type Roots struct {
 	Uncap     func(egress.Options) error // egress.Remove
 	// Uevents calls happened when the kernel tells that CPUs or memory come or go; nil: it does not tell.
 	Uevents func(ctx context.Context, log *slog.Logger, happened func())
+	// KubeletAddress is the node's, "" where it is not known: nothing is asked of the kubelet. KubeletPort is the kubelet's, if it is not the usual one.
+	KubeletAddress string
+	KubeletPort    int
+	// ServiceAccount is the directory with what the agent's pod is known by, and knows the cluster by.
+	ServiceAccount string
 }
 
 // Cgroups is where the cgroup hierarchy is mounted.
@@ -41,6 +46,7 @@ type KernelFiles interface {
 
 func Real() Roots {
 	roots := Roots{Sys: "/sys", Proc: "/proc", Run: "/run", Dev: "/dev", CDI: cdi.Dirs(), Observed: observe.Root("/"), Uncap: egress.Remove, Uevents: uevents}
+	roots.KubeletAddress, roots.ServiceAccount = os.Getenv("NODE_ADDRESS"), serviceAccount
 	roots.Kernel = func() (KernelFiles, error) { return enforce.OpenFiles(roots.Cgroups(), roots.Proc) }
 	return roots
 }
