@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -196,38 +197,48 @@ func mirrorBudgets(out receiver, p *parse.Parser) *mirror[*policyv1.PodDisruptio
 
 // mirrorStorage mirrors a kind of objects that volumes depend on.
 func mirrorStorage[O metav1.Object, R facts.StorageObject](out receiver, kind facts.StorageKind, read func(O) R) *mirror[O, R] {
-	return &mirror[O, R]{
-		out: out, resource: parse.StorageResources[kind], known: make(map[cache.ObjectName]R), equal: parse.SameStorage[R],
-		parse:    func(object O) (R, bool) { return read(object), true },
-		upserted: func(r R) facts.Event { return facts.StorageUpserted{Object: r} },
+	return mirrorKind(out, parse.StorageResources[kind], read, kindEvents[facts.StorageObject]{
+		upserted: func(o facts.StorageObject) facts.Event { return facts.StorageUpserted{Object: o} },
 		removed: func(n cache.ObjectName) facts.Event {
 			return facts.StorageRemoved{Name: facts.StorageName{Kind: kind, Namespace: n.Namespace, Name: n.Name}}
 		},
-		listed: func(list []R) facts.Event {
-			objects := make([]facts.StorageObject, len(list))
-			for i, r := range list {
-				objects[i] = r
-			}
-			return facts.StorageListed{Kind: kind, Objects: objects}
-		},
-	}
+		listed: func(list []facts.StorageObject) facts.Event { return facts.StorageListed{Kind: kind, Objects: list} },
+	})
 }
 
 // mirrorDRA mirrors a kind of objects of dynamic resource allocation.
 func mirrorDRA[O metav1.Object, R facts.DRAObject](out receiver, kind facts.DRAKind, read func(O) R) *mirror[O, R] {
-	return &mirror[O, R]{
-		out: out, resource: parse.DRAResources[kind], known: make(map[cache.ObjectName]R), equal: parse.SameDRA[R],
-		parse:    func(object O) (R, bool) { return read(object), true },
-		upserted: func(r R) facts.Event { return facts.DRAUpserted{Object: r} },
+	return mirrorKind(out, parse.DRAResources[kind], read, kindEvents[facts.DRAObject]{
+		upserted: func(o facts.DRAObject) facts.Event { return facts.DRAUpserted{Object: o} },
 		removed: func(n cache.ObjectName) facts.Event {
 			return facts.DRARemoved{Name: facts.DRAName{Kind: kind, Namespace: n.Namespace, Name: n.Name}}
 		},
+		listed: func(list []facts.DRAObject) facts.Event { return facts.DRAListed{Kind: kind, Objects: list} },
+	})
+}
+
+// kindEvents are the events about one kind of objects, of those that share an interface T: storage, or dynamic resource allocation.
+type kindEvents[T any] struct {
+	upserted func(T) facts.Event
+	removed  func(cache.ObjectName) facts.Event
+	listed   func([]T) facts.Event
+}
+
+// mirrorKind mirrors a kind of objects that are parsed to an R, each of which is a T.
+func mirrorKind[O metav1.Object, R, T any](out receiver, resource string, read func(O) R, events kindEvents[T]) *mirror[O, R] {
+	object := func(r R) T { return any(r).(T) } //nolint:forcetypeassert // whoever calls this says so of R
+	return &mirror[O, R]{
+		out: out, resource: resource, known: make(map[cache.ObjectName]R),
+		equal:    func(a, b R) bool { return reflect.DeepEqual(a, b) },
+		parse:    func(o O) (R, bool) { return read(o), true },
+		upserted: func(r R) facts.Event { return events.upserted(object(r)) },
+		removed:  events.removed,
 		listed: func(list []R) facts.Event {
-			objects := make([]facts.DRAObject, len(list))
+			objects := make([]T, len(list))
 			for i, r := range list {
-				objects[i] = r
+				objects[i] = object(r)
 			}
-			return facts.DRAListed{Kind: kind, Objects: objects}
+			return events.listed(objects)
 		},
 	}
 }
