@@ -133,6 +133,19 @@ func (b *classBook) count(q *request) error {
 	return err
 }
 
+// absent says which resource that a request asks for no node has, and no DeviceClass stands for.
+func (b *classBook) absent(q *request, claims *facts.ClaimNeeds) string {
+	if q.absent == "" || claims == nil || len(claims.Extended) == 0 {
+		return q.absent
+	}
+	for _, r := range q.quantities {
+		if _, known := b.kinds.Lookup(r.Name); !known && r.Amount > 0 && !claims.Stands(r.Name) {
+			return b.kinds.Problem(r.Name).Error()
+		}
+	}
+	return ""
+}
+
 // withGPUs adds GPUs to what is charged to queues.
 func (b *classBook) withGPUs(amounts resource.List, gpus topology.Request) resource.List {
 	if gpus.IsZero() {
@@ -152,7 +165,7 @@ func (b *classBook) class(q *request, id *identity, namespaces census.Namespaces
 		return class, true, nil
 	}
 	class := &Class{
-		Requirements: q.Requirements, ID: b.next, Amounts: q.amounts, Charge: q.charge, Absent: q.absent, request: q, variant: string(w),
+		Requirements: q.Requirements, ID: b.next, Amounts: q.amounts, Charge: q.charge, Absent: b.absent(q, asks.claims), request: q, variant: string(w),
 		key: keyOfClass([]byte(q.key), w), Volumes: asks.volumes, Claims: asks.claims,
 	}
 	b.next++

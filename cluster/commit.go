@@ -104,7 +104,7 @@ func (j *judgement) restore() (some bool) {
 			continue
 		}
 		if slot, ok := j.s.slots.byNode[g.node]; ok {
-			j.s.takeVolumes(g.pod, slot) // nobody has taken them meanwhile
+			j.s.takeVolumes(g.pod, slot, func(facts.UID) bool { return true }) // nobody has taken them meanwhile
 			j.s.takeDevices(g.pod, slot)
 		}
 		j.s.place(g.pod, g.node, &g.grant)
@@ -194,7 +194,7 @@ func (j *judgement) placeOne(p *Placement, check Check) (reason string, seen cha
 		j.short = short
 		return RejectQuota, j.s.log.Len()
 	}
-	if !j.s.takeVolumes(pod, slot) {
+	if !j.s.takeVolumes(pod, slot, j.s.Lifted) {
 		return RejectVolumes, j.s.log.Len()
 	}
 	if !j.s.takeDevices(pod, slot) {

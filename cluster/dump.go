@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"hilbert.dev/hilbert/cluster/changes"
+	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
@@ -38,7 +39,17 @@ type Dump struct {
 	Reports []facts.NodeReported
 	// Storage are the claims, volumes and classes that pods' volumes depend on, by name.
 	Storage []facts.StorageObject
+	// DRA are the claims of devices, the devices and their classes, by kind and name. A claim has what the ledger has promised it.
+	DRA []facts.DRAObject
+
+	allocator dra.Allocator
 }
+
+// Allocator is who chooses devices; nil: nobody.
+func (d *Dump) Allocator() dra.Allocator { return d.allocator }
+
+// SetAllocator sets who chooses devices on what Load makes of the Dump; without one nobody is given any.
+func (d *Dump) SetAllocator(a dra.Allocator) { d.allocator = a }
 
 // PodRecord is a pod of the ledger. Facts.Node is where it is charged or bound; Facts.Grant what it was given by its Binding, without what is a guess.
 type PodRecord struct {
@@ -131,10 +142,11 @@ func (s *Store) Dump() *Dump {
 	}
 	d.Reports = s.grants.said()
 	d.Storage = s.volumes.Objects()
+	d.DRA = s.dra.Objects()
 	for _, pod := range s.pods.byUID {
 		r := pod.Record()
 		r.Facts.Claims = s.volumes.Uses(pod.UID)
-		r.Facts.ResourceClaims = s.dra.Uses(pod.UID)
+		r.Facts.ResourceClaims, r.Facts.Extended = s.dra.Uses(pod.UID), s.dra.Extended(pod.UID)
 		d.Pods = append(d.Pods, r)
 	}
 	return d
@@ -180,6 +192,9 @@ func (d *Dump) Named(namespace, name string) []facts.UID {
 func Load(d *Dump) (*Store, error) {
 	s := NewStore(d.Defaults...)
 	l := loader{s}
+	if d.allocator != nil {
+		s.dra.SetAllocator(d.allocator)
+	}
 	if err := d.check(); err != nil {
 		return nil, err
 	}
@@ -204,6 +219,9 @@ func Load(d *Dump) (*Store, error) {
 	}
 	for _, o := range d.Storage {
 		s.Apply(facts.StorageUpserted{Object: o})
+	}
+	for _, o := range d.DRA {
+		s.Apply(facts.DRAUpserted{Object: o})
 	}
 	s.waiting.SetMost(d.MaxWaitingClasses)
 	l.pods(d.Pods)
@@ -269,7 +287,7 @@ func (l loader) pod(r *PodRecord) {
 	l.s.enter(pod)
 	if !f.Finished {
 		pod.usesClaims = len(f.Claims) > 0
-		l.s.revolume(l.s.volumes.Use(f.UID, f.Namespace, f.Claims))
+		l.s.revolume(l.s.volumes.Use(f.UID, f.Namespace, f.Claims, f.Unit != ""))
 		l.s.useResourceClaims(pod, f)
 	}
 	l.s.observe(pod, f)
@@ -279,7 +297,7 @@ func (l loader) pod(r *PodRecord) {
 	l.s.refer(pod, class)
 	if f.Node != "" {
 		slot, ok := l.s.slots.byNode[f.Node]
-		if r.Phase != Assumed || !ok || !l.s.takeVolumes(pod, slot) {
+		if r.Phase != Assumed || !ok || !l.s.takeVolumes(pod, slot, func(facts.UID) bool { return true }) {
 			l.s.holdVolumes(pod)
 		}
 		l.s.place(pod, f.Node, &f.Grant)
@@ -327,6 +345,13 @@ func (d *Dump) check() error {
 			return fmt.Errorf("storage %+v: the name is empty or stands twice", name)
 		}
 		stored[o.StorageName()] = true
+	}
+	devices := make(map[facts.DRAName]bool, len(d.DRA))
+	for _, o := range d.DRA {
+		if name := o.DRAName(); name.Name == "" || devices[name] {
+			return fmt.Errorf("devices %+v: the name is empty or stands twice", name)
+		}
+		devices[o.DRAName()] = true
 	}
 	return d.checkBooks(nodes)
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/dra"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -27,6 +28,8 @@ type trialEntry struct {
 	class       *Class
 	held        holding
 	view        *dra.View // of the slot before a pod with ResourceClaims was assumed there
+	volumes     *facts.ChosenBy
+	devices     *dra.ChosenBy
 }
 
 type trialKind uint8
@@ -78,7 +81,7 @@ func (s *State) apply(e *trialEntry, sign int32) {
 			s.discharge(e.slot, e.class, e.held)
 			s.attachVolumes(e.slot, e.pod, -1)
 		}
-		e.moveDevices(s, sign)
+		e.choose(s, sign)
 		if !e.uncounted {
 			e.pod.tally(&s.counts, e.slot, sign)
 		}
@@ -88,18 +91,46 @@ func (s *State) apply(e *trialEntry, sign int32) {
 	}
 }
 
-// moveDevices gives the claims of a pod that is assumed their devices, or takes that back. Entries are taken back in reverse order. Pods that are lifted change
-// nothing: their claims keep their devices when they leave.
-func (e *trialEntry) moveDevices(s *State, sign int32) {
+// choose gives the claims of a pod that is assumed what they are bound to and their devices, or takes that back. Entries are taken back in reverse order. Pods that
+// are lifted change nothing: their claims keep what they have when they leave.
+func (e *trialEntry) choose(s *State, sign int32) {
+	if e.what != assumed {
+		return
+	}
+	if e.class.Volumes.Competes() {
+		if sign > 0 {
+			e.volumes = s.chosen.volumes.Add(e.class.Volumes, s.nodes[e.slot])
+		} else {
+			s.chosen.volumes.Drop(e.volumes)
+		}
+	}
 	switch {
-	case e.what != assumed || e.class.Claims == nil:
+	case e.class.Claims == nil:
 	case sign > 0:
 		e.view = s.views[e.slot]
-		s.views[e.slot] = e.view.After(e.class.Claims)
+		s.views[e.slot], e.devices = s.chosen.devices.Add(e.view, s.nodes[e.slot], s.ClaimNeeds(e.slot, e.class))
 	default:
+		s.chosen.devices.Drop(e.devices)
 		s.views[e.slot] = e.view
 	}
 }
+
+// chosen is what placements that are tried have chosen for claims, wherever they are: it counts on other nodes than theirs.
+type chosen struct {
+	volumes facts.ChosenVolumes
+	devices dra.Chosen
+}
+
+func (c *chosen) forget() {
+	c.volumes.Forget()
+	c.devices.Forget()
+}
+
+// ChosenVolumes and ChosenDevices are what placements that are tried have chosen for claims, as far as it counts on other nodes than theirs.
+func (s *State) ChosenVolumes() *facts.ChosenVolumes { return &s.chosen.volumes }
+
+// ChosenDevices is the same of devices.
+func (s *State) ChosenDevices() *dra.Chosen { return &s.chosen.devices }
 
 // Assume charges a placement of the owner's own Plan to the snapshot, so that its next decision sees it before the Store has answered.
 func (s *Snapshot) Assume(slot Slot, pod *Pod, grant topology.Grant) {

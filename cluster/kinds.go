@@ -90,7 +90,7 @@ func (b *classBook) recount(names []string) map[*Class]*Class {
 		for i, old := range q.classes {
 			fresh := *old
 			fresh.ID, fresh.pods = b.next, 0
-			fresh.Amounts, fresh.Charge, fresh.Absent = q.amounts, q.charge, q.absent
+			fresh.Amounts, fresh.Charge, fresh.Absent = q.amounts, q.charge, b.absent(q, old.Claims)
 			b.next++
 			q.classes[i], replaced[old] = &fresh, &fresh
 			b.idle.enter(&fresh)

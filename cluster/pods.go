@@ -66,7 +66,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 		pod = &Pod{UID: seen.UID, Namespace: seen.Namespace, Name: seen.Name, Created: seen.Created, slot: NoSlot}
 		s.enter(pod)
 		pod.usesClaims = len(seen.Claims) > 0
-		s.revolume(s.volumes.Use(seen.UID, seen.Namespace, seen.Claims))
+		s.revolume(s.volumes.Use(seen.UID, seen.Namespace, seen.Claims, seen.Unit != ""))
 	}
 	s.useResourceClaims(pod, seen)
 	if seen.Node == "" && !seen.Finished && (pod.Phase == Bound || pod.Phase == Assumed) {
@@ -92,7 +92,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 	case seen.Finished:
 		s.unplace(pod)
 		s.revolume(s.volumes.Forget(pod.UID))
-		s.dra.Forget(pod.UID)
+		s.revolume(s.dra.Forget(pod.UID))
 		pod.usesClaims, pod.usesResourceClaims = false, false
 		s.refer(pod, class)
 		s.units.setPhase(pod, Finished)
@@ -200,7 +200,7 @@ func (s *Store) removePod(uid facts.UID) {
 	s.selection.set(pod, nil)
 	s.quota.Leave(pod.tenant)
 	s.revolume(s.volumes.Forget(uid))
-	s.dra.Forget(uid)
+	s.revolume(s.dra.Forget(uid))
 	delete(s.pods.byUID, uid)
 	s.effects = append(s.effects, Effect{Kind: Settled, Pod: pod, Gone: true})
 }

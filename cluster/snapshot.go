@@ -21,6 +21,7 @@ func (s *Snapshot) Revision() changes.Revision { return s.revision }
 // assumed: the Store knows what became of it.
 func (s *Snapshot) Advance(store *Store) {
 	from := &store.State
+	s.chosen.forget()
 	if !from.log.Covers(s.revision) || s.kinds == nil {
 		s.copyAll(from)
 		s.log.Forget()

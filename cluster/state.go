@@ -42,6 +42,7 @@ type State struct {
 	images Images
 
 	journal journal // what is tried on the columns
+	chosen  chosen  // for claims, by what is tried
 
 	touched []changes.Revision // the Store's revision after each slot's latest change
 	log     changes.Log

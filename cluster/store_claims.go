@@ -4,6 +4,7 @@ import (
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/resource"
 )
 
 // ResourceClaims is what is known of ResourceClaims and of devices that drivers publish. What callers change there they tell by ClaimsChanged.
@@ -17,11 +18,12 @@ func (s *Store) ClaimsChanged(pods []facts.UID) {
 
 // useResourceClaims takes note of which ResourceClaims a pod uses; the names of those that are made from templates come later.
 func (s *Store) useResourceClaims(pod *Pod, seen *facts.Pod) {
-	if seen.Finished || len(seen.ResourceClaims) == 0 && !pod.usesResourceClaims {
+	uses := len(seen.ResourceClaims)+len(seen.Extended) > 0
+	if seen.Finished || !uses && !pod.usesResourceClaims {
 		return
 	}
-	pod.usesResourceClaims = len(seen.ResourceClaims) > 0
-	s.dra.Use(seen.UID, seen.Namespace, seen.ResourceClaims, seen.Unit != "")
+	pod.usesResourceClaims = uses
+	s.revolume(s.dra.Use(seen))
 }
 
 // review gives slots their Views of devices, where these have changed.
@@ -54,8 +56,35 @@ func (s *Store) takeDevices(pod *Pod, slot Slot) bool {
 	if !pod.usesResourceClaims {
 		return true
 	}
-	conflict, affected := s.dra.Take(pod.UID, s.nodes[slot])
+	conflict, affected := s.dra.Take(pod.UID, s.nodes[slot], func(name string) bool { return s.publishes(slot, name) })
 	s.revolume(affected)
 	s.review()
 	return conflict == ""
+}
+
+// publishes reports whether a node has an extended resource by itself.
+func (s *State) publishes(slot Slot, name string) bool {
+	kind, ok := s.kinds.Lookup(name)
+	return ok && s.Allocatable(slot, kind) > 0
+}
+
+// ClaimNeeds is what the ResourceClaims of the class's pods ask of a node: where it does not publish extended resources that DeviceClasses stand for, devices of
+// these. It is nil where the class's pods cannot go.
+func (s *State) ClaimNeeds(slot Slot, c *Class) *facts.ClaimNeeds {
+	return c.Claims.On(func(name string) bool { return s.publishes(slot, name) })
+}
+
+// Lacks reports whether what is free of a resource is too little for a pod of the class, whose claims make up for nothing.
+func (s *State) Lacks(slot Slot, c *Class, a resource.Amount) bool {
+	return a.Value > s.Free(slot, a.Kind) && !s.madeUpFor(slot, c, a.Kind)
+}
+
+// madeUpFor reports whether pods of the class are given devices on the node in place of a resource.
+func (s *State) madeUpFor(slot Slot, c *Class, kind resource.Kind) bool {
+	return c.Claims.Stands(s.KindName(kind)) && s.Allocatable(slot, kind) <= 0
+}
+
+// Room is how much of a resource is free for pods of the class; ok is false if they take nothing of it there.
+func (s *State) Room(slot Slot, c *Class, kind resource.Kind) (free int64, ok bool) {
+	return s.Free(slot, kind), !s.madeUpFor(slot, c, kind)
 }

@@ -49,12 +49,12 @@ func (s *Store) Consequences() []Effect {
 	return s.effects
 }
 
-// takeVolumes promises a pod that gets a place what its unbound claims are bound to there, and reports whether it could.
-func (s *Store) takeVolumes(pod *Pod, slot Slot) bool {
+// takeVolumes promises a pod that gets a place what its unbound claims are bound to there, and reports whether it could. leaves reports which pods leave first.
+func (s *Store) takeVolumes(pod *Pod, slot Slot, leaves func(facts.UID) bool) bool {
 	if !pod.usesClaims {
 		return true
 	}
-	conflict, affected := s.volumes.Take(pod.UID, s.nodes[slot])
+	conflict, affected := s.volumes.Take(pod.UID, s.nodes[slot], leaves)
 	s.revolume(affected)
 	return conflict == ""
 }

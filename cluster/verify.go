@@ -74,7 +74,7 @@ func (a *audit) kinds() error {
 				q.quantities, q.amounts, q.charge, q.absent, want.amounts, want.charge, want.absent)
 		}
 		for _, class := range q.classes {
-			if !slices.Equal(class.Amounts, q.amounts) || !slices.Equal(class.Charge, q.charge) || class.Absent != q.absent {
+			if !slices.Equal(class.Amounts, q.amounts) || !slices.Equal(class.Charge, q.charge) || class.Absent != a.s.classes.absent(q, class.Claims) {
 				return fmt.Errorf("class %d of a request for %v counts %v and charges %v", class.ID, q.quantities, class.Amounts, class.Charge)
 			}
 		}

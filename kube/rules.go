@@ -45,7 +45,7 @@ var OptionalPermissions = []apiserver.Permission{
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues, Verbs: []string{"get", "list", "watch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues + "/status", Verbs: []string{"patch"}},
 	{Group: nodev1alpha1.Group, Resource: nodev1alpha1.CustomNodeResources, Verbs: []string{"list", "watch", "patch"}}, // patch: which evictions a budget refuses
-	{Group: parse.GroupResource, Resource: "resourceclaims", Verbs: []string{"list", "watch", "patch"}},                // patch: the finalizer of claims that are given devices
+	{Group: parse.GroupResource, Resource: "resourceclaims", Verbs: []string{"list", "watch", "create", "patch"}},      // create: for extended resources; patch: the finalizer of claims that are given devices
 	{Group: parse.GroupResource, Resource: "resourceclaims/status", Verbs: []string{"patch"}},                          // which devices, and for which pods
 	{Group: parse.GroupResource, Resource: "resourceclaims/binding", Verbs: []string{"patch"}},                         // the same, to API servers of v1.36 and later
 	{Group: parse.GroupResource, Resource: "deviceclasses", Verbs: []string{"list", "watch"}},

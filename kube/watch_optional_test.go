@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
@@ -326,7 +327,11 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 	for lists := (Lists{}); !lists.Complete(); lists.Note(<-w.Events()) {
 	}
 	claim := facts.ClaimName{Namespace: "default", Name: "c"}
-	for _, o := range []dra.Obligation{{Claim: claim, ClaimUID: "u", Protect: true}, {Claim: claim, ClaimUID: "u", Allocation: "{}"}} {
+	for _, o := range []dra.Obligation{
+		{Claim: claim, Create: true, Requests: facts.ClaimRequests{Spec: &resourcev1.DeviceClaim{}}},
+		{Claim: claim, ClaimUID: "u", Protect: true},
+		{Claim: claim, ClaimUID: "u", Allocation: "{}"},
+	} {
 		r.do(t, bind.Write{Kind: bind.WriteClaim, Name: "p", Pod: "uid-p", Claim: o}) // the stand-in has no such patches: only that it is asked matters
 	}
 	r.expect(t, unitWrite(true, "R", "M"), bind.Written)

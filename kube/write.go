@@ -184,6 +184,9 @@ func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 	if write.Kind == bind.WriteVolume {
 		return volumeResult(write, result, answer.Code)
 	}
+	if write.Kind == bind.WriteClaim {
+		return claimResult(write, result, answer.Code)
+	}
 	if write.Kind == bind.GiveBackClaim {
 		result.Version = versionOf(answer.Body)
 	}

@@ -22,8 +22,8 @@ import (
 
 // TestClaimsUnderFaults plays schedulers against an API server that loses and refuses writes and tells what happens late, while slices change, claims are deleted, pods
 // leave, and the leader changes. No device may ever be in two claims, no pod bound without its devices, and of no gang one member before the claims of all are
-// written. Once the faults end, gangs are bound whole or not at all, and, with enough nodes, everybody is, and no device is held for nobody. SEEDS says how many are
-// played, and SEED which is the first.
+// written. Once the faults end, gangs are bound whole or not at all, and, with enough nodes, everybody is, and no device is held for nobody. Pods, and members of a
+// gang, may share a claim. SEEDS says how many are played, and SEED which is the first.
 func TestClaimsUnderFaults(t *testing.T) {
 	seeds, first := envNumber(t, "SEEDS", 60), envNumber(t, "SEED", 1)
 	if testing.Short() {
@@ -127,13 +127,21 @@ func (a *claimServer) slice(node string) *facts.ResourceSlice {
 	return &facts.ResourceSlice{Name: "s-" + node, PoolID: facts.PoolID{Driver: "gpu", Pool: node}, Node: node, Devices: a.slices[node]}
 }
 
-// addUnit adds a pod, or a gang of them, with claims that were made for them. Pods of no gang may share a claim.
+// addUnit adds a pod, or a gang of them, with claims that were made for them, or with one that they share.
 func (a *claimServer) addUnit(i int) {
-	members, unit := 1, ""
+	members, unit, shared := 1, "", ""
 	if a.IntN(2) == 0 {
 		members, unit = 2+a.IntN(3), fmt.Sprintf("g%d", i)
 		a.counts.gangs++
 		a.tell(facts.UnitUpserted{Unit: a.unit(unit, members)})
+	}
+	switch a.IntN(4) {
+	case 0:
+		shared = "shared"
+	case 1:
+		if unit != "" {
+			shared = "shared-" + unit
+		}
 	}
 	for m := range members {
 		name := fmt.Sprintf("p%d-%d", i, m)
@@ -141,14 +149,14 @@ func (a *claimServer) addUnit(i int) {
 			UID: facts.UID(name), Namespace: "default", Name: name, Ours: true, Unit: unit, Created: int64(i),
 			Requirements: &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 1000}}},
 		}}
-		if unit == "" && a.IntN(3) == 0 {
-			if a.claims["shared"] == nil {
-				a.addClaim("shared", "")
+		if shared != "" {
+			if a.claims[shared] == nil {
+				a.addClaim(shared, "")
 			}
-			p.claims = append(p.claims, "shared")
-			p.ResourceClaims = append(p.ResourceClaims, facts.ResourceClaimUse{Claim: "shared"})
+			p.claims = append(p.claims, shared)
+			p.ResourceClaims = append(p.ResourceClaims, facts.ResourceClaimUse{Claim: shared})
 		}
-		for len(p.claims) == 0 || p.claims[0] != "shared" && len(p.claims) == 1 && a.IntN(2) == 0 { // beside what is shared there may be no room for more
+		for len(p.claims) == 0 || shared == "" && len(p.claims) == 1 && a.IntN(2) == 0 { // beside what is shared there may be no room for more
 			claim := fmt.Sprintf("c-%s-%d", name, len(p.claims))
 			a.addClaim(claim, p.UID)
 			p.claims = append(p.claims, claim)

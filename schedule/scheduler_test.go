@@ -312,6 +312,10 @@ func renderWrites(writes []bind.Write) string {
 			}
 		case bind.WriteClaim:
 			switch {
+			case w.Claim.Create:
+				fmt.Fprintf(&b, "%d: create claim %s for %s: %s", w.ID.Number, w.Claim.Claim, w.Name, w.Claim.Requests.Key)
+			case len(w.Claim.Mappings) > 0:
+				fmt.Fprintf(&b, "%d: status of %s: claim %s: %v", w.ID.Number, w.Name, w.Claim.Claim, w.Claim.Mappings)
 			case w.Claim.Protect:
 				fmt.Fprintf(&b, "%d: protect claim %s", w.ID.Number, w.Claim.Claim)
 			case w.Claim.Allocation != "":

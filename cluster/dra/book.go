@@ -41,8 +41,11 @@ type pool struct {
 type user struct {
 	uid       facts.UID
 	namespace string
+	name      string
 	uses      []facts.ResourceClaimUse
-	gang      bool // it is a member of one
+	extended  []facts.ExtendedContainer
+	gang      bool            // it is a member of one
+	made      facts.ClaimName // the claim of its place for extended resources; empty: none
 	placed    bool
 	promises  []*promise
 }
@@ -52,6 +55,9 @@ type promise struct {
 	claim      facts.ClaimName
 	uid        string                 // the claim's
 	allocation *facts.ClaimAllocation // nil: it has one, or another pod's promise gives it one
+	made       *extendedClaim         // for extended resources; nil: it is another claim
+	mapped     bool                   // the pod's status names the claim that was made
+	created    bool                   // the API server has it
 	written    bool                   // the API server has taken it, or may have
 	confirmed  bool                   // it certainly has
 	seen       bool                   // the watch has said so
@@ -125,14 +131,6 @@ func (b *Book) Names(kind facts.DRAKind) (list []facts.DRAName) {
 	return list
 }
 
-// usersOf lists the pods that use a claim, sorted.
-func (b *Book) usersOf(name facts.ClaimName) []facts.UID {
-	if len(b.users[name]) == 0 {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(b.users[name]))
-}
-
 func (b *Book) setClaim(name facts.ClaimName, claim *facts.ResourceClaim) []facts.UID {
 	before := b.allocation(name)
 	if claim == nil {
@@ -140,19 +138,27 @@ func (b *Book) setClaim(name facts.ClaimName, claim *facts.ResourceClaim) []fact
 	} else {
 		b.claims[name] = claim
 	}
-	if p := b.promised[name]; p != nil && (claim == nil || p.uid != claim.UID || claim.Allocation != nil) {
+	if p := b.promised[name]; p != nil && p.uid != "" && (claim == nil || p.uid != claim.UID || claim.Allocation != nil) {
 		delete(b.promised, name) // what the API server says counts from now on
 	}
 	if claim != nil {
 		for uid, u := range b.users[name] {
 			for _, p := range u.promises {
+				if p.claim == name && p.made != nil && p.uid == "" && claim.Pod == uid {
+					p.uid = claim.UID
+				}
 				p.seen = p.seen || p.claim == name && p.uid == claim.UID && claim.Allocation != nil && claim.ReservedForUID(uid)
 			}
 		}
 	}
 	b.retake(name, before)
 	b.settleGivings(name)
-	return b.usersOf(name)
+	affected := b.usersOf(name)
+	if claim != nil && b.pods[claim.Pod] != nil && len(b.pods[claim.Pod].extended) > 0 && !slices.Contains(affected, claim.Pod) {
+		affected = append(affected, claim.Pod) // it may be one that was made for the pod
+		slices.Sort(affected)
+	}
+	return affected
 }
 
 // allocation is what a claim has, or is promised.
@@ -327,6 +333,9 @@ func (b *Book) setClass(name string, class *facts.DeviceClass) []facts.UID {
 
 // names reports whether a pod has a claim that names a class.
 func (b *Book) names(u *user, class string) bool {
+	if len(u.extended) > 0 { // it may stand for one of its resources, now or before
+		return true
+	}
 	for _, use := range u.uses {
 		claim := b.claims[facts.ClaimName{Namespace: u.namespace, Name: use.Claim}]
 		if claim != nil && slices.ContainsFunc(claim.Requests.Classes, func(c facts.ClassUse) bool { return c.Class == class }) {
@@ -391,60 +400,4 @@ func (b *Book) Changed() (nodes []string, all bool) {
 	clear(b.changed)
 	b.changedAll = false
 	return nodes, all
-}
-
-// Use says which claims a pod uses, as far as it is known. A pod that uses none is not known to the Book.
-func (b *Book) Use(uid facts.UID, namespace string, uses []facts.ResourceClaimUse, gang bool) {
-	old := b.pods[uid]
-	switch {
-	case len(uses) == 0 && old == nil, old != nil && (old.placed || slices.Equal(old.uses, uses) && old.gang == gang):
-		return
-	case old != nil:
-		b.Forget(uid)
-	}
-	if len(uses) == 0 {
-		return
-	}
-	u := &user{uid: uid, namespace: namespace, uses: uses, gang: gang}
-	b.pods[uid] = u
-	for _, name := range u.claims() {
-		if b.users[name] == nil {
-			b.users[name] = make(map[facts.UID]*user)
-		}
-		b.users[name][uid] = u
-	}
-}
-
-// Uses returns the claims that a pod uses; the caller must not change them.
-func (b *Book) Uses(uid facts.UID) []facts.ResourceClaimUse {
-	if u := b.pods[uid]; u != nil {
-		return u.uses
-	}
-	return nil
-}
-
-// claims lists the claims of a pod that are named, each once.
-func (u *user) claims() (list []facts.ClaimName) {
-	for _, use := range u.uses {
-		name := facts.ClaimName{Namespace: u.namespace, Name: use.Claim}
-		if use.Claim != "" && !slices.Contains(list, name) {
-			list = append(list, name)
-		}
-	}
-	return list
-}
-
-// Forget forgets a pod. It must have been released.
-func (b *Book) Forget(uid facts.UID) {
-	u := b.pods[uid]
-	if u == nil {
-		return
-	}
-	delete(b.pods, uid)
-	for _, name := range u.claims() {
-		delete(b.users[name], uid)
-		if len(b.users[name]) == 0 {
-			delete(b.users, name)
-		}
-	}
 }

@@ -99,7 +99,8 @@ func (b *Book) settleGivings(name facts.ClaimName) {
 	claim := b.claims[name]
 	b.giving[name] = slices.DeleteFunc(b.giving[name], func(g *giving) bool {
 		over := claim == nil || claim.UID != g.ClaimUID || g.version > 0 && claim.Version >= g.version
-		if over && g.Deallocate && g.promise != nil && b.promised[name] == g.promise {
+		free := g.Deallocate || claim != nil && claim.Allocation == nil // or the write never arrived
+		if over && free && g.promise != nil && b.promised[name] == g.promise {
 			before := b.allocation(name)
 			delete(b.promised, name)
 			b.retake(name, before)

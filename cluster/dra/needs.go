@@ -16,8 +16,12 @@ func (b *Book) Needs(uid facts.UID) (needs *facts.ClaimNeeds, waits string) {
 	}
 	n := &facts.ClaimNeeds{}
 	var key facts.Key
+	shares := false
 	for _, name := range u.claims() {
 		claim := b.claims[name]
+		if left := b.reservable(name, claim); len(b.users[name]) > left && !claim.ReservedForUID(uid) {
+			n.Reserved = append(n.Reserved, facts.ClaimRoom{Claim: name, Left: left})
+		}
 		if a := b.allocation(name); a != nil {
 			if a.Nodes != nil {
 				n.Allocated = append(n.Allocated, a.Nodes)
@@ -27,11 +31,22 @@ func (b *Book) Needs(uid facts.UID) (needs *facts.ClaimNeeds, waits string) {
 		}
 		n.Unallocated = append(n.Unallocated, claim.Requests)
 		key.Text(claim.Requests.Key)
+		if b.inGangs(name) <= 1 {
+			name = facts.ClaimName{}
+		}
+		n.Shared = append(n.Shared, name)
+		shares = shares || name != facts.ClaimName{}
+	}
+	if !shares {
+		n.Shared = nil
 	}
 	if n.Key = string(key); len(n.Unallocated) == 0 {
 		n.Worth = 0
 	}
-	if len(n.Allocated)+len(n.Unallocated) == 0 {
+	if waits := b.extend(n, u); waits != "" {
+		return nil, waits
+	}
+	if len(n.Allocated)+len(n.Unallocated)+len(n.Reserved)+len(n.Extended) == 0 {
 		return nil, ""
 	}
 	return n, ""
@@ -56,7 +71,7 @@ func (b *Book) waits(u *user, use facts.ResourceClaimUse) string {
 	case len(b.giving[name]) > 0:
 		return quoted + " is being given back"
 	case b.allocation(name) != nil:
-		if !claim.ReservedForUID(u.uid) && len(claim.ReservedFor)+b.reserving(name, claim) >= facts.MaxReservedFor {
+		if !claim.ReservedForUID(u.uid) && b.reservable(name, claim) <= 0 {
 			return "resourceclaim in use"
 		}
 		return ""
@@ -66,10 +81,12 @@ func (b *Book) waits(u *user, use facts.ResourceClaimUse) string {
 			return "request " + c.Request + ": device class " + c.Class + " does not exist"
 		}
 	}
-	if b.sharedInGang(name) {
-		return quoted + " is shared by pods of a gang, and has no devices yet: Hilbert does not choose them for a gang"
-	}
 	return ""
+}
+
+// reservable is how many more pods a claim may be reserved for.
+func (b *Book) reservable(name facts.ClaimName, claim *facts.ResourceClaim) int {
+	return facts.MaxReservedFor - len(claim.ReservedFor) - b.reserving(name, claim)
 }
 
 // reserving is how many pods have a place for which the claim is not reserved yet.
@@ -80,15 +97,4 @@ func (b *Book) reserving(name facts.ClaimName, claim *facts.ResourceClaim) (n in
 		}
 	}
 	return n
-}
-
-// sharedInGang reports whether several pods of a gang use a claim.
-func (b *Book) sharedInGang(name facts.ClaimName) bool {
-	gangs := 0
-	for _, u := range b.users[name] {
-		if u.gang {
-			gangs++
-		}
-	}
-	return gangs > 1
 }

@@ -21,11 +21,16 @@ type Obligation struct {
 	Time int64
 	// Waits: the write of another pod, which gives the claim its devices, comes first.
 	Waits bool
+	// Create: the claim is made for the Pod's extended resources, and asks for Requests; nothing else is written. Mappings: the pod's status is told that the claim
+	// was made, and which of its requests is for which container; nothing else is written.
+	Create   bool
+	Requests facts.ClaimRequests
+	Mappings []facts.RequestMapping
 }
 
-// Take gives the claims of a pod that gets a node their devices there, and reserves them for the pod. conflict says why that cannot be; then nothing is taken. It
-// returns the other pods whose needs may be others now, sorted.
-func (b *Book) Take(uid facts.UID, node *facts.Node) (conflict string, affected []facts.UID) {
+// Take gives the claims of a pod that gets a node their devices there, and reserves them for the pod. publishes reports which extended resources the node has by
+// itself. conflict says why that cannot be; then nothing is taken. It returns the other pods whose needs may be others now, sorted.
+func (b *Book) Take(uid facts.UID, node *facts.Node, publishes func(resource string) bool) (conflict string, affected []facts.UID) {
 	u := b.pods[uid]
 	if u == nil {
 		return "", nil
@@ -33,6 +38,13 @@ func (b *Book) Take(uid facts.UID, node *facts.Node) (conflict string, affected 
 	needs, waits := b.Needs(uid)
 	if waits != "" {
 		return waits, nil
+	}
+	var made *extendedClaim
+	if needs != nil {
+		made = b.madeFor(u, needs, publishes)
+		if needs = needs.On(publishes); needs == nil {
+			return "the devices of the pod's extended resources are elsewhere", nil
+		}
 	}
 	var allocations []*facts.ClaimAllocation
 	if needs != nil {
@@ -46,19 +58,27 @@ func (b *Book) Take(uid facts.UID, node *facts.Node) (conflict string, affected 
 			}
 		}
 	}
+	b.make(u, made)
 	for _, name := range u.claims() {
 		claim := b.claims[name]
-		p := &promise{claim: name, uid: claim.UID}
+		p := &promise{claim: name}
+		if made != nil && name == made.name {
+			p.made = made
+		}
+		if claim != nil {
+			p.uid, p.created = claim.UID, true
+		}
 		if b.allocation(name) == nil {
 			p.allocation, allocations = allocations[0], allocations[1:]
 			b.promised[name] = p
 			b.retake(name, nil)
 			affected = append(affected, b.usersOf(name)...)
 		}
-		p.seen = p.allocation == nil && claim.Allocation != nil && claim.ReservedForUID(uid)
+		p.seen = p.allocation == nil && claim != nil && claim.Allocation != nil && claim.ReservedForUID(uid)
 		u.promises = append(u.promises, p)
 	}
 	u.placed = true
+	affected = append(affected, b.runningOut(u)...)
 	return "", others(affected, uid)
 }
 
@@ -66,6 +86,16 @@ func others(list []facts.UID, uid facts.UID) []facts.UID {
 	list = slices.DeleteFunc(list, func(other facts.UID) bool { return other == uid })
 	slices.Sort(list)
 	return slices.Compact(list)
+}
+
+// runningOut are the users of those claims of a pod that may be reserved for fewer pods than use them.
+func (b *Book) runningOut(u *user) (affected []facts.UID) {
+	for _, name := range u.claims() {
+		if c := b.claims[name]; c != nil && len(b.users[name]) >= b.reservable(name, c) {
+			affected = append(affected, b.usersOf(name)...)
+		}
+	}
+	return affected
 }
 
 // Hold notes that a pod was seen on a node: nothing need be promised to it.
@@ -103,7 +133,8 @@ func (b *Book) drop(u *user, lost bool) (affected []facts.UID) {
 		}
 	}
 	u.promises = nil
-	return others(affected, u.uid)
+	b.unmake(u)
+	return others(append(affected, b.runningOut(u)...), u.uid)
 }
 
 // Obligations lists what must be written for a pod that was taken, and the API server was not seen to have, nor told of.
@@ -113,11 +144,20 @@ func (b *Book) Obligations(uid facts.UID) (list []Obligation) {
 		return nil
 	}
 	for _, p := range u.promises {
-		if p.seen || p.confirmed {
+		o := Obligation{Claim: p.claim, ClaimUID: p.uid, Pod: uid}
+		claim := b.claims[p.claim]
+		switch {
+		case (p.seen || p.confirmed) && p.made != nil && !p.mapped:
+			o.Mappings = p.made.mappings
+			list = append(list, o)
+			continue
+		case p.seen || p.confirmed, p.made != nil && p.created && p.uid == "": // it is made, and not seen yet
+			continue
+		case p.made != nil && p.uid == "":
+			o.Create, o.Requests = true, p.made.requests
+			list = append(list, o)
 			continue
 		}
-		claim := b.claims[p.claim]
-		o := Obligation{Claim: p.claim, ClaimUID: p.uid, Pod: uid}
 		if p.allocation != nil {
 			o.Allocation = p.allocation.Body
 			if claim != nil && !claim.Protected {
@@ -135,7 +175,7 @@ func (b *Book) Obligations(uid facts.UID) (list []Obligation) {
 
 // Writing notes that an Obligation is being written: from now on the API server may have it.
 func (b *Book) Writing(o *Obligation) {
-	if p := b.promiseOf(o.Pod, o.Claim); p != nil && !o.Protect {
+	if p := b.promiseOf(o.Pod, o.Claim); p != nil && o.reserves() {
 		p.written = true
 	}
 }
@@ -143,12 +183,22 @@ func (b *Book) Writing(o *Obligation) {
 // Wrote notes that an Obligation was written, or, with done false, that it certainly was not. It returns the other pods that wait for it.
 func (b *Book) Wrote(o *Obligation, done bool) []facts.UID {
 	p := b.promiseOf(o.Pod, o.Claim)
-	if p == nil || o.Protect {
+	switch {
+	case p == nil || o.Protect:
+		return nil
+	case o.Create:
+		p.created = done
+		return nil
+	case len(o.Mappings) > 0:
+		p.mapped = done
 		return nil
 	}
 	p.written, p.confirmed = done, done
 	return others(b.usersOf(o.Claim), o.Pod)
 }
+
+// reserves reports whether the Obligation gives the claim its devices, or reserves it.
+func (o *Obligation) reserves() bool { return !o.Protect && !o.Create && len(o.Mappings) == 0 }
 
 func (b *Book) promiseOf(uid facts.UID, claim facts.ClaimName) *promise {
 	if u := b.pods[uid]; u != nil {
@@ -178,6 +228,9 @@ func (b *Book) Progress(uid facts.UID) (ready bool, failed string) {
 	for _, p := range u.promises {
 		claim := b.claims[p.claim]
 		switch {
+		case claim == nil && p.made != nil && p.uid == "":
+			ready = false
+			continue
 		case claim == nil || claim.UID != p.uid || claim.Deleting:
 			return false, fmt.Sprintf("resourceclaim %q is gone, or is being deleted", p.claim.Name)
 		case p.allocation != nil && claim.Allocation != nil && !slices.EqualFunc(p.allocation.Devices, claim.Allocation.Devices, sameDevice):
@@ -194,7 +247,7 @@ func (b *Book) Progress(uid facts.UID) (ready bool, failed string) {
 		if failure != "" {
 			return false, fmt.Sprintf("resourceclaim %q: %s", p.claim.Name, failure)
 		}
-		ready = ready && (p.seen || p.confirmed) && bound
+		ready = ready && (p.seen || p.confirmed) && (p.made == nil || p.mapped) && bound
 	}
 	return ready, ""
 }

@@ -12,6 +12,8 @@ type Allocator interface {
 	Allocate(q *Query) (allocations []*facts.ClaimAllocation, refusal string)
 	// Explain says for people what a Query that was refused lacks.
 	Explain(q *Query) string
+	// Exactly is what a claim asks for that is made of requests.
+	Exactly(requests []facts.DeviceRequest) facts.ClaimRequests
 	// Taint returns the slice with the taints that rules give to its devices; the slice itself if they give none.
 	Taint(slice *facts.ResourceSlice, rules []*facts.DeviceTaintRule) *facts.ResourceSlice
 }
@@ -56,7 +58,7 @@ type answer struct {
 
 // Fits reports whether the node can give a pod what its claims ask for.
 func (v *View) Fits(node *facts.Node, needs *facts.ClaimNeeds) bool {
-	if !needs.Suits(node) {
+	if needs == nil || !needs.Suits(node) {
 		return false
 	}
 	if len(needs.Unallocated) == 0 {
@@ -75,6 +77,9 @@ func asksNothing(needs *facts.ClaimNeeds) bool {
 
 // Worth is what the node gives a pod that Fits, by the places in prioritized lists. (Upstream's score.)
 func (v *View) Worth(needs *facts.ClaimNeeds) int64 {
+	if needs == nil {
+		return 0
+	}
 	if v == nil || len(needs.Unallocated) == 0 {
 		return needs.Worth
 	}
@@ -84,7 +89,7 @@ func (v *View) Worth(needs *facts.ClaimNeeds) int64 {
 // Explain says for people what the node lacks.
 func (v *View) Explain(node *facts.Node, needs *facts.ClaimNeeds) string {
 	switch {
-	case !needs.Suits(node):
+	case needs == nil || !needs.Suits(node):
 		return "cannot use the devices that a claim of the pod has been given"
 	case v == nil || v.allocator == nil:
 		return "has no devices that a driver publishes"
@@ -102,18 +107,26 @@ func (v *View) After(needs *facts.ClaimNeeds) *View {
 		return v
 	}
 	if a.after == nil {
-		next := *v
-		next.answers, next.local.taken = nil, slices.Clone(v.local.taken)
-		for _, allocation := range a.allocations {
-			next.local.taken = append(next.local.taken, allocation.Devices...)
-		}
-		a.after = &next
+		a.after = v.with(a.allocations)
 	}
 	return a.after
 }
 
+// with is the View with more devices taken.
+func (v *View) with(allocations []*facts.ClaimAllocation) *View {
+	next := *v
+	next.answers, next.local.taken = nil, slices.Clone(v.local.taken)
+	for _, allocation := range allocations {
+		next.local.taken = append(next.local.taken, allocation.Devices...)
+	}
+	return &next
+}
+
 // Room is how many pods with the needs the node can take one after the other, up to a maximum.
 func (v *View) Room(needs *facts.ClaimNeeds, most int) (n int) {
+	if needs == nil {
+		return 0
+	}
 	if len(needs.Unallocated) == 0 || v == nil {
 		return most
 	}

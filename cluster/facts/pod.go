@@ -53,6 +53,8 @@ type Pod struct {
 	// ResourceClaims are the entries of its spec.resourceClaims that ask for anything, with the names of the claims that were made from templates. Only our own pods
 	// have them.
 	ResourceClaims []ResourceClaimUse
+	// Extended is what containers ask for of extended resources, for which DeviceClasses may stand. Only our own pods have it.
+	Extended []ExtendedContainer
 	// Deadline in nanoseconds is the most that the pod may run (spec.activeDeadlineSeconds); 0: for ever.
 	Deadline int64
 }

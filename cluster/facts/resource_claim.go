@@ -142,6 +142,10 @@ type AllocatedDevice struct {
 // DeviceClass is a DeviceClass.
 type DeviceClass struct {
 	Name string
+	// Extended is the extended resource that the class stands for, beside its implicit one; empty: none. Of several classes the last that was Created (in
+	// nanoseconds) does.
+	Extended string
+	Created  int64
 	// Spec is the spec as the door has it, for the allocator.
 	Spec any
 }
@@ -190,11 +194,76 @@ type ClaimNeeds struct {
 	Allocated [][]Term
 	// Unallocated are the claims that are given devices once the pod has a node, whatever their names are.
 	Unallocated []ClaimRequests
+	// Shared are the names of the Unallocated that several members of gangs use: what is given to one is given to all. An empty name stands for another;
+	// there are none at all if all are.
+	Shared []ClaimName
+	// Reserved are the claims that may be reserved for fewer pods than use them.
+	Reserved []ClaimRoom
 	// Worth is what the claims that have devices have, by prioritized lists. Without Unallocated it is 0.
 	Worth int64
 	// Key of the Unallocated: equal for needs that ask for the same.
 	Key string
+	// Extended are the resources that DeviceClasses stand for where the node publishes none of them, sorted. What the pod needs there is one of the Variants, by the
+	// set of those that the node does not publish: bit i for Extended[i]. A Variant that is nil cannot be had. What is said above holds for all nodes.
+	Extended []string
+	Variants []*ClaimNeeds
 }
+
+// MaxExtended bounds the Extended resources of a pod: each doubles the Variants.
+const MaxExtended = 4
+
+// On is what a pod needs on a node that publishes some resources; nil: it cannot go there.
+func (n *ClaimNeeds) On(publishes func(resource string) bool) *ClaimNeeds {
+	if n == nil || len(n.Extended) == 0 {
+		return n
+	}
+	set := 0
+	for i, name := range n.Extended {
+		if !publishes(name) {
+			set |= 1 << i
+		}
+	}
+	return n.Variants[set]
+}
+
+// Stands reports whether a DeviceClass stands for a resource of the pod.
+func (n *ClaimNeeds) Stands(resource string) bool {
+	if n == nil {
+		return false
+	}
+	_, ok := slices.BinarySearch(n.Extended, resource)
+	return ok
+}
+
+// Asks reports whether devices must be chosen for the pod, on some nodes at least.
+func (n *ClaimNeeds) Asks() bool {
+	return n != nil && (len(n.Unallocated) > 0 || slices.ContainsFunc(n.Variants, func(v *ClaimNeeds) bool { return v != nil && len(v.Unallocated) > 0 }))
+}
+
+// ClaimRoom is how many more pods a claim may be reserved for.
+type ClaimRoom struct {
+	Claim ClaimName
+	Left  int
+}
+
+// SharedName is the name of one of the Unallocated; empty if the claim is the pod's own.
+func (n *ClaimNeeds) SharedName(i int) (name ClaimName) {
+	if len(n.Shared) > 0 {
+		name = n.Shared[i]
+	}
+	return name
+}
+
+// Shares lists the claims without devices that other pods use too.
+func (n *ClaimNeeds) Shares() []ClaimName {
+	if n == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(n.Shared), func(name ClaimName) bool { return name == ClaimName{} })
+}
+
+// Competes reports whether the needs may be met for one pod and then not for the next, on other nodes too: because devices are shared, or claims are.
+func (n *ClaimNeeds) Competes() bool { return n != nil && (n.Asks() || len(n.Reserved) > 0) }
 
 // HasAlternatives reports whether nodes may differ in which entries of prioritized lists they can give.
 func (n *ClaimNeeds) HasAlternatives() bool {
@@ -217,6 +286,20 @@ func (n *ClaimNeeds) AppendKey(buffer []byte) []byte {
 	}
 	w.Text(n.Key)
 	w.Number(n.Worth)
+	w.claims(n.Shared)
+	w.Number(int64(len(n.Reserved)))
+	for _, r := range n.Reserved {
+		w.Text(r.Claim.Namespace)
+		w.Text(r.Claim.Name)
+		w.Number(int64(r.Left))
+	}
+	w.strings(n.Extended)
+	for _, v := range n.Variants {
+		w.Flag(v != nil)
+		if v != nil {
+			w = v.AppendKey(w)
+		}
+	}
 	return w
 }
 

@@ -16,6 +16,8 @@ type VolumeNeeds struct {
 	Unbound []UnboundClaim
 	// Users are the pods that have a node and use claims which one pod alone may use (ReadWriteOncePod), by UID. They must leave first.
 	Users []ClaimUser
+	// Exclusive are these claims, as far as several members of gangs use them: of pods that get places together, one alone may.
+	Exclusive []ClaimName
 	// Drivers are what must be attached, by driver: of drivers that nodes limit, or that are required. A node is asked apart from Conflict.
 	Drivers []DriverNeed
 }
@@ -38,7 +40,7 @@ func (t Term) equal(u Term) bool {
 
 // Selects reports whether anything is asked of a node's own properties.
 func (v *VolumeNeeds) Selects() bool {
-	return v != nil && (v.Missing || len(v.Bound)+len(v.Zones)+len(v.Unbound)+len(v.Users) > 0)
+	return v != nil && (v.Missing || len(v.Bound)+len(v.Zones)+len(v.Unbound)+len(v.Users)+len(v.Exclusive) > 0)
 }
 
 func (b *BoundVolume) matches(n *Node) bool {
@@ -65,6 +67,8 @@ func (v *Volume) UsableOn(n *Node) bool {
 
 // UnboundClaim is what decides where a claim can be bound, whatever its name is.
 type UnboundClaim struct {
+	// Claim is its name, if several members of gangs use it: all go where it is bound for the first. Else it is empty.
+	Claim ClaimName
 	// Node was chosen for it before; empty: none was.
 	Node string
 	// Volumes that it could be bound to, the best first.
@@ -86,8 +90,9 @@ type VolumeChoice struct {
 	Size   int64 // bytes
 }
 
-// StorageRoom is where a volume of a claim could be provisioned, and if it is Told, how much there is in all, in bytes.
+// StorageRoom is where a volume of a claim could be provisioned, and if it is Told, how much there is in all, in bytes. Segment names it.
 type StorageRoom struct {
+	Segment  string
 	Nodes    LabelSelector
 	Capacity int64
 	Told     bool
@@ -207,40 +212,55 @@ type ClaimBinding struct {
 
 // Choose chooses for each of the Unbound what it is bound to on the node. Each volume is chosen once.
 func (v *VolumeNeeds) Choose(n *Node) (choice []ClaimBinding, conflict VolumeConflict) {
+	return v.ChooseBeside(n, nil)
+}
+
+// ChooseBeside is Choose beside what was chosen for other pods.
+func (v *VolumeNeeds) ChooseBeside(n *Node, beside *ChosenVolumes) (choice []ClaimBinding, conflict VolumeConflict) {
 	choice = make([]ClaimBinding, len(v.Unbound))
 	for i := range v.Unbound {
-		if u := &v.Unbound[i]; u.Node != "" && u.Node != n.Name {
+		u := &v.Unbound[i]
+		if chosen, ok := beside.claim(u.Claim); u.Node != "" && u.Node != n.Name || ok && chosen.volume == "" && chosen.node != n.Name {
 			return nil, NoVolumeToBind
 		}
 	}
 	for i := range v.Unbound {
 		u := &v.Unbound[i]
-		at := -1
-		if u.Node == "" {
+		at, told := -1, false
+		if chosen, ok := beside.claim(u.Claim); ok {
+			if told = true; chosen.volume != "" {
+				at = slices.IndexFunc(u.Volumes, func(c VolumeChoice) bool { return c.Volume == chosen.volume && matchLabels(c.Nodes, n) })
+				if at < 0 {
+					return nil, NoVolumeToBind
+				}
+			}
+		} else if u.Node == "" {
 			at = slices.IndexFunc(u.Volumes, func(c VolumeChoice) bool {
-				return !slices.ContainsFunc(choice[:i], func(b ClaimBinding) bool { return b.Volume == c.Volume }) && matchLabels(c.Nodes, n)
+				return !beside.hasVolume(c.Volume) && !slices.ContainsFunc(choice[:i], func(b ClaimBinding) bool { return b.Volume == c.Volume }) && matchLabels(c.Nodes, n)
 			})
 		}
-		if at >= 0 {
+		switch {
+		case at >= 0:
 			choice[i] = ClaimBinding{Volume: u.Volumes[at].Volume, Size: u.Volumes[at].Size}
-			continue
-		}
-		if choice[i].Room, conflict = u.provision(n); conflict != NoVolumeConflict {
-			return nil, conflict
+		case told: // a volume is made for it already
+		default:
+			if choice[i].Room, conflict = u.provision(n, beside); conflict != NoVolumeConflict {
+				return nil, conflict
+			}
 		}
 	}
 	return choice, NoVolumeConflict
 }
 
 // provision returns where a volume is provisioned for the claim, nil if that is not told, or why none can be.
-func (u *UnboundClaim) provision(n *Node) (*StorageRoom, VolumeConflict) {
+func (u *UnboundClaim) provision(n *Node, beside *ChosenVolumes) (*StorageRoom, VolumeConflict) {
 	if !u.Provisioned || !matchLabels(u.Nodes, n) {
 		return nil, NoVolumeToBind
 	}
 	if !u.Tracked {
 		return nil, NoVolumeConflict
 	}
-	at := slices.IndexFunc(u.Room, func(r StorageRoom) bool { return r.Nodes.matchesNode(n) })
+	at := slices.IndexFunc(u.Room, func(r StorageRoom) bool { return r.Nodes.matchesNode(n) && !beside.fills(&r, u.Size) })
 	if at < 0 {
 		return nil, NoStorageLeft
 	}
@@ -372,9 +392,12 @@ func (v *VolumeNeeds) AppendSelection(buffer []byte) []byte {
 		w.Text(string(u.Pod))
 		w.Text(u.Node)
 	}
+	w.claims(v.Exclusive)
 	w.Number(int64(len(v.Unbound)))
 	for i := range v.Unbound {
 		u := &v.Unbound[i]
+		w.Text(u.Claim.Namespace)
+		w.Text(u.Claim.Name)
 		w.Text(u.Node)
 		w.Number(int64(len(u.Volumes)))
 		for _, c := range u.Volumes {
@@ -387,6 +410,7 @@ func (v *VolumeNeeds) AppendSelection(buffer []byte) []byte {
 		w.Flag(u.Tracked)
 		w.Number(int64(len(u.Room)))
 		for j := range u.Room {
+			w.Text(u.Room[j].Segment)
 			w.labelSelector(&u.Room[j].Nodes)
 			w.Number(u.Room[j].Capacity)
 			w.Flag(u.Room[j].Told)
@@ -395,6 +419,15 @@ func (v *VolumeNeeds) AppendSelection(buffer []byte) []byte {
 		w.Number(u.Size)
 	}
 	return w
+}
+
+// claims writes names of claims.
+func (w *Key) claims(list []ClaimName) {
+	w.Number(int64(len(list)))
+	for _, name := range list {
+		w.Text(name.Namespace)
+		w.Text(name.Name)
+	}
 }
 
 // terms writes a list of which one must match, and whether there is any.

@@ -33,6 +33,7 @@ type user struct {
 	uid       facts.UID
 	namespace string
 	uses      []facts.ClaimUse
+	gang      bool       // it is a member of one
 	node      string     // empty: it has none
 	promises  []*promise // that wait to be carried out
 	attached  []attach   // see attaches
@@ -280,19 +281,40 @@ func (b *Book) setCapacity(name facts.StorageName, capacity *facts.StorageCapaci
 	}
 }
 
-// Use says which volumes a pod uses, and returns the other pods whose needs may be others now, sorted. A pod that uses none is not known to the Book.
-func (b *Book) Use(uid facts.UID, namespace string, uses []facts.ClaimUse) []facts.UID {
+// Use says which volumes a pod uses, and whether it is a member of a gang, and returns the other pods whose needs may be others now, sorted. A pod that uses none is not known to the Book.
+func (b *Book) Use(uid facts.UID, namespace string, uses []facts.ClaimUse, gang bool) []facts.UID {
 	if len(uses) == 0 || b.pods[uid] != nil {
 		return nil // what volumes a pod has never changes
 	}
-	u := &user{uid: uid, namespace: namespace, uses: uses}
+	u := &user{uid: uid, namespace: namespace, uses: uses, gang: gang}
 	b.pods[uid] = u
+	affected := make(pods)
 	for name := range u.claims {
 		enter(b.users, name, uid, u)
+		if gang {
+			b.shared(name, 2, affected)
+		}
 	}
-	affected := make(pods)
+	delete(affected, uid)
 	b.reattach(u, affected)
 	return affected.list()
+}
+
+// inGangs is how many members of gangs use a claim. If several do, what the users ask names the claim: members are placed before the first of them has its volume.
+func (b *Book) inGangs(name facts.ClaimName) (n int) {
+	for _, u := range b.users[name] {
+		if u.gang {
+			n++
+		}
+	}
+	return n
+}
+
+// shared adds the users of a claim if so many members of gangs use it now, unless it is bound and several may.
+func (b *Book) shared(name facts.ClaimName, members int, to pods) {
+	if c := b.claims[name]; c != nil && b.inGangs(name) == members && (!c.Bound || c.Modes&facts.ReadWriteOncePod != 0) {
+		b.ofClaim(name, to)
+	}
 }
 
 // Forget forgets a pod, and returns the others whose needs may be others now, sorted. It must have been released.
@@ -302,10 +324,13 @@ func (b *Book) Forget(uid facts.UID) []facts.UID {
 		return nil
 	}
 	delete(b.pods, uid)
+	affected := make(pods)
 	for name := range u.claims {
 		leave(b.users, name, uid)
+		if u.gang {
+			b.shared(name, 1, affected)
+		}
 	}
-	affected := make(pods)
 	for _, a := range u.attached {
 		b.unshare(u, a.VolumeHandle, affected)
 	}

@@ -111,7 +111,7 @@ func TestBook(t *testing.T) {
 			if other := name(t, "c", 4); other != w.pods[uid][0].Claim {
 				w.pods[uid] = append(w.pods[uid], facts.ClaimUse{Claim: other})
 			}
-			w.book.Use(uid, "d", w.pods[uid])
+			w.book.Use(uid, "d", w.pods[uid], uid[len(uid)-1]%2 == 0)
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			w.step(t)
@@ -158,7 +158,7 @@ func (w *world) step(t *rapid.T) {
 func (w *world) take(t *rapid.T, uid facts.UID, before map[facts.UID]answer) {
 	node := rapid.SampledFrom(w.nodes).Draw(t, "node")
 	for again := range 2 {
-		conflict, affected := w.book.Take(uid, node)
+		conflict, affected := w.book.Take(uid, node, func(facts.UID) bool { return false })
 		if said := before[uid]; (conflict != "") != (said.waits != "" || said.needs != nil && said.needs.Conflict(node) != facts.NoVolumeConflict) {
 			t.Fatalf("take %s on %s: %q, though it was said that %+v", uid, node.Name, conflict, said)
 		}
@@ -185,7 +185,7 @@ func (w *world) take(t *rapid.T, uid facts.UID, before map[facts.UID]answer) {
 func (w *world) sameAnew(t *rapid.T) {
 	anew := volumes.New()
 	for uid, uses := range w.pods {
-		anew.Use(uid, "d", uses)
+		anew.Use(uid, "d", uses, uid[len(uid)-1]%2 == 0)
 	}
 	for _, o := range w.objects {
 		anew.Set(o)

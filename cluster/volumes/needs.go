@@ -24,6 +24,9 @@ func (b *Book) Needs(uid facts.UID) (needs *facts.VolumeNeeds, waits string) {
 		}
 		if claim.Modes&facts.ReadWriteOncePod != 0 && !use.Ephemeral { // of an ephemeral volume the pod is the only user
 			n.Users = b.otherUsers(n.Users, u, name)
+			if b.inGangs(name) > 1 {
+				n.Exclusive = append(n.Exclusive, name)
+			}
 		}
 		if !claim.Bound {
 			unbound = append(unbound, claim)
@@ -46,6 +49,8 @@ func (b *Book) Needs(uid facts.UID) (needs *facts.VolumeNeeds, waits string) {
 	}
 	slices.SortFunc(n.Users, func(x, y facts.ClaimUser) int { return cmp.Compare(x.Pod, y.Pod) })
 	n.Users = slices.Compact(n.Users)
+	slices.SortFunc(n.Exclusive, facts.CompareClaimNames)
+	n.Exclusive = slices.Compact(n.Exclusive)
 	n.Drivers = b.driverNeeds(u)
 	if !n.Selects() && len(n.Drivers) == 0 {
 		return nil, ""
@@ -111,11 +116,14 @@ func (b *Book) node(c *facts.Claim) string {
 }
 
 // choices returns where a claim could be bound. Class and size of the claim are part of it only where they tell nodes apart, so that claims of unlike sizes
-// may be alike.
+// may be alike; its name only where several members of gangs use it.
 func (b *Book) choices(c *facts.Claim) facts.UnboundClaim {
 	x := b.choicesOf(c)
 	if len(x.Volumes)+len(x.Room) > 0 {
 		x.StorageClass, x.Size = c.StorageClass, c.Size
+	}
+	if b.inGangs(c.ClaimName) > 1 {
+		x.Claim = c.ClaimName
 	}
 	return x
 }
@@ -178,7 +186,7 @@ func (b *Book) room(c *facts.Claim) (list []facts.StorageRoom) {
 	})
 	for _, r := range rooms {
 		if !slices.ContainsFunc(list, func(room facts.StorageRoom) bool { return room.Nodes.Equal(&r.Nodes) }) {
-			list = append(list, facts.StorageRoom{Nodes: r.Nodes, Capacity: r.Capacity, Told: r.Told})
+			list = append(list, facts.StorageRoom{Segment: r.Namespace + "/" + r.Name, Nodes: r.Nodes, Capacity: r.Capacity, Told: r.Told})
 		}
 	}
 	return list

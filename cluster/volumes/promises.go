@@ -2,6 +2,7 @@ package volumes
 
 import (
 	"fmt"
+	"slices"
 
 	"hilbert.dev/hilbert/cluster/facts"
 )
@@ -16,9 +17,9 @@ type Obligation struct {
 	Node            string
 }
 
-// Take gives a pod that has its node what its unbound claims are bound to there. conflict says why that cannot be; then nothing is taken. It returns the other
-// pods whose needs may be others now, sorted.
-func (b *Book) Take(uid facts.UID, node *facts.Node) (conflict string, affected []facts.UID) {
+// Take gives a pod that has its node what its unbound claims are bound to there. leaves reports which pods leave before the pod comes: they keep nothing from it.
+// conflict says why that cannot be; then nothing is taken. It returns the other pods whose needs may be others now, sorted.
+func (b *Book) Take(uid facts.UID, node *facts.Node, leaves func(facts.UID) bool) (conflict string, affected []facts.UID) {
 	u := b.pods[uid]
 	if u == nil {
 		return "", nil
@@ -31,6 +32,9 @@ func (b *Book) Take(uid facts.UID, node *facts.Node) (conflict string, affected 
 	if needs != nil {
 		if c := needs.Conflict(node); c != facts.NoVolumeConflict {
 			return c.String(), nil
+		}
+		if slices.ContainsFunc(needs.Users, func(u facts.ClaimUser) bool { return !leaves(u.Pod) }) {
+			return facts.VolumeInUse.String(), nil
 		}
 		choice, _ = needs.Choose(node)
 	}

@@ -13,9 +13,10 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
-// DRA reads an object of dynamic resource allocation, or that one is gone. A slice is a pool of its own, of which one node has the devices, numbered from 0.
+// DRA reads an object of dynamic resource allocation, or that one is gone. A slice is a pool of its own, of which one node has the devices, numbered from 0; without
+// a node all nodes have them.
 //
-//	dra class gpu
+//	dra class gpu resource=example.com/gpu created=5
 //	dra slice s1 node=n1 devices=3
 //	dra taint r pool=s1
 //	dra claim c class=gpu count=2 owner=p uid=u version=7 protected deleting reserved=(p,q) on=n1 has=(s1/0,s1/1) ready=s1/0 failed=s1/0 needs=Ready
@@ -36,7 +37,7 @@ func DRA(t testing.TB, d *datadriven.TestData) facts.Event {
 	case facts.ResourceClaimKind:
 		return facts.DRAUpserted{Object: r.claim(name)}
 	case facts.DeviceClassKind:
-		return facts.DRAUpserted{Object: &facts.DeviceClass{Name: name}}
+		return facts.DRAUpserted{Object: &facts.DeviceClass{Name: name, Extended: r.text("resource", ""), Created: int64(r.number("created"))}}
 	case facts.ResourceSliceKind:
 		return facts.DRAUpserted{Object: &facts.ResourceSlice{Name: name, PoolID: facts.PoolID{Driver: "gpu", Pool: name}, Node: r.text("node", ""), Devices: r.number("devices")}}
 	case facts.DeviceTaintRuleKind:
@@ -135,7 +136,9 @@ var _ dra.Allocator = (*Devices)(nil)
 func (x *Devices) Allocate(q *dra.Query) (allocations []*facts.ClaimAllocation, refusal string) {
 	x.Asked++
 	var free []facts.DeviceID
+	shared := make(map[string]bool) // pools that several nodes have
 	for _, s := range q.Slices {
+		shared[s.Pool] = s.Node == ""
 		for i := range s.Devices {
 			id := facts.DeviceID{Driver: s.Driver, Pool: s.Pool, Device: strconv.Itoa(i)}
 			if !slices.ContainsFunc(q.Taken, func(d facts.AllocatedDevice) bool { return d.DeviceID == id }) {
@@ -150,6 +153,9 @@ func (x *Devices) Allocate(q *dra.Query) (allocations []*facts.ClaimAllocation, 
 			return nil, "cannot allocate all claims"
 		}
 		a := &facts.ClaimAllocation{Nodes: OnNode(q.Node.Name)}
+		if !slices.ContainsFunc(free[:count], func(id facts.DeviceID) bool { return !shared[id.Pool] }) {
+			a.Nodes = nil
+		}
 		for _, id := range free[:count] {
 			a.Devices = append(a.Devices, facts.AllocatedDevice{DeviceID: id, Binding: x.Binding, Failure: x.Failure})
 			a.Body += id.Pool + "/" + id.Device + " "
@@ -157,6 +163,18 @@ func (x *Devices) Allocate(q *dra.Query) (allocations []*facts.ClaimAllocation, 
 		allocations, free = append(allocations, a), free[count:]
 	}
 	return allocations, ""
+}
+
+// Exactly asks for all devices of the requests in sum.
+func (x *Devices) Exactly(requests []facts.DeviceRequest) (out facts.ClaimRequests) {
+	sum := 0
+	for _, r := range requests {
+		sum += int(r.Count)
+		out.Key += fmt.Sprintf("%s %s %d;", r.Name, r.Class, r.Count)
+		out.Classes = append(out.Classes, facts.ClassUse{Request: r.Name, Class: r.Class})
+	}
+	out.Spec = strconv.Itoa(sum)
+	return out
 }
 
 // Taint leaves nothing of a slice that a rule is about.

@@ -95,6 +95,9 @@ func Pod(t testing.TB, d *datadriven.TestData) facts.Pod {
 	}
 	for _, name := range sortedKeys(amounts) {
 		r.Requests = append(r.Requests, resource.Quantity{Name: name, Amount: amounts[name]})
+		if strings.Contains(name, "/") && pod.Ours {
+			pod.Extended = append(pod.Extended, facts.ExtendedContainer{Index: len(pod.Extended), Name: "c", Requests: []facts.ExtendedRequest{{Resource: name, Count: amounts[name]}}})
+		}
 	}
 	if r.GPU.Milli > 0 {
 		r.GPU.Tenant = topology.TenantOf(pod.Namespace)

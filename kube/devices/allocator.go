@@ -90,6 +90,17 @@ func (a *Allocator) Allocate(q *dra.Query) ([]*facts.ClaimAllocation, string) {
 	return out, ""
 }
 
+// Exactly is what a claim asks for that is made of requests.
+func (a *Allocator) Exactly(requests []facts.DeviceRequest) facts.ClaimRequests {
+	var claim resourcev1.DeviceClaim
+	for _, r := range requests {
+		claim.Requests = append(claim.Requests, resourcev1.DeviceRequest{Name: r.Name, Exactly: &resourcev1.ExactDeviceRequest{
+			DeviceClassName: r.Class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: r.Count,
+		}})
+	}
+	return a.parser.ClaimRequests(&claim)
+}
+
 // Taint returns the slice with the taints that rules give to its devices. (Upstream's tracker of ResourceSlices.)
 func (a *Allocator) Taint(slice *facts.ResourceSlice, rules []*facts.DeviceTaintRule) *facts.ResourceSlice {
 	published, ok := slice.Spec.(*resourcev1.ResourceSlice)

@@ -75,8 +75,8 @@ func take(b *dra.Book, p *parse.Parser, name string, claim *resourcev1.ResourceC
 	claim = claim.DeepCopy()
 	claim.Namespace, claim.Name, claim.UID = "default", name, "uid"
 	b.Set(p.ResourceClaim(claim))
-	b.Use(facts.UID(name), "default", []facts.ResourceClaimUse{{Claim: name}}, false)
-	if conflict, _ := b.Take(facts.UID(name), &facts.Node{Name: "n1", Labels: map[string]string{"zone": "a"}}); conflict != "" {
+	b.Use(&facts.Pod{UID: facts.UID(name), Namespace: "default", Name: name, ResourceClaims: []facts.ResourceClaimUse{{Claim: name}}})
+	if conflict, _ := b.Take(facts.UID(name), &facts.Node{Name: "n1", Labels: map[string]string{"zone": "a"}}, func(string) bool { return false }); conflict != "" {
 		return conflict
 	}
 	var out []string

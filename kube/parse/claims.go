@@ -2,7 +2,6 @@ package parse
 
 import (
 	"encoding/json"
-	"reflect"
 	"slices"
 	"strconv"
 
@@ -23,9 +22,6 @@ var DRAResources = map[facts.DRAKind]string{
 	facts.ResourceSliceKind:   "resourceslices",
 	facts.DeviceTaintRuleKind: "devicetaintrules",
 }
-
-// SameDRA reports whether two DRA objects say the same.
-func SameDRA[O facts.DRAObject](a, b O) bool { return reflect.DeepEqual(a, b) }
 
 // resourceClaims lists the entries of the pod's spec.resourceClaims that ask for anything.
 func (p *Parser) resourceClaims(pod *corev1.Pod) (uses []facts.ResourceClaimUse) {
@@ -52,7 +48,7 @@ func (p *Parser) resourceClaims(pod *corev1.Pod) (uses []facts.ResourceClaimUse)
 func (p *Parser) ResourceClaim(c *resourcev1.ResourceClaim) *facts.ResourceClaim {
 	out := &facts.ResourceClaim{
 		ClaimName: facts.ClaimName{Namespace: p.strings.get(c.Namespace), Name: c.Name}, UID: string(c.UID),
-		Requests:  p.claimRequests(&c.Spec.Devices),
+		Requests:  p.ClaimRequests(&c.Spec.Devices),
 		Protected: slices.Contains(c.Finalizers, resourcev1.Finalizer), Deleting: c.DeletionTimestamp != nil,
 	}
 	out.Version, _ = strconv.ParseUint(c.ResourceVersion, 10, 64) // 0 on a server whose versions cannot be compared
@@ -81,8 +77,8 @@ func (p *Parser) ResourceClaim(c *resourcev1.ResourceClaim) *facts.ResourceClaim
 // maxClaimSpecs bounds the specs that are shared between claims.
 const maxClaimSpecs = 1024
 
-// claimRequests reads what a claim asks for. Claims that ask for the same share it.
-func (p *Parser) claimRequests(devices *resourcev1.DeviceClaim) facts.ClaimRequests {
+// ClaimRequests reads what a claim asks for. Claims that ask for the same share it.
+func (p *Parser) ClaimRequests(devices *resourcev1.DeviceClaim) facts.ClaimRequests {
 	key, err := json.Marshal(devices)
 	if err != nil {
 		p.warner.Warn("resourceclaim", "the requests cannot be encoded", "err", err)
@@ -142,7 +138,11 @@ func (p *Parser) Allocation(a *resourcev1.AllocationResult) *facts.ClaimAllocati
 
 // DeviceClass parses a device class.
 func (p *Parser) DeviceClass(c *resourcev1.DeviceClass) *facts.DeviceClass {
-	return &facts.DeviceClass{Name: c.Name, Spec: &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: c.Name}, Spec: c.Spec}}
+	out := &facts.DeviceClass{Name: c.Name, Created: c.CreationTimestamp.UnixNano(), Spec: &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: c.Name}, Spec: c.Spec}}
+	if c.Spec.ExtendedResourceName != nil {
+		out.Extended = p.strings.get(*c.Spec.ExtendedResourceName)
+	}
+	return out
 }
 
 // ResourceSlice parses a slice.

@@ -78,6 +78,7 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 	if seen.Ours {
 		seen.Owner = p.owner(pod)
 		seen.ResourceClaims = p.resourceClaims(pod)
+		seen.Extended = p.extendedResources(pod)
 	}
 	if seen.Ours || seen.Node != "" {
 		seen.Claims = p.claimUses(pod)

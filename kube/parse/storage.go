@@ -1,7 +1,6 @@
 package parse
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 
@@ -188,9 +187,6 @@ func (p *Parser) StorageCapacity(c *storagev1.CSIStorageCapacity) *facts.Storage
 	out.Nodes = selector
 	return out
 }
-
-// SameStorage reports whether two storage objects say the same.
-func SameStorage[O facts.StorageObject](a, b O) bool { return reflect.DeepEqual(a, b) }
 
 // StorageResources are the resources of storage objects, by their kind.
 var StorageResources = map[facts.StorageKind]string{

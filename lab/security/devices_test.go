@@ -2,17 +2,19 @@ package security
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// giveDevices has hilbertd place a pod whose claim was made from a template, and two pods that share a claim. The test plays the
-// drivers, which publish two devices on each node, and the controller that makes claims from templates.
+// giveDevices has hilbertd place a pod whose claim was made from a template, two pods that share a claim, and one that asks for an extended resource. The test plays the
+// drivers, which publish three devices on each node, and the controller that makes claims from templates.
 func (b *bed) giveDevices(t *testing.T) {
 	t.Helper()
 	ctx, create := t.Context(), metav1.CreateOptions{}
@@ -26,13 +28,13 @@ func (b *bed) giveDevices(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "gpu.example.com"},
 		Spec: resourcev1.DeviceClassSpec{Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{
 			Expression: `device.driver == "gpu.example.com" && device.attributes["gpu.example.com"].model == "big"`,
-		}}}},
+		}}}, ExtendedResourceName: new("example.com/gpu")},
 	}, create)
 	must(err)
 	nodes, err := b.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	must(err)
 	for i := range nodes.Items {
-		must(b.publish(t, nodes.Items[i].Name, 2))
+		must(b.publish(t, nodes.Items[i].Name, 3))
 	}
 	uses := func(pod *corev1.Pod, entry corev1.PodResourceClaim) {
 		pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims, entry)
@@ -65,6 +67,27 @@ func (b *bed) giveDevices(t *testing.T) {
 	must(b.awaitPlace(ctx, "shares-0"))
 	must(b.awaitPlace(ctx, "shares-1"))
 	b.expectClaim(t, "shared", 1, "shares-0", "shares-1")
+
+	// As an extended resource, which no node publishes: hilbertd makes the claim.
+	_, err = b.admin.CoreV1().Pods(theirs).Create(ctx, wants("asks-gpu", "10m", func(p *corev1.Pod) {
+		one := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+		p.Spec.Containers[0].Resources.Limits = one
+		maps.Copy(p.Spec.Containers[0].Resources.Requests, one)
+	}), create)
+	must(err)
+	must(b.awaitPlace(ctx, "asks-gpu"))
+	asks, err := b.admin.CoreV1().Pods(theirs).Get(ctx, "asks-gpu", metav1.GetOptions{})
+	must(err)
+	said := asks.Status.ExtendedResourceClaimStatus
+	if said == nil || len(said.RequestMappings) != 1 || said.RequestMappings[0].ResourceName != "example.com/gpu" {
+		t.Fatalf("the pod is told of its claim: %+v", said)
+	}
+	b.expectClaim(t, said.ResourceClaimName, 1, "asks-gpu")
+	made, err := b.admin.ResourceV1().ResourceClaims(theirs).Get(ctx, said.ResourceClaimName, metav1.GetOptions{})
+	must(err)
+	if made.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" || !metav1.IsControlledBy(made, asks) {
+		t.Errorf("the claim is the pod's, and is marked: %+v", made.ObjectMeta)
+	}
 }
 
 // publish publishes devices of a node, as a driver does.

@@ -51,9 +51,6 @@ func (s Synthetic) claim(w *Workload, random *rand.Rand) {
 		}
 		classes := [...]string{ClassMade, ClassMade, ClassZonal, ClassLocal}
 		class := classes[random.IntN(len(classes))]
-		if class == ClassLocal && w.Tasks[i].Unit != "" {
-			class = ClassMade // members of a gang may be given one volume twice for ever
-		}
 		w.Tasks[i].Claims = []TaskClaim{{StorageClass: class, Size: int64(1+random.IntN(100)) << 30}}
 	}
 }

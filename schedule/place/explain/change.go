@@ -229,7 +229,7 @@ func helpedByLeaving(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool
 			return false
 		}
 	}
-	return !slices.ContainsFunc(c.Amounts, func(a resource.Amount) bool { return a.Value > s.Allocatable(slot, a.Kind) })
+	return !slices.ContainsFunc(c.Amounts, func(a resource.Amount) bool { return a.Value > s.Allocatable(slot, a.Kind) && s.Lacks(slot, c, a) })
 }
 
 // holdsUnknown reports whether it is unknown which GPUs or NUMA nodes some pods on the node hold. Then it is unknown too what is free when some have left.

@@ -89,6 +89,7 @@ var obstacleRules = []obstacleRule{
 	{filter: "DynamicResources", each: noDetail, say: sayDevices, none: "devices are free once claims that have them are deallocated, with their pods"},
 	{filter: "PodTopologySpread", each: skews, say: saySkew, changes: []changer{loosen}, leaving: true},
 	{filter: "InterPodAffinity", each: podAffinityObstacles, say: sayPodAffinity, none: "it takes other pods to come or to leave", leaving: true},
+	{filter: "ClaimsChosen", each: noDetail, say: sayChosen, none: "what the claims need is given to other pods, which have it until their claims go"},
 }
 
 // appendObstacles lists all that keeps a pod of the class off the node.
@@ -144,8 +145,18 @@ func sayAttached(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obsta
 	}
 }
 
+func sayChosen(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
+	if c.Volumes != nil && c.Volumes.ConflictBeside(s.Node(slot), s.ChosenVolumes()) != facts.NoVolumeConflict {
+		return "has no volume for the claims beside those of the pods that are placed together"
+	}
+	if s.ChosenDevices().Nothing() {
+		return s.DeviceView(slot).Explain(s.Node(slot), s.ClaimNeeds(slot, c))
+	}
+	return "has no devices for the claims beside those of the pods that are placed together"
+}
+
 func sayDevices(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) string {
-	return s.DeviceView(slot).Explain(s.Node(slot), c.Claims)
+	return s.DeviceView(slot).Explain(s.Node(slot), s.ClaimNeeds(slot, c))
 }
 
 func sayReservation(*cluster.State, cluster.Slot, *cluster.Class, *obstacle) string {
@@ -339,7 +350,7 @@ func sayPort(_ *cluster.State, _ cluster.Slot, c *cluster.Class, o *obstacle) st
 func shortages(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obstacle)) {
 	first, short := 0, 0
 	for i, a := range c.Amounts {
-		if a.Value > s.Free(slot, a.Kind) && !impliedByHeadroom(s, slot, c, a.Kind) {
+		if s.Lacks(slot, c, a) && !impliedByHeadroom(s, slot, c, a.Kind) {
 			first = i
 			short++
 		}
@@ -351,7 +362,7 @@ func shortages(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(o
 	list := slices.Clone(c.Amounts)
 	slices.SortFunc(list, func(a, b resource.Amount) int { return cmp.Compare(s.KindName(a.Kind), s.KindName(b.Kind)) })
 	for _, a := range list {
-		if a.Value > s.Free(slot, a.Kind) && !impliedByHeadroom(s, slot, c, a.Kind) {
+		if s.Lacks(slot, c, a) && !impliedByHeadroom(s, slot, c, a.Kind) {
 			add(shortage(s, slot, a))
 		}
 	}

@@ -93,6 +93,7 @@ func (x *DomainScorer) Best(ix *Index, in int) (cluster.Slot, bool) {
 	if !x.ordered {
 		return x.bestByAllScores(ix, h.slots)
 	}
+	x.dropTaken(ix, h)
 	f := &ix.stats
 	f.Reset(x.Class)
 	for _, id := range h.groups {
@@ -112,6 +113,20 @@ func (x *DomainScorer) Best(ix *Index, in int) (cluster.Slot, bool) {
 		}
 	}
 	return best, best != cluster.NoSlot
+}
+
+// dropTaken removes the best nodes of each group that have nothing left for the claims of the class, for what was chosen elsewhere. More is chosen as long as the
+// scorer is in use, so that they stay removed.
+func (x *DomainScorer) dropTaken(ix *Index, h *domainNodes) {
+	s := &ix.snapshot.State
+	if !rules.DependsOnChosen(s, x.Class) {
+		return
+	}
+	for _, id := range h.groups {
+		for len(x.groups[id]) > 0 && !rules.FitsIn(rules.Domain, s, x.groups[id][0], x.Class) {
+			x.remove(x.groups[id][0])
+		}
+	}
 }
 
 // bestByAllScores asks every filter and every score about each of the nodes.

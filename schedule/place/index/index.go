@@ -183,9 +183,13 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 		return ix.bestOf(ix.allSlots(), c)
 	}
 	s := &ix.snapshot.State
+	chosen := rules.DependsOnChosen(s, c) // then no order has seen what is feasible
+	if chosen && readsCounts(c.Constraints) {
+		return ix.bestOf(ix.allSlots(), c)
+	}
 	scorer := ix.profile.DenseScorer(c, ix.dense.states)
-	simple := ix.onlySoftSpread(c.Constraints)
-	if !simple && ix.earnsClassIndex(c, &scorer, s.Log().Len()) {
+	simple := !chosen && ix.onlySoftSpread(c.Constraints)
+	if !simple && !chosen && ix.earnsClassIndex(c, &scorer, s.Log().Len()) {
 		return ix.classIndex(c).best(ix)
 	}
 	if !ix.nodeClassesServe(c) {
@@ -203,7 +207,7 @@ func (ix *Index) best(c *cluster.Class) (cluster.Slot, bool) {
 // bestIn returns the best node of a partition, for classes whose place is decided by node classes.
 func (ix *Index) bestIn(part uint8, c *cluster.Class) (cluster.Slot, bool) {
 	ix.beginDecision()
-	if _, names := ix.pinned(c); names || c.Claims.HasAlternatives() || !ix.onlySoftSpread(c.Constraints) || !ix.nodeClassesServe(c) {
+	if _, names := ix.pinned(c); names || c.Claims.HasAlternatives() || rules.DependsOnChosen(&ix.snapshot.State, c) || !ix.onlySoftSpread(c.Constraints) || !ix.nodeClassesServe(c) {
 		return cluster.NoSlot, false
 	}
 	v, ok := ix.nodeClasses.selectionIn(ix.nodeClasses.selection(ix, c), c, part)
@@ -251,7 +255,7 @@ func (ix *Index) bestByNodeClass(c *cluster.Class, scorer *rules.DenseScorer, si
 }
 
 // asksAllocator reports whether an allocator judges nodes for the class. A ranking would have it judge all of them; a search asks about those that would win.
-func asksAllocator(c *cluster.Class) bool { return c.Claims != nil && len(c.Claims.Unallocated) > 0 }
+func asksAllocator(c *cluster.Class) bool { return c.Claims.Asks() }
 
 // searchesPriced reports whether a search serves a size that the price list matters to. A ranking would score all nodes with GPUs again for each new list. A
 // search scores their states, as long as these are few.

@@ -45,6 +45,7 @@ func (r *unitPlacement) nodes(s scope) []cluster.Slot {
 // has the fewest. A class of which one member has failed is tried again only after others have got places, if it has constraints between
 // pods: they may be what it waits for.
 func (r *unitPlacement) fill(s scope, m memberRange, spread string) {
+	r.fillTogether(s, m)
 	if spread != "" && !s.fixes(spread) {
 		r.spread(s, m, spread)
 	}

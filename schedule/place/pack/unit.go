@@ -64,6 +64,8 @@ func (p *Packer) SetLevels(keys []string) { p.run.levels = keys }
 func (p *Packer) PlaceUnit(ask *Ask) (placed []MemberChoice, ok bool) {
 	r := &p.run
 	r.begin(ask)
+	r.snapshot.ChosenVolumes().BeginUnit()
+	defer r.snapshot.ChosenVolumes().EndUnit()
 	if r.place(); len(r.placed) < r.need {
 		r.undoTo(checkpoint{assumed: r.start})
 		if len(ask.Members) >= CapacityCheckFrom {

@@ -28,7 +28,9 @@ func PodsThatPass(s *cluster.State, slot cluster.Slot, c *cluster.Class) int32 {
 	most := min(int64(unlimitedPods), s.PodsAttachable(slot, c))
 	for _, a := range c.Amounts {
 		if a.Value > 0 {
-			most = min(most, s.Free(slot, a.Kind)/a.Value)
+			if free, ok := s.Room(slot, c, a.Kind); ok {
+				most = min(most, free/a.Value)
+			}
 		}
 	}
 	if c.AsksGrant() {
@@ -37,9 +39,22 @@ func PodsThatPass(s *cluster.State, slot cluster.Slot, c *cluster.Class) int32 {
 		most = grantsThatFit(&v, &left, c, most)
 	}
 	if c.Claims != nil {
-		most = int64(s.DeviceView(slot).Room(c.Claims, int(most)))
+		most = podsWithDevices(s, slot, c, most)
 	}
 	return int32(most)
+}
+
+// podsWithDevices is how many pods of the class, up to a maximum, the node can give what their ResourceClaims ask for. Pods with a claim in common have its devices in
+// common.
+func podsWithDevices(s *cluster.State, slot cluster.Slot, c *cluster.Class, most int64) int64 {
+	view, needs := s.DeviceView(slot), s.ClaimNeeds(slot, c)
+	switch {
+	case len(c.Claims.Shared) == 0:
+		return int64(view.Room(needs, int(most)))
+	case view.Fits(s.Node(slot), needs):
+		return most
+	}
+	return 0
 }
 
 // apart reports whether no two pods of the class can be on one node, for they take the same ports or disk.
@@ -56,7 +71,10 @@ func PodsThatFit(s *cluster.State, slot cluster.Slot, c *cluster.Class) int {
 func PodsThatFitWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, leaving []*cluster.Pod) int {
 	n := int64(math.MaxInt32)
 	for _, a := range c.Amounts {
-		free := s.Free(slot, a.Kind)
+		free, takes := s.Room(slot, c, a.Kind)
+		if !takes {
+			continue
+		}
 		for _, pod := range leaving {
 			if pod.Priority < spec.CriticalPriority {
 				free = resource.Add(free, pod.Class.Amounts.Get(a.Kind)+excessOf(pod, a.Kind))
@@ -69,7 +87,7 @@ func PodsThatFitWithout(s *cluster.State, slot cluster.Slot, c *cluster.Class, l
 	}
 	n = min(n, s.PodsAttachableWithout(slot, c, leaving))
 	if c.Claims != nil && n > 0 { // who leaves gives no devices back: their claims keep them
-		n = int64(s.DeviceView(slot).Room(c.Claims, int(n)))
+		n = podsWithDevices(s, slot, c, n)
 	}
 	if n == 0 || !c.AsksGrant() {
 		return int(n)

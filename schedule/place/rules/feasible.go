@@ -205,7 +205,7 @@ func rawDevices(_ *FeasibleStats, s *cluster.State, slot cluster.Slot, c *cluste
 	if !c.Claims.HasAlternatives() {
 		return 0
 	}
-	return s.DeviceView(slot).Worth(c.Claims)
+	return s.DeviceView(slot).Worth(s.ClaimNeeds(slot, c))
 }
 
 // The bounds between which the size of images counts, in bytes; the upper one for each container.

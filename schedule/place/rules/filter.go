@@ -16,7 +16,7 @@ const (
 	Static Scope = iota
 	// Local filters look at what runs on the node.
 	Local
-	// Domain filters look at censuses: what runs in the node's domains.
+	// Domain filters look at other nodes: at censuses, which are what runs in the node's domains, and at what claims were given elsewhere.
 	Domain
 )
 
@@ -50,6 +50,7 @@ var Filters = []Filter{
 	ungranted("DynamicResources", Local, fitsDevices, whyDevices), // the last that looks at one node: it may ask an allocator
 	ungranted("PodTopologySpread", Domain, fitsSpread, whySpread),
 	ungranted("InterPodAffinity", Domain, fitsPodAffinity, whyPodAffinity),
+	{Name: claimsFilter, Scope: Domain, Fits: fitsChosen, Commits: takesClaims, Why: whyChosen},
 }
 
 type (
@@ -201,12 +202,53 @@ func whyAttached(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func
 // fitsDevices lets a pod onto nodes that can give its ResourceClaims the devices that they ask for, or where the devices that they have can be used. It is upstream's
 // DynamicResources.
 func fitsDevices(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
-	return c.Claims == nil || s.DeviceView(slot).Fits(s.Node(slot), c.Claims)
+	if c.Claims != nil && len(c.Claims.Shared) > 0 { // another pod may have been given them: that is for fitsChosen to say
+		return c.Claims.Suits(s.Node(slot))
+	}
+	return c.Claims == nil || s.DeviceView(slot).Fits(s.Node(slot), s.ClaimNeeds(slot, c))
 }
 
 func whyDevices(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
 	if !c.Claims.Suits(s.Node(slot)) {
 		add("resourceclaim not available on the node")
+		return
+	}
+	add("cannot allocate all claims")
+}
+
+// claimsFilter is the name of the filter that has two pods not given the same for their claims.
+const claimsFilter = "ClaimsChosen"
+
+// Competes reports whether what the claims of the class are given on one node may be missing on another.
+func Competes(c *cluster.Class) bool { return c.Volumes.Competes() || c.Claims.Competes() }
+
+// DependsOnChosen reports whether what was chosen for the claims of other pods may refuse nodes to the class that the orders of an index have as feasible.
+func DependsOnChosen(s *cluster.State, c *cluster.Class) bool {
+	if c.Claims != nil && len(c.Claims.Shared) > 0 {
+		return true
+	}
+	return c.Volumes.Competes() && !s.ChosenVolumes().Nothing() || c.Claims.Competes() && !s.ChosenDevices().Nothing()
+}
+
+// fitsChosen lets a pod onto nodes where there is something left for its claims beside what was chosen for other pods: of the same unit, or of Plans that are not
+// answered yet.
+func fitsChosen(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	if !DependsOnChosen(s, c) {
+		return true
+	}
+	return fitsChosenVolumes(s, slot, c) && (c.Claims == nil || s.DeviceView(slot).FitsBeside(s.Node(slot), s.ClaimNeeds(slot, c), s.ChosenDevices()))
+}
+
+func fitsChosenVolumes(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	return c.Volumes == nil || c.Volumes.ConflictBeside(s.Node(slot), s.ChosenVolumes()) == facts.NoVolumeConflict
+}
+
+// takesClaims is no judgement: the ledger gives the claims what they need in the same transaction, pod by pod, or rejects the Plan.
+func takesClaims(*cluster.State, cluster.Slot, *cluster.Class, *topology.Grant) bool { return true }
+
+func whyChosen(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
+	if !fitsChosenVolumes(s, slot, c) {
+		add(c.Volumes.ConflictBeside(s.Node(slot), s.ChosenVolumes()).String())
 		return
 	}
 	add("cannot allocate all claims")
@@ -236,7 +278,7 @@ func whyPorts(_ *cluster.State, _ cluster.Slot, _ *cluster.Class, add func(strin
 
 func fitsResources(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	for _, a := range c.Amounts {
-		if a.Value > s.Free(slot, a.Kind) {
+		if s.Lacks(slot, c, a) {
 			return false
 		}
 	}
@@ -245,7 +287,7 @@ func fitsResources(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 
 func whyResources(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
 	for _, a := range c.Amounts {
-		if a.Value > s.Free(slot, a.Kind) && !s.IsReclaimed(a.Kind) {
+		if s.Lacks(slot, c, a) && !s.IsReclaimed(a.Kind) {
 			add("Insufficient " + s.KindName(a.Kind))
 		}
 	}
@@ -254,7 +296,7 @@ func whyResources(s *cluster.State, slot cluster.Slot, c *cluster.Class, add fun
 
 // UsesDomainFilters reports whether the class has filters that look at other nodes.
 func UsesDomainFilters(c *cluster.Class) bool {
-	return c.Constraints != nil && len(c.Constraints.Hard)+len(c.Constraints.Affinity)+len(c.Constraints.AntiAffinity)+len(c.Constraints.ExistingAntiAffinity) > 0
+	return Competes(c) || c.Constraints != nil && len(c.Constraints.Hard)+len(c.Constraints.Affinity)+len(c.Constraints.AntiAffinity)+len(c.Constraints.ExistingAntiAffinity) > 0
 }
 
 // FitsWithoutLower reports whether the node could take a pod of the class if all pods of lower priority left, as far as the node itself is

@@ -191,7 +191,7 @@ func (s *victimSearch) verify(base searchPoint) bool {
 	s.attempt.undoTo(base)
 	s.attempt.reapply(found)
 	for i, p := range found.placed {
-		if rules.Commits(s.state(), p.Slot, p.Pod.Class, &p.Grant) != "" {
+		if rules.Commits(s.state(), p.Slot, p.Pod.Class, &p.Grant) != "" || !rules.FitsIn(rules.Domain, s.state(), p.Slot, p.Pod.Class) {
 			s.evaluator.excluded[p.Slot] = true
 			return false
 		}
