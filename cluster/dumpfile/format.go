@@ -210,7 +210,8 @@ type podRecord struct {
 	Deadline      int64             `json:"deadline,omitempty"`
 	Claims        []claimUseRecord  `json:"claims,omitempty"`
 
-	ResourceClaims []resourceClaimUseRecord `json:"resourceClaims,omitempty"`
+	ResourceClaims []resourceClaimUseRecord  `json:"resourceClaims,omitempty"`
+	Extended       []extendedContainerRecord `json:"extended,omitempty"`
 }
 
 type resourceClaimUseRecord struct {
@@ -408,6 +409,7 @@ func writePod(p *cluster.PodRecord, requirements int) podRecord {
 		Reported: conditionRecord(f.Reported), Victims: p.Victims, Unit: f.Unit, Subgroup: f.Subgroup, Deadline: f.Deadline,
 		Claims:         each(f.Claims, writeClaimUse),
 		ResourceClaims: each(f.ResourceClaims, func(c facts.ResourceClaimUse) resourceClaimUseRecord { return resourceClaimUseRecord(c) }),
+		Extended:       each(f.Extended, writeExtended),
 	}
 	if !f.Grant.IsZero() {
 		r.Grant = writeGrant(&f.Grant)
@@ -425,6 +427,7 @@ func readPod(r *podRecord) (cluster.PodRecord, error) {
 			Unit: r.Unit, Subgroup: r.Subgroup, Deadline: r.Deadline,
 			Claims:         each(r.Claims, readClaimUse),
 			ResourceClaims: each(r.ResourceClaims, func(c resourceClaimUseRecord) facts.ResourceClaimUse { return facts.ResourceClaimUse(c) }),
+			Extended:       each(r.Extended, readExtended),
 		},
 		Phase: cluster.Phase(r.Phase), HeldBack: r.HeldBack, Victims: r.Victims,
 	}

@@ -34,6 +34,7 @@ func Write(o *jsonstream.Writer, d *cluster.Dump) {
 	o.List("reservations", len(d.Reservations), func(i int) any { return reservationRecord(d.Reservations[i]) })
 	o.List("reports", len(d.Reports), func(i int) any { return writeReport(d.Reports[i]) })
 	o.List("storage", len(d.Storage), func(i int) any { return writeStorage(d.Storage[i]) })
+	o.List("devices", len(d.DRA), func(i int) any { return writeDRA(d.DRA[i]) })
 	o.List("requirements", len(distinct), func(i int) any { return writeRequirements(distinct[i]) })
 	o.List("nodes", len(d.Nodes), func(i int) any { return writeNode(d.Nodes[i]) })
 	o.List("pods", len(d.Pods), func(i int) any { return writePod(&d.Pods[i], index[i]) })
@@ -61,7 +62,7 @@ func distinctRequirements(d *cluster.Dump) (list []*facts.Requirements, index []
 }
 
 // Read reads what Write wrote, element by element. A field that is not known, stands twice or is missing is an error; so is a pod
-// whose requirements are not there. Older files lack maxWaitingClasses, queues, units, reservations, reports or storage, and have none; a file that
+// whose requirements are not there. Older files lack maxWaitingClasses, queues, units, reservations, reports, storage or devices, and have none; a file that
 // has them has them before the pods, as Write does. What the values mean is checked by Load.
 func Read(decoder *json.Decoder) (*cluster.Dump, error) {
 	d := &cluster.Dump{}
@@ -145,6 +146,11 @@ func bookFields(d *cluster.Dump, decoder *json.Decoder) jsonstream.Fields {
 		"storage": jsonstream.List(decoder, func(r *storageRecord) error {
 			object, err := readStorage(r)
 			d.Storage = append(d.Storage, object)
+			return err
+		}),
+		"devices": jsonstream.List(decoder, func(r *draRecord) error {
+			object, err := readDRA(r)
+			d.DRA = append(d.DRA, object)
 			return err
 		}),
 	}

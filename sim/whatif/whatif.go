@@ -108,7 +108,7 @@ func NewForecast(ctx context.Context, d *inspect.Dump, q Change) (*Forecast, err
 	if q.Scores != nil {
 		config.Scores = q.Scores
 	}
-	scheduler, err := schedule.New(schedule.Options{Config: config})
+	scheduler, err := schedule.New(schedule.Options{Config: config, Devices: d.Ledger.Allocator()})
 	if err != nil {
 		return nil, err
 	}
@@ -186,6 +186,7 @@ func (f *forecast) feed(d *inspect.Dump, q *Change) {
 			tell(reportWithout(r, leaving))
 		}
 	}
+	f.feedDevices(l, leaving, q.Drain)
 	for i := range l.Pods {
 		if seen := l.Pods[i].Facts; !leaving[seen.UID] {
 			f.enter(seen, slices.Contains(q.Drain, seen.Node))
@@ -279,6 +280,8 @@ func (f *forecast) answer(w *bind.Write) {
 		f.out.Evicted = append(f.out.Evicted, PodName{seen.Namespace, seen.Name, f.was[w.Pod]})
 		delete(f.facts, w.Pod)
 		f.scheduler.Apply(facts.PodRemoved{UID: w.Pod}, f.now)
+	case bind.WriteClaim:
+		f.claimed(&w.Claim)
 	default: // nobody reads what the others write
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/internal/nearest"
 	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/devices"
 	"hilbert.dev/hilbert/kube/reach"
 	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
@@ -105,6 +106,9 @@ func (w *whom) read(cmd *cobra.Command) (*inspect.Dump, error) {
 	d, err := inspect.ReadDump(in)
 	if err != nil {
 		return nil, exitcode.BadInputf("--from: %s is no snapshot: %w", name, err)
+	}
+	if err := devices.Restore(cmd.Context(), d.Ledger); err != nil {
+		return nil, exitcode.BadInputf("--from: %s: %w", name, err)
 	}
 	return d, nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hilbert.dev/hilbert/kube/devices"
 	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
@@ -115,7 +116,10 @@ func (i *inspector) dump(ctx context.Context, leads bool) (dump *inspect.Dump, e
 	}) {
 		return nil, errStuck
 	}
-	return dump, err
+	if err != nil {
+		return nil, err
+	}
+	return dump, devices.Restore(ctx, dump.Ledger) // an allocator is for one goroutine, and the scheduler's own is its own
 }
 
 func (i *inspector) configz(w http.ResponseWriter, _ *http.Request) { i.answer(w, i.loop.config) }
