@@ -185,6 +185,10 @@ lab-scenarios: ## play the simulator's scenarios on a real API server; each must
 security-test: ## attacks on a real API server, with the credentials of each agent, kubelet, tenant and viewer; each again without the rule that refuses it
 	$(call timed,security-test,$(GO) -C lab test -vet=off -count=1 -timeout 20m -ldflags '$(LAB_LDFLAGS)' -v ./security ./visibility)
 
+.PHONY: security-mutants
+security-mutants: ## each rule of docs/security.md that is code is broken on purpose, in a line; the test that holds it must fail: some 10 minutes
+	$(call timed,security-mutants,$(GO) -C lab test -vet=off -count=1 -timeout 60m -v ./security/mutants)
+
 .PHONY: crash-test
 crash-test: ## kill and freeze the scheduler while it binds, then check every node
 	$(call timed,crash-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./crash)

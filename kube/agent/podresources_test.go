@@ -137,6 +137,7 @@ func TestPodResourcesDevices(t *testing.T) {
 func FuzzPodResources(f *testing.F) {
 	f.Add(recordedFrame(f))
 	f.Add(framed([]byte{0x0a, 2, 0x20, 1}))
+	f.Add(framed([]byte{0x0a, 0x7f, 1})) // a length beyond the message
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		pods, err := parsePodResources(frame)
 		if err != nil && pods != nil {
