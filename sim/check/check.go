@@ -48,7 +48,7 @@ type Run interface {
 
 // New returns a Checker that mirrors an empty cluster.
 func New(run Run, evictions *spec.Evictions) *Checker {
-	c := &Checker{run: run, budget: evictionBudget{evictions: evictions, run: run}}
+	c := &Checker{run: run, budget: evictionBudget{evictions: evictions, run: run, gangs: newFallingGangs()}}
 	c.Forget()
 	return c
 }
@@ -179,7 +179,8 @@ func (c *Checker) Judged(plan *cluster.Plan, v cluster.Verdict) {
 			c.run.Violate("pod %s is tried again at revision %d; its rejection demanded %d", uid, plan.Revision, need)
 		}
 		delete(c.mirror.demanded, uid)
-		if !v.Committed {
+		// What comes before the placement for which a queue has no room was found right: the scheduler proposes that part again as it is.
+		if !v.Committed && (v.Reason != cluster.RejectQuota || i >= v.Placement) {
 			c.mirror.demanded[uid] = v.Revision
 		}
 	}

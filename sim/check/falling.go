@@ -25,6 +25,10 @@ type fallingGangs struct {
 	fell   int // gangs of which others had to follow
 }
 
+func newFallingGangs() fallingGangs {
+	return fallingGangs{begun: make(map[facts.UID]facts.UnitName), falls: make(map[facts.UnitName]*falling), fallen: make(map[facts.UnitName]bool)}
+}
+
 type falling struct {
 	by    facts.UID // whose eviction made it too small
 	since int64
@@ -36,10 +40,6 @@ func (g *fallingGangs) begin(m *mirrored, mi *mirror, asked bool, now int64) (fo
 	f := mi.tenants.Units[m.unit]
 	if m.unit.IsZero() || f == nil || f.Divisible || f.MinMember <= 1 && !f.Indivisible {
 		return false
-	}
-	if g.begun == nil {
-		g.begun = make(map[facts.UID]facts.UnitName)
-		g.falls, g.fallen = make(map[facts.UnitName]*falling), make(map[facts.UnitName]bool)
 	}
 	took := g.took(m.unit)
 	g.begun[m.uid] = m.unit
@@ -69,7 +69,7 @@ func (g *fallingGangs) begin(m *mirrored, mi *mirror, asked bool, now int64) (fo
 
 // leaves takes note of an eviction that takes nobody along.
 func (g *fallingGangs) leaves(m *mirrored) {
-	if g.begun != nil && !m.unit.IsZero() {
+	if !m.unit.IsZero() {
 		g.begun[m.uid] = m.unit
 	}
 }
