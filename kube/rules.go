@@ -32,7 +32,7 @@ var Permissions = []apiserver.Permission{
 	{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"}}, // who asks about scheduling
 	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create"}},               // why a pod waits; what became of evictions; what nodes' agents have to tell
 	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"}},
-	{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}, InLeaseNamespace: true},
+	{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update", "watch"}, InLeaseNamespace: true},
 }
 
 // OptionalPermissions are what hilbertd needs in addition where the API server has PodGroups, Queues, CustomNodeResources and ResourceClaims. Rules about resources that do not exist

@@ -10,9 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	coordinationapi "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/watch"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -119,7 +121,7 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 		return nil, fmt.Errorf("leaderElection: %w", err)
 	}
 	go func() {
-		elector.Run(run)
+		e.runAgainWhenFree(run, lock, elector.Run)
 		e.fence.Shut()
 		close(term.lost)
 	}()
@@ -132,6 +134,72 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 		term.Release() // if it was won in this moment: nothing has been written under it
 	}
 	return nil, errors.Join(ctx.Err(), errors.New("the campaign for the Lease ended"))
+}
+
+// runAgainWhenFree runs an election until its Term ends. client-go asks for the Lease once in a retryPeriod; here it asks also when the Lease is seen to be free, for then
+// nobody schedules.
+func (e *Elector) runAgainWhenFree(ctx context.Context, lock *fencedLock, elect func(context.Context)) {
+	for {
+		round, again := context.WithCancel(ctx)
+		var watching sync.WaitGroup
+		watching.Go(func() {
+			if e.awaitFree(round, lock.isLeading) {
+				lock.unlessLeading(again)
+			}
+		})
+		elect(round)
+		again()
+		watching.Wait()
+		if ctx.Err() != nil || lock.isLeading() {
+			return
+		}
+	}
+}
+
+// awaitFree returns true when the Lease is seen to be given back or deleted, and false when the context ends or this process leads. Whatever goes wrong is no matter: client-go asks
+// too.
+func (e *Elector) awaitFree(ctx context.Context, leading func() bool) bool {
+	for ctx.Err() == nil && !leading() {
+		w, err := e.client.Leases(e.config.Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + e.config.Name})
+		if err == nil {
+			if e.freed(ctx, w) {
+				return true
+			}
+		}
+		select {
+		case <-time.After(e.config.RetryPeriod.D()):
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// freed follows a watch of the Lease until it ends, or says that this process holds the Lease, or that nobody does any more.
+func (e *Elector) freed(ctx context.Context, w watch.Interface) bool {
+	defer w.Stop()
+	held := false
+	for {
+		select {
+		case event, open := <-w.ResultChan():
+			if !open {
+				return false
+			}
+			lease, ok := event.Object.(*coordinationapi.Lease)
+			if !ok {
+				return false
+			}
+			has := event.Type != watch.Deleted && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
+			switch {
+			case held && !has:
+				return true
+			case has && *lease.Spec.HolderIdentity == e.identity:
+				return false
+			}
+			held = has
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // Takeover says how the Term began.
@@ -242,6 +310,21 @@ func (l *fencedLock) hold(record resourcelock.LeaderElectionRecord, request func
 	l.holder.Store(&record.HolderIdentity)
 	l.fence.Renewed(sent)
 	return nil
+}
+
+func (l *fencedLock) isLeading() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leading
+}
+
+// unlessLeading calls f while no request for the Lease is under way, unless one has succeeded.
+func (l *fencedLock) unlessLeading(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.leading {
+		f()
+	}
 }
 
 // RecordEvent does nothing: the log and the Lease itself say who leads.

@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -191,5 +194,52 @@ func TestLeader(t *testing.T) {
 	}
 	if err := m.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil || e.Leader() != "me" {
 		t.Errorf("%q leads, %v", e.Leader(), err)
+	}
+}
+
+// TestReleaseIsSeen: a standby takes the Lease when it is given back, and does not wait for its next turn to ask.
+func TestReleaseIsSeen(t *testing.T) {
+	client := fake.NewClientset().CoordinationV1()
+	hours := func(n int) spec.Duration { return spec.Duration(time.Duration(n) * time.Hour) }
+	config := spec.LeaderElection{Namespace: "kube-system", Name: "hilbert", LeaseDuration: hours(4), RenewDeadline: hours(3), RetryPeriod: hours(1)}
+	holder, seconds, now := "other_1", int32(4*3600), metav1.NowMicro()
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: config.Name},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now},
+	}
+	leases := client.Leases(config.Namespace)
+	if _, err := leases.Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	e := &Elector{config: config, identity: "me_1", client: client, fence: NewFence(config.RenewDeadline.D(), time.Second), log: quiet, now: time.Now}
+	terms := make(chan *Term, 1)
+	go func() {
+		term, err := e.Campaign(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		terms <- term
+	}()
+	for e.Leader() != holder { // it has asked once
+		time.Sleep(time.Millisecond)
+	}
+	for done := false; !done; { // a watch that begins later misses it, so it is given back until it is taken
+		free := lease.DeepCopy()
+		free.Spec.HolderIdentity = new(string)
+		held := lease.DeepCopy()
+		for _, l := range []*coordinationv1.Lease{held, free} {
+			if _, err := leases.Update(t.Context(), l, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case term := <-terms:
+			if done = true; term.Takeover() != Released {
+				t.Errorf("taken over: %s", term.Takeover())
+			}
+			term.Abandon()
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
 }
