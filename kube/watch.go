@@ -42,9 +42,11 @@ const watchBackoffMax = 5 * time.Second
 // Example: hilbertd starts. Events has the nodes and pods of the first lists, as facts.NodesListed and the like. When Lists has all, the leader may
 // decide. A watch breaks for a minute: the resource is listed again, and one event replaces what is known of it.
 type Watch struct {
-	events  chan facts.Event
-	stop    context.CancelFunc
-	running sync.WaitGroup
+	events   chan facts.Event
+	ctx      context.Context // ends with Stop
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+	catchUps *catchUps
 }
 
 // WatchOptions says how what is watched is read.
@@ -83,7 +85,7 @@ func StartWatch(ctx context.Context, c *apiserver.Connection, o WatchOptions, lo
 		return nil, fmt.Errorf("make a client for watches: %w", err)
 	}
 	ctx, stop := context.WithCancel(apiserver.Silence(context.WithoutCancel(ctx)))
-	w := &Watch{events: make(chan facts.Event, MaxQueuedEvents), stop: stop}
+	w := &Watch{events: make(chan facts.Event, MaxQueuedEvents), ctx: ctx, stop: stop}
 	out := outlet{ctx, w.events}
 	parser := func() *parse.Parser { // one each: it serves one goroutine
 		p := parse.NewParser(o.SchedulerName, log, o.Levels...)
@@ -107,9 +109,8 @@ func StartWatch(ctx context.Context, c *apiserver.Connection, o WatchOptions, lo
 		}
 		optionals.fresh.unguarded, optionals.fresh.inForce = "it is not known yet whether they are", o.PoliciesMissing
 	}
-	note := func(resource string) *apiserver.Health {
-		return &apiserver.Health{Log: log, What: "the API server (" + resource + ")"}
-	}
+	note := healthOf(log)
+	w.catchUps = optionals.catchUps
 
 	w.runStorage(ctx, clients, out, parser, note)
 	core, apps := clients.core, clients.apps
@@ -166,6 +167,7 @@ func (w *Watch) Stop() {
 
 func (w *Watch) run(ctx context.Context, name string, source cache.ListerWatcher, object any, sink cache.ReflectorStore) {
 	reflector := newReflector(name, source, object, sink)
+	w.catchUps.note(name, source, reflector.LastSyncResourceVersion)
 	w.running.Go(func() { reflector.RunWithContext(ctx) })
 }
 

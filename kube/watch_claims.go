@@ -16,8 +16,9 @@ import (
 // draFollowers watch what dynamic resource allocation depends on, in the order of the kinds. An API server before v1.34 does not have it, one before v1.37 no
 // DeviceTaintRules.
 func draFollowers(
-	clients *resourcev1client.ResourceV1Client, out outlet, parser func() *parse.Parser, note func(string) *apiserver.Health, log *slog.Logger,
+	clients *resourcev1client.ResourceV1Client, out outlet, parser func() *parse.Parser, caught *catchUps, log *slog.Logger,
 ) []*apiserver.Follower {
+	note := healthOf(log)
 	follower := func(kind facts.DRAKind, reflector func(name string) *cache.Reflector) *apiserver.Follower {
 		name := parse.DRAResources[kind] + "." + parse.GroupResource
 		return &apiserver.Follower{
@@ -29,7 +30,10 @@ func draFollowers(
 	slices, rules := clients.ResourceSlices(), clients.DeviceTaintRules()
 	return []*apiserver.Follower{
 		follower(facts.ResourceClaimKind, func(name string) *cache.Reflector {
-			return newReflector(name, source(claims.List, claims.Watch, "", note(name)), &resourcev1.ResourceClaim{}, mirrorDRA(out, facts.ResourceClaimKind, parser().ResourceClaim))
+			from := source(claims.List, claims.Watch, "", note(name))
+			reflector := newReflector(name, from, &resourcev1.ResourceClaim{}, mirrorDRA(out, facts.ResourceClaimKind, parser().ResourceClaim))
+			caught.note(name, from, reflector.LastSyncResourceVersion)
+			return reflector
 		}),
 		follower(facts.DeviceClassKind, func(name string) *cache.Reflector {
 			return newReflector(name, source(classes.List, classes.Watch, "", note(name)), &resourcev1.DeviceClass{}, mirrorDRA(out, facts.DeviceClassKind, parser().DeviceClass))

@@ -31,9 +31,17 @@ type optionals struct {
 	surveyor  *apiserver.Surveyor
 	followers []*apiserver.Follower
 	fresh     *freshness   // of the CustomNodeResources
+	catchUps  *catchUps    // gets the reflectors of what leaders write
 	guard     *policyGuard // nil: promises are made without policies too
 	health    *apiserver.Health
 	period    time.Duration
+}
+
+// healthOf is what tells of the trouble with a resource.
+func healthOf(log *slog.Logger) func(resource string) *apiserver.Health {
+	return func(resource string) *apiserver.Health {
+		return &apiserver.Health{Log: log, What: "the API server (" + resource + ")"}
+	}
 }
 
 func newOptionals(c *apiserver.Connection, shared *http.Client, out outlet, parser func() *parse.Parser, log *slog.Logger) (*optionals, error) {
@@ -43,9 +51,7 @@ func newOptionals(c *apiserver.Connection, shared *http.Client, out outlet, pars
 	if err := errors.Join(surveyorErr, builtinErr, devicesErr); err != nil {
 		return nil, err
 	}
-	note := func(resource string) *apiserver.Health {
-		return &apiserver.Health{Log: log, What: "the API server (" + resource + ")"}
-	}
+	note, caught := healthOf(log), newCatchUps()
 	book := newUnitBook(out, log)
 	groups := func(version string) (*cache.Reflector, error) {
 		name := parse.PodGroups + "." + parse.GroupScheduling
@@ -86,13 +92,13 @@ func newOptionals(c *apiserver.Connection, shared *http.Client, out outlet, pars
 		return newReflector(name, source(client.List, client.Watch, "", note(name)), &nodev1alpha1.CustomNodeResource{}, mirrorReports(fresh, parser())), nil
 	}
 	return &optionals{
-		fresh: fresh, surveyor: surveyor, period: surveyPeriod, health: note("discovery"),
+		fresh: fresh, catchUps: caught, surveyor: surveyor, period: surveyPeriod, health: note("discovery"),
 		followers: append([]*apiserver.Follower{
 			{What: parse.PodGroups + "." + parse.GroupScheduling, Log: log, Reflector: groups, Absent: func() error { return book.page(0).send(facts.UnitsListed{}) }},
 			{What: parse.PodGroups + "." + parse.GroupSigs, Log: log, Reflector: sigs, Absent: func() error { return book.page(1).send(facts.UnitsListed{}) }},
 			{What: v1alpha1.Queues + "." + v1alpha1.Group, Log: log, Reflector: queues, Absent: func() error { return out.send(facts.QueuesListed{}) }},
 			{What: nodev1alpha1.CustomNodeResources + "." + nodev1alpha1.Group, Log: log, Reflector: reports, Absent: fresh.absent},
-		}, draFollowers(devices, out, parser, note, log)...),
+		}, draFollowers(devices, out, parser, caught, log)...),
 	}, nil
 }
 

@@ -3,6 +3,9 @@ package facts
 // Event is something that a door saw. The Store keeps what an Event points to, so the sender must not change it afterwards.
 type Event interface{ event() }
 
+// CaughtUp: the events before it say all that had been agreed on when somebody asked for it. Failure, if there is one, is why that could not be found out. It changes nothing.
+type CaughtUp struct{ Failure string }
+
 // NodeUpserted: a node exists with these properties.
 type NodeUpserted struct{ Node *Node }
 
@@ -173,3 +176,5 @@ func (DRAUpserted) event() {}
 func (DRARemoved) event() {}
 
 func (DRAListed) event() {}
+
+func (CaughtUp) event() {}

@@ -170,10 +170,10 @@ func subject(event facts.Event) (uid facts.UID, namespace string, waits bool) {
 	}
 }
 
-// isList reports whether an event replaces what was said of many objects.
+// isList reports whether an event replaces what was said of many objects, or says that all was said.
 func isList(event facts.Event) bool {
 	switch event.(type) {
-	case facts.NodesListed, facts.PodsListed, facts.FinishedListed, facts.ReportsListed, facts.NamespacesListed, facts.WorkloadsListed, facts.BudgetsListed,
+	case facts.CaughtUp, facts.NodesListed, facts.PodsListed, facts.FinishedListed, facts.ReportsListed, facts.NamespacesListed, facts.WorkloadsListed, facts.BudgetsListed,
 		facts.UnitsListed, facts.QueuesListed, facts.StorageListed, facts.DRAListed:
 		return true
 	default:

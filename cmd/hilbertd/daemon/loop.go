@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube"
@@ -22,6 +21,8 @@ import (
 type (
 	watch interface {
 		Events() <-chan facts.Event
+		// CatchUp asks for a facts.CaughtUp among the events.
+		CatchUp()
 		Stop()
 	}
 	writer interface {
@@ -62,6 +63,8 @@ const (
 	idlePoll = time.Minute
 	// drainSlack is how long after a write's timeout its answer may arrive.
 	drainSlack = time.Second
+	// listAtMost is with how many pods a new leader lists everything rather than catch up: that takes less than the second or two that catching up takes.
+	listAtMost = 2000
 	// maxAsks bounds the questions (health checks, scrapes, requests to /v1) that wait for the loop.
 	maxAsks = 16
 )
@@ -70,13 +73,16 @@ const (
 type phase uint8
 
 const (
-	following phase = iota // another process leads, or none yet
-	waiting                // the Lease is ours, but a write of the last leader may be under way
-	listing                // applying a consistent list of everything
+	following  phase = iota // another process leads, or none yet
+	waiting                 // the Lease is ours, but a write of the last leader may be under way
+	catchingUp              // waiting for the watch to have told what the last leader wrote
+	listing                 // applying a consistent list of everything
 	leading
 )
 
-func (p phase) String() string { return [...]string{"following", "waiting", "listing", "leading"}[p] }
+func (p phase) String() string {
+	return [...]string{"following", "waiting", "catching up", "listing", "leading"}[p]
+}
 
 // loop owns the scheduler. Only its own goroutine touches it, except through ask.
 type loop struct {
@@ -210,13 +216,12 @@ func (l *loop) round() (wake time.Duration, busy bool) {
 		return l.handover(now)
 	case listing:
 		if l.lists.Complete() {
-			l.phase = leading
-			l.log.Info("leading", "nodes", l.scheduler.Store().Nodes(), "pods", l.scheduler.Store().Pods())
+			l.leads()
 			return 0, true
 		}
 	case leading:
 		return l.lead(now)
-	case following:
+	case following, catchingUp:
 	}
 	return idlePoll, false
 }
@@ -248,53 +253,6 @@ func (l *loop) lead(now time.Time) (wake time.Duration, busy bool) {
 		wake = min(max(at.Sub(now), 0), wake)
 	}
 	return wake, false
-}
-
-// handover waits until no write of the last leader can be under way, and then lists everything again, to see all of them.
-func (l *loop) handover(now time.Time) (wake time.Duration, busy bool) {
-	if l.until.IsZero() {
-		if !l.lists.Complete() {
-			return idlePoll, false
-		}
-		l.until = now
-		if l.boundByUs() { // another process has led, and may still believe that it does
-			l.until = now.Add(l.config.LeaderElection.RenewDeadline.D())
-		}
-	}
-	if left := l.until.Sub(now); left > 0 {
-		return left, false
-	}
-	if err := l.rewatch(); err != nil {
-		l.log.Error("cannot list anew; trying again", "err", err)
-		return fencePoll, false
-	}
-	l.phase = listing
-	return 0, true
-}
-
-// boundByUs reports whether a pod of ours is bound already.
-func (l *loop) boundByUs() bool {
-	bound := false
-	l.scheduler.Store().EachPod(func(pod *cluster.Pod) {
-		bound = bound || pod.Ours && pod.Phase == cluster.Bound
-	})
-	return bound
-}
-
-// took begins a term.
-func (l *loop) took(t term) {
-	l.term, l.phase = t, waiting
-	now := l.ports.now()
-	switch t.Takeover() {
-	case lease.Released:
-		l.until = now
-	case lease.Expired:
-		l.until = now.Add(l.config.Scheduling.Binding.WriteTimeout.D())
-	case lease.Absent:
-		l.until = time.Time{}
-	}
-	l.meter.leader.Set(1)
-	l.log.Info("holding the Lease", "lastHolder", t.Takeover(), "wait", max(l.until.Sub(now), 0))
 }
 
 // lost waits for the writes under way, drops all state and follows again.
@@ -436,6 +394,10 @@ func (l *loop) finish(result bind.Result) {
 
 func (l *loop) apply(event facts.Event) {
 	now := l.ports.now()
+	if event, ok := event.(facts.CaughtUp); ok {
+		l.caughtUp(event)
+		return
+	}
 	l.scheduler.Apply(event, now)
 	l.meter.note(event, now)
 	l.lists.Note(event)

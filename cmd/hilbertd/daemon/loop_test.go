@@ -31,12 +31,14 @@ type world struct {
 }
 
 type modelWatch struct {
-	events  chan facts.Event
-	stopped bool
+	events   chan facts.Event
+	stopped  bool
+	catchUps int // asked for
 }
 
 func (w *modelWatch) Events() <-chan facts.Event { return w.events }
 func (w *modelWatch) Stop()                      { w.stopped = true }
+func (w *modelWatch) CatchUp()                   { w.catchUps++ }
 
 type modelWriter struct {
 	started []bind.Write
@@ -132,6 +134,20 @@ func (w *world) listOthers() {
 	for kind := range facts.DRAKinds {
 		w.apply(facts.DRAListed{Kind: facts.DRAKind(kind + 1)})
 	}
+}
+
+// many is as many pods as are not listed again, all on a node that is not known.
+func many() (pods []facts.Pod) {
+	for i := range listAtMost + 1 {
+		pods = append(pods, pod(fmt.Sprintf("other-%d", i), "elsewhere"))
+	}
+	return pods
+}
+
+// sized is a pod that asks for so much CPU.
+func sized(p facts.Pod, milli int64) facts.Pod {
+	p.Requirements = &facts.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: milli}}}
+	return p
 }
 
 func pod(uid, node string) facts.Pod {
@@ -230,19 +246,47 @@ func TestSleepersAreTriedAgain(t *testing.T) {
 
 func TestExpiredLeaseIsWaitedOut(t *testing.T) {
 	w := newWorld(t)
-	w.list(pod("a", ""))
+	w.list(append(many(), pod("a", ""))...)
 	w.took(&modelTerm{takeover: lease.Expired})
 	timeout := w.config.Scheduling.Binding.WriteTimeout.D()
-	if wake := w.rounds(); wake != timeout || len(w.watches) != 1 {
-		t.Fatalf("wakes in %v; %d watches: a list taken now misses what the last leader still writes", wake, len(w.watches))
+	if wake := w.rounds(); wake != timeout || w.watches[0].catchUps != 0 {
+		t.Fatalf("wakes in %v; %d times asked to catch up: that misses what the last leader still writes", wake, w.watches[0].catchUps)
 	}
 	w.clock = w.clock.Add(timeout)
 	w.rounds()
-	if len(w.watches) != 2 {
-		t.Fatal("the watch was not begun anew")
+	if w.watches[0].catchUps != 1 || w.bindings() != 0 {
+		t.Fatalf("asked %d times to catch up, %d bindings before the answer", w.watches[0].catchUps, w.bindings())
+	}
+	// What the last leader wrote late is told before the mark: pod a has the room that b wants.
+	w.apply(facts.PodUpserted{Pod: pod("b", "")})
+	w.apply(facts.PodUpserted{Pod: sized(pod("a", "n1"), 4000)})
+	w.rounds()
+	w.apply(facts.CaughtUp{})
+	w.expectBindings(0, "the node is full")
+	w.apply(facts.PodRemoved{UID: "a"})
+	w.expectBindings(1, "after the wait and the mark")
+	if len(w.watches) != 1 {
+		t.Error("everything was listed again")
+	}
+}
+
+// TestListsWhereItCannotCatchUp: where nobody can tell whether the watch has told everything, a list does.
+func TestListsWhereItCannotCatchUp(t *testing.T) {
+	w := newWorld(t)
+	w.list(append(many(), pod("a", ""))...)
+	w.took(&modelTerm{takeover: lease.Released})
+	w.rounds()
+	w.apply(facts.CaughtUp{Failure: "no bookmark"})
+	w.rounds()
+	if len(w.watches) != 2 || w.bindings() != 0 {
+		t.Fatalf("%d watches, %d bindings", len(w.watches), w.bindings())
 	}
 	w.list(pod("a", ""))
-	w.expectBindings(1, "after the wait and the list")
+	w.expectBindings(1, "after the list")
+	w.apply(facts.CaughtUp{Failure: "late"})
+	if w.rounds(); w.phase != leading {
+		t.Errorf("phase %v after an answer that nobody waits for", w.phase)
+	}
 }
 
 func TestAbsentLease(t *testing.T) {
