@@ -21,6 +21,8 @@ SEED    ?= 1
 # A count, not a duration: at the end of a duration Go 1.26 may report its own deadline as a failure (go.dev/issue/75804).
 FUZZTIME ?= 300000x
 LDFLAGS ?= -s -w
+# What make stores puts under the API server.
+STORES  ?= etcd sqlite postgres
 
 # A release: make release VERSION=v0.1.0. RELEASE_KEY signs it; RELEASE_ARGS go to hilbert-release.
 VERSION       ?=
@@ -192,6 +194,20 @@ security-mutants: ## each rule of docs/security.md that is code is broken on pur
 .PHONY: crash-test
 crash-test: ## kill and freeze the scheduler while it binds, then check every node
 	$(call timed,crash-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./crash)
+
+# Any machine with Go builds it: its SQLite is the one in Go.
+.PHONY: kine
+kine: ## bin/kine: etcd's protocol over other databases, for make stores
+	@mkdir -p bin
+	$(call timed,kine,env CGO_ENABLED=0 $(GO) -C tools/kine build -ldflags '$(LDFLAGS)' -o ../../bin/ github.com/k3s-io/kine)
+
+.PHONY: stores
+stores: lab e2e-suite kine ## the crash test, the scenarios and upstream's quick Conformance specs on each store of STORES; 20 minutes
+	$(call timed,stores,env LAB_LDFLAGS="$(LAB_LDFLAGS)" bash .ci/stores $(STORES))
+
+.PHONY: stores-short
+stores-short: kine ## a short crash test on SQLite
+	$(call timed,stores-short,env HILBERT_STORE=sqlite HILBERT_KINE=$(CURDIR)/bin/kine $(GO) -C lab test -vet=off -count=1 -short -timeout 10m -ldflags '$(LAB_LDFLAGS)' -run 'TestCrash$$$$' ./crash)
 
 .PHONY: numa-test
 numa-test: ## 1,000 hollow agents and 10,000 NUMA-bound pods, also with bad reports, rivals and foreign pods

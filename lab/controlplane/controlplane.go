@@ -21,6 +21,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"hilbert.dev/hilbert/lab/store"
 )
 
 // stopTimeout bounds the orderly stop of each part when the caller sets no limit of its own.
@@ -42,8 +44,10 @@ type Options struct {
 	Log io.Writer
 	// EtcdQuotaBytes bounds etcd's database; 0 is 8 GiB.
 	EtcdQuotaBytes int64
-	// Etcd is the URL of an etcd that runs elsewhere (see StartEtcd); "" starts one in this process.
+	// Etcd is the URL of an etcd that runs elsewhere (see StartEtcd); "" starts Store.
 	Etcd string
+	// Store is what keeps the objects; "" is what the environment says (store.Variable), as a rule an etcd in this process.
+	Store store.Kind
 	// NodeRestriction holds kubelets to their own nodes and pods, as clusters do whose kubelets have certificates.
 	NodeRestriction bool
 	// AuditLog is the file to which the API server appends a line of JSON (audit.k8s.io/v1 Event) for each request that it has answered; "" keeps none.
@@ -57,6 +61,7 @@ type ControlPlane struct {
 	dir       *dataDir
 	log       *partLog
 	etcd      *etcdServer
+	store     *store.Server // instead of etcd
 	authority *authority
 	token     string // the administrator's
 	server    *apiServer
@@ -94,10 +99,9 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	}
 	etcdURL := o.Etcd
 	if etcdURL == "" {
-		if c.etcd, err = startEtcd(ctx, c.etcdOptions(o)); err != nil {
+		if etcdURL, err = c.startStore(ctx, o); err != nil {
 			return nil, err
 		}
-		etcdURL = c.etcd.url
 	} else if err = awaitEtcd(ctx, etcdURL); err != nil {
 		return nil, err
 	}
@@ -110,6 +114,27 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 		}
 	}
 	return c, nil
+}
+
+// startStore starts what keeps the objects, and returns its URL.
+func (c *ControlPlane) startStore(ctx context.Context, o Options) (url string, err error) {
+	kind := o.Store
+	if kind == "" {
+		if kind, err = store.Chosen(); err != nil {
+			return "", err
+		}
+	}
+	if kind == store.Etcd {
+		if c.etcd, err = startEtcd(ctx, c.etcdOptions(o)); err != nil {
+			return "", err
+		}
+		return c.etcd.url, nil
+	}
+	c.store, err = store.Start(ctx, kind, store.Options{Dir: c.dir.etcd(), Sockets: c.dir.sockets, Log: c.log, Failed: c.fail})
+	if err != nil {
+		return "", err
+	}
+	return c.store.URL(), nil
 }
 
 func (c *ControlPlane) etcdOptions(o Options) etcdOptions {
@@ -213,6 +238,9 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 		if c.etcd != nil {
 			c.etcd.close()
 		}
+		if c.store != nil {
+			errs = append(errs, c.store.Stop())
+		}
 		if c.log != nil {
 			errs = append(errs, c.log.close())
 		}
@@ -224,10 +252,10 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 	return c.stopErr
 }
 
-// stopClients ends those that need etcd. Without it they cannot end in order: they are given a moment, and then left to the end of the
+// stopClients ends those that need the store. Without it they cannot end in order: they are given a moment, and then left to the end of the
 // process.
 func (c *ControlPlane) stopClients(ctx context.Context) error {
-	broken := c.etcd != nil && c.etcd.fatal.fired()
+	broken := c.etcd != nil && c.etcd.fatal.fired() || c.store != nil && c.store.Broken()
 	if broken {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, brokenStopTimeout)
