@@ -292,6 +292,23 @@ func named(asked map[string]int64) map[string]bool {
 	return set
 }
 
+// costs is what a victim costs its queue. The members of a gang go together, so that it is what all those cost that go.
+func (j *planJudge) costs(victim *mirrored) map[string]int64 {
+	f := j.mirror.tenants.Units[victim.unit]
+	if f == nil || f.Divisible || f.MinMember <= 1 && !f.Indivisible {
+		return j.mirror.costs(victim)
+	}
+	sum := make(map[string]int64)
+	for _, uid := range j.plan.Victims {
+		if m := j.mirror.pods[uid]; m != nil && m.unit == victim.unit && !m.deleting {
+			for r, amount := range j.mirror.costs(m) {
+				sum[r] += amount
+			}
+		}
+	}
+	return sum
+}
+
 // spared says why a pod must not be evicted for another; empty if it may.
 func (j *planJudge) spared(m, victim *mirrored, used judge.Bill) string {
 	t := j.mirror.tenants
@@ -308,7 +325,7 @@ func (j *planJudge) spared(m, victim *mirrored, used judge.Bill) string {
 	switch {
 	case !lower && !j.plan.Reclaims:
 		return "which is of no lower priority"
-	case !t.Borrows(used, m.namespace, victim.namespace, j.mirror.costs(victim)):
+	case !t.Borrows(used, m.namespace, victim.namespace, j.costs(victim)):
 		return "whose queue has borrowed nothing"
 	case t.KeepsBorrowed(victim.namespace, t.Side(victim.namespace, m.namespace)):
 		return "whose queue keeps what it has borrowed"
