@@ -252,9 +252,17 @@ func TestWatchdogDaemonSet(t *testing.T) {
 	}
 }
 
-// What view, edit and admin take in allows explanations in a namespace, and nothing of the cluster; and nobody is let to a pod's proxy.
-func TestViewers(t *testing.T) {
-	aggregated := 0
+// What view, edit and admin take in: explanations and reading what has no secrets; of writing, only what is a namespace's. And nobody is let to a pod's proxy.
+func TestPeoplesRoles(t *testing.T) {
+	want := map[string][]string{
+		"view": {
+			"get podexplanations,podgroupexplanations.visibility.hilbert.dev", "get,list,watch serviceprofiles,customnoderesources.node.hilbert.dev",
+			"get,list,watch queues.scheduling.hilbert.dev",
+		},
+		"edit":  {"create,update,patch,delete,deletecollection serviceprofiles.node.hilbert.dev"},
+		"admin": nil, // it takes edit in
+	}
+	got := make(map[string][]string)
 	for _, object := range deployed(t) {
 		role, ok := object.(*rbacv1.ClusterRole)
 		if !ok {
@@ -264,18 +272,20 @@ func TestViewers(t *testing.T) {
 			if slices.Contains(rule.Resources, "pods/proxy") {
 				t.Errorf("%s: %v", role.Name, rule)
 			}
-			if role.Labels["rbac.authorization.k8s.io/aggregate-to-view"] == "" {
-				continue
-			}
-			aggregated++
-			if !slices.Equal(rule.APIGroups, []string{visibility.GroupVersion.Group}) || !slices.Equal(rule.Resources, []string{visibility.PodExplanations, visibility.PodGroupExplanations}) ||
-				!slices.Equal(rule.Verbs, []string{"get"}) || len(rule.NonResourceURLs) > 0 {
-				t.Errorf("who may view a namespace may %v", rule)
+			for label, value := range role.Labels {
+				if to, ok := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-"); ok && value == "true" {
+					got[to] = append(got[to], strings.Join(rule.Verbs, ",")+" "+strings.Join(rule.Resources, ",")+"."+strings.Join(rule.APIGroups, ",")+strings.Join(rule.NonResourceURLs, ","))
+				}
 			}
 		}
 	}
-	if aggregated != 1 {
-		t.Errorf("%d rules for viewers of a namespace", aggregated)
+	for _, to := range []string{"view", "edit", "admin"} {
+		if !slices.Equal(got[to], want[to]) {
+			t.Errorf("%s takes in %q, want %q", to, got[to], want[to])
+		}
+	}
+	if len(got) > len(want) {
+		t.Errorf("%v", got)
 	}
 }
 
