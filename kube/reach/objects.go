@@ -33,7 +33,7 @@ func (i *Inspector) Each(ctx context.Context, path string, visit func(*metav1.Pa
 	for range maxObjectPages {
 		var list metav1.PartialObjectMetadataList
 		query := url.Values{"limit": {strconv.Itoa(objectPage)}, "continue": {next}}
-		if err := i.getWithin(ctx, pageTimeout, path+mark+query.Encode(), &list); err != nil {
+		if err := i.page(ctx, path+mark+query.Encode(), &list); err != nil {
 			return err
 		}
 		for at := range list.Items {
@@ -46,10 +46,19 @@ func (i *Inspector) Each(ctx context.Context, path string, visit func(*metav1.Pa
 	return fmt.Errorf("%s has more than %d objects", path, objectPage*maxObjectPages)
 }
 
-func (i *Inspector) getWithin(ctx context.Context, most time.Duration, path string, v any) error {
-	ctx, cancel := context.WithTimeout(ctx, most)
+// onlyMetadata asks for the metadata of a list's objects, which is a tenth of them; whoever does not know the form sends all.
+const onlyMetadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+func (i *Inspector) page(ctx context.Context, path string, list *metav1.PartialObjectMetadataList) error {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	return i.Get(ctx, path, v)
+	return i.decode(ctx, path, onlyMetadata, list)
+}
+
+// Names lists the names of the objects at a path, as many as it has learnt when ctx ends or the API server refuses; then it returns the error beside them.
+func (i *Inspector) Names(ctx context.Context, path string) (names []string, err error) {
+	err = i.Each(ctx, path, func(o *metav1.PartialObjectMetadata) { names = append(names, o.Name) })
+	return names, err
 }
 
 // maxObject bounds what Get reads, in bytes.
@@ -57,7 +66,14 @@ const maxObject = 32 << 20
 
 // Get reads an object, or a list of them, from the API server. path may have a query.
 func (i *Inspector) Get(ctx context.Context, path string, v any) error {
-	body, _, err := i.read(ctx, path, maxObject)
+	return i.decode(ctx, path, anyJSON, v)
+}
+
+// anyJSON asks for objects as they are.
+const anyJSON = "application/json"
+
+func (i *Inspector) decode(ctx context.Context, path, accept string, v any) error {
+	body, _, err := i.read(ctx, path, accept, maxObject)
 	if err != nil {
 		return err
 	}
@@ -73,8 +89,8 @@ func (i *Inspector) Send(ctx context.Context, method, path string, body []byte) 
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Accept", "application/json")
-	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", anyJSON)
+	request.Header.Set("Content-Type", anyJSON)
 	response, err := i.client.Do(request)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w%s", i.where, err, hint(err))
@@ -86,12 +102,12 @@ func (i *Inspector) Send(ctx context.Context, method, path string, body []byte) 
 	return response.Body.Close()
 }
 
-func (i *Inspector) read(ctx context.Context, path string, most int64) ([]byte, http.Header, error) {
+func (i *Inspector) read(ctx context.Context, path, accept string, most int64) ([]byte, http.Header, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, i.base+path, http.NoBody)
 	if err != nil {
 		return nil, nil, err
 	}
-	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Accept", accept)
 	response, err := i.client.Do(request)
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask %s: %w%s", i.where, err, hint(err))

@@ -27,8 +27,14 @@ import (
 
 // Target says which cluster to ask, and as whom.
 type Target struct {
-	// Kubeconfig is a file (empty: KUBECONFIG, else ~/.kube/config); Context is one of its contexts (empty: the current one).
+	// Kubeconfig is a file (empty: KUBECONFIG, else ~/.kube/config, else the account of the pod that this runs in); Context is one of its contexts (empty: the
+	// current one).
 	Kubeconfig, Context string
+	// Cluster, User and Namespace are others than the context's.
+	Cluster, User, Namespace string
+	// As is the user, with AsGroups, that the kubeconfig's user acts for.
+	As       string
+	AsGroups []string
 	// TokenFile has a bearer token to use instead of the kubeconfig's credentials.
 	TokenFile string
 	// Server is the https URL of a hilbertd on this host, to ask it directly; empty asks the API server.
@@ -117,10 +123,7 @@ func (e *TargetError) Error() string { return e.Err.Error() }
 func (e *TargetError) Unwrap() error { return e.Err }
 
 func (t *Target) read() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = t.Kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: t.Context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	config, err := t.loader().ClientConfig()
 	switch {
 	case err == nil:
 	case t.Server != "" && t.Kubeconfig == "" && clientcmd.IsEmptyConfig(err):
@@ -133,8 +136,9 @@ func (t *Target) read() (*rest.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--token-file: %w", err)
 		}
+		as := config.Impersonate
 		config = rest.AnonymousClientConfig(config)
-		config.BearerToken = strings.TrimSpace(string(token))
+		config.BearerToken, config.Impersonate = strings.TrimSpace(string(token)), as
 	}
 	config.UserAgent = "hilbert/" + version.Get().Version
 	return config, nil

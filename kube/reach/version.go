@@ -51,5 +51,5 @@ func (i *Inspector) Versions(ctx context.Context) (Versions, error) {
 
 // get reads a short answer.
 func (i *Inspector) get(ctx context.Context, path string) ([]byte, http.Header, error) {
-	return i.read(ctx, path, maxVersionAnswer)
+	return i.read(ctx, path, anyJSON, maxVersionAnswer)
 }

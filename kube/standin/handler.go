@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -116,7 +117,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Query().Get("watch") != "":
 		h.serveWatch(w, r, resource)
 	default:
-		h.serveList(w, r, resource)
+		h.serveList(w, r, resource, namespace)
 	}
 }
 
@@ -230,11 +231,15 @@ func (h *handler) serveLease(w http.ResponseWriter, r *http.Request, namespace, 
 	h.answer(w, http.StatusOK, lease)
 }
 
-func (h *handler) serveList(w http.ResponseWriter, r *http.Request, resource string) {
+func (h *handler) serveList(w http.ResponseWriter, r *http.Request, resource, namespace string) {
 	objects, version := h.server.list(resource, r.URL.Query().Get("fieldSelector"))
 	if r.URL.Query().Get("resourceVersion") == "0" {
 		objects = nil // what is in some cache: here as stale as can be
 	}
+	objects = slices.DeleteFunc(objects, func(o runtime.Object) bool {
+		m, err := meta.Accessor(o)
+		return namespace != "" && err == nil && m.GetNamespace() != namespace
+	})
 	group, kind := kindOf(h.server.example(resource))
 	h.answer(w, http.StatusOK, map[string]any{
 		"apiVersion": group, "kind": kind + "List", "metadata": map[string]string{"resourceVersion": format(version)}, "items": objects,

@@ -117,7 +117,7 @@ func (h *handler) serveOffered(w http.ResponseWriter, r *http.Request, q request
 	case r.URL.Query().Get("watch") != "":
 		h.serveWatch(w, r, q.resource)
 	default:
-		h.serveList(w, r, q.resource)
+		h.serveList(w, r, q.resource, q.namespace)
 	}
 }
 

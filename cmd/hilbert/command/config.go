@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/document"
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 )
 
@@ -25,7 +26,7 @@ func newConfig() *cobra.Command {
 }
 
 func newConfigValidate() *cobra.Command {
-	var format string
+	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "validate FILE",
 		Short: "Check a configuration file of hilbertd, or a ConfigMap that holds one, as hilbertd itself would",
@@ -39,7 +40,7 @@ The command asks no cluster: whether a certificate, a kubeconfig or a node that 
   hilbert config validate hilbertd.yaml -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput("config validate", format); err != nil {
+			if err := format.Check("config validate"); err != nil {
 				return err
 			}
 			data, err := readInput(cmd.InOrStdin(), args[0], maxConfigInput)
@@ -47,7 +48,7 @@ The command asks no cluster: whether a certificate, a kubeconfig or a node that 
 				return exitcode.BadInputf("config validate: %w", err)
 			}
 			v := validateConfig(args[0], data)
-			if err := show(cmd, format, v); err != nil {
+			if err := format.Write(cmd.OutOrStdout(), v); err != nil {
 				return err
 			}
 			if n := len(v.Problems); n > 0 {
@@ -56,7 +57,7 @@ The command asks no cluster: whether a certificate, a kubeconfig or a node that 
 			return nil
 		},
 	}
-	outputFlag(cmd, &format)
+	format.Flag(cmd)
 	return cmd
 }
 

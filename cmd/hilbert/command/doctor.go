@@ -12,14 +12,16 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/doctor"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/kube/reach"
 )
 
 // doctorFlags are the flags of hilbert doctor.
 type doctorFlags struct {
-	target            reach.Target
-	namespace, output string
-	staleAfter        time.Duration
+	target     reach.Target
+	namespace  string
+	output     output.Format
+	staleAfter time.Duration
 }
 
 func newDoctor() *cobra.Command {
@@ -40,9 +42,9 @@ admission policies, definitions, and the Lease and workloads of one namespace; w
 	}
 	flags := cmd.Flags()
 	targetFlags(cmd, &f.target)
-	flags.StringVarP(&f.namespace, "namespace", "n", installNamespace, "the namespace that Hilbert is installed in")
+	installNamespaceFlag(cmd, &f.target, &f.namespace)
 	flags.DurationVar(&f.staleAfter, "stale-after", spec.Default().Scheduling.NodeReports.StaleAfter.D(), "call agents silent whose reports are of this age or older")
-	outputFlag(cmd, &f.output)
+	f.output.Flag(cmd)
 	return cmd
 }
 
@@ -50,7 +52,7 @@ admission policies, definitions, and the Lease and workloads of one namespace; w
 const installNamespace = "hilbert-system"
 
 func (f *doctorFlags) run(cmd *cobra.Command) error {
-	if err := checkOutput("doctor", f.output); err != nil {
+	if err := f.output.Check("doctor"); err != nil {
 		return err
 	}
 	if f.staleAfter <= 0 {
@@ -64,7 +66,7 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	facts.StaleAfter = f.staleAfter
 	a := diagnosis{Findings: doctor.Examine(facts)}
 	a.Worst = doctor.Worst(a.Findings)
-	if err := show(cmd, f.output, a); err != nil {
+	if err := f.output.Write(cmd.OutOrStdout(), a); err != nil {
 		return err
 	}
 	switch a.Worst {

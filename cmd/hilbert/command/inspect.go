@@ -6,14 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/cmd/exitcode"
-	"hilbert.dev/hilbert/cmd/hilbert/output"
-	"hilbert.dev/hilbert/cmd/hilbert/render"
-	"hilbert.dev/hilbert/internal/nearest"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/devices"
 	"hilbert.dev/hilbert/kube/reach"
@@ -34,20 +30,15 @@ func (w *whom) flags(cmd *cobra.Command) {
 	flags.StringVar(&w.target.CertificateAuthority, "certificate-authority", "", "file with the certificate authority of --server")
 	flags.BoolVar(&w.target.Insecure, "insecure-skip-tls-verify", false, "do not verify the certificate of --server; your token is sent to whatever answers there")
 	targetFlags(cmd, &w.target)
-}
-
-// targetFlags adds the flags that choose an API server.
-func targetFlags(cmd *cobra.Command, t *reach.Target) {
-	flags := cmd.Flags()
-	flags.StringVar(&t.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, else ~/.kube/config)")
-	flags.StringVar(&t.Context, "context", "", "context of the kubeconfig")
-	flags.StringVar(&t.TokenFile, "token-file", "", "file with a bearer token to use instead of the kubeconfig's credentials")
+	for _, name := range []string{"as", "as-group"} {
+		cmd.MarkFlagsMutuallyExclusive("server", name) // only the API server knows who may act for whom
+	}
 }
 
 // fromFlag adds --from.
 func (w *whom) fromFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.from, "from", "", `answer from a file that hilbert snapshot wrote ("-": standard input) instead of asking`)
-	for _, name := range []string{"server", "kubeconfig", "context", "token-file"} {
+	for _, name := range append([]string{"server"}, targetFlagNames...) {
 		cmd.MarkFlagsMutuallyExclusive("from", name)
 	}
 }
@@ -111,119 +102,6 @@ func (w *whom) read(cmd *cobra.Command) (*inspect.Dump, error) {
 		return nil, exitcode.BadInputf("--from: %s: %w", name, err)
 	}
 	return d, nil
-}
-
-// answer is what can be printed both ways.
-type answer interface{ WriteText(io.Writer) error }
-
-// podAnswer is where a pod is.
-type podAnswer struct{ *inspect.Answer }
-
-// WriteText renders the answer.
-func (a podAnswer) WriteText(w io.Writer) error { return render.Pod(w, a.Answer) }
-
-// unitAnswer is how a gang stands.
-type unitAnswer struct{ *inspect.UnitAnswer }
-
-// WriteText renders the answer.
-func (a unitAnswer) WriteText(w io.Writer) error { return render.Unit(w, a.UnitAnswer) }
-
-// show writes an answer as text or as JSON.
-func show(cmd *cobra.Command, format string, a answer) error {
-	if format == output.Text {
-		return a.WriteText(cmd.OutOrStdout())
-	}
-	return output.WriteJSON(cmd.OutOrStdout(), a)
-}
-
-func outputFlag(cmd *cobra.Command, format *string) {
-	cmd.Flags().StringVarP(format, "output", "o", output.Text, "text or json")
-}
-
-func checkOutput(command, format string) error {
-	if format != output.Text && format != output.JSON {
-		return exitcode.Usagef("%s: --output %q is not known; write text or json%s", command, format, nearest.Hint(format, []string{output.Text, output.JSON}))
-	}
-	return nil
-}
-
-func newExplain() *cobra.Command {
-	var w whom
-	var format string
-	cmd := &cobra.Command{
-		Use:   "explain pod|unit NAMESPACE/NAME | explain node NAME",
-		Short: "Explain where a pod or gang is placed, or why it is not and what would help; or what a node lends",
-		Long: `Explain where a pod is placed and how that node scores, or why no node fits: how many nodes each filter rejects, which nodes come
-closest and what they lack, and which single change would make the pod fit.
-
-For a unit (the gang of a PodGroup), show which members are placed, how many units are ahead in its queue, what blocks it now (missing
-members, the limit of a queue, packing, capacity), and which single change would let it be placed: a higher limit, another unit gone, no packing
-constraint, more members or nodes. The scheduler tries each change before it reports it. The command changes nothing in the cluster.
-
-For a node, show what it lends to reclaimed pods and why not more, by NUMA node, how much of that is requested, which pods it wants evicted, and
-what its NUMA nodes can promise. The reasons come from the agent's CustomNodeResource; --from has only what the scheduler knows.`,
-		Example: `  hilbert explain pod default/web-0
-  hilbert explain unit ml/train
-  hilbert explain unit ml/train -o json
-  hilbert explain node node-17
-  hilbert snapshot > cluster.json && hilbert explain pod default/web-0 --from cluster.json`,
-		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput("explain", format); err != nil {
-				return err
-			}
-			if args[0] == kindNode {
-				a, err := w.explainNode(cmd, args[1])
-				if err != nil {
-					return err
-				}
-				return show(cmd, format, a)
-			}
-			namespace, name, err := objectName(args)
-			if err != nil {
-				return err
-			}
-			if args[0] == kindUnit {
-				a, err := w.explainUnit(cmd, namespace, name)
-				if err != nil {
-					return err
-				}
-				return show(cmd, format, unitAnswer{a})
-			}
-			a, err := w.explain(cmd, namespace, name)
-			if err != nil {
-				return err
-			}
-			return show(cmd, format, podAnswer{a})
-		},
-	}
-	w.flags(cmd)
-	w.fromFlag(cmd)
-	outputFlag(cmd, &format)
-	return cmd
-}
-
-// What can be explained.
-const (
-	kindPod  = "pod"
-	kindUnit = "unit"
-	kindNode = "node"
-)
-
-// objectName reads "pod NAMESPACE/NAME" or "unit NAMESPACE/NAME"; without a namespace it is default.
-func objectName(args []string) (namespace, name string, err error) {
-	if args[0] != kindPod && args[0] != kindUnit {
-		return "", "", exitcode.Usagef("explain: %q cannot be explained%s; write: hilbert explain pod NAMESPACE/NAME, hilbert explain unit NAMESPACE/NAME, or hilbert explain node NAME",
-			args[0], nearest.Hint(args[0], []string{kindPod, kindUnit, kindNode}))
-	}
-	namespace, name, ok := strings.Cut(args[1], "/")
-	if !ok {
-		namespace, name = "default", args[1]
-	}
-	if namespace == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", exitcode.Usagef("explain: %q is no %s; write NAMESPACE/NAME", args[1], args[0])
-	}
-	return namespace, name, nil
 }
 
 func (w *whom) explain(cmd *cobra.Command, namespace, name string) (*inspect.Answer, error) {

@@ -162,17 +162,21 @@ func TestInspectRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no pod":        {[]string{"explain", "disk", "n1"}, "hilbert explain pod NAMESPACE/NAME"},
-		"no unit":       {[]string{"explain", "unit", "a/b/c"}, "is no unit"},
-		"two queues":    {[]string{"queue", "a", "b"}, "accepts at most 1 arg"},
-		"no name":       {[]string{"explain", "pod", "default/"}, "is no pod"},
-		"format":        {[]string{"explain", "pod", "a", "-o", "yaml"}, "write text or json"},
-		"no file":       {[]string{"explain", "pod", "a", "--from", "/no/such/file"}, "/no/such/file"},
-		"no snapshot":   {[]string{"queue", "--from", podsFile}, "is no snapshot"},
-		"both":          {[]string{"queue", "--from", podsFile, "--server", "https://x"}, "none of the others can be"},
-		"another host":  {[]string{"queue", "--server", "https://10.0.0.7:10461"}, "your token is sent to no other host"},
-		"limit":         {[]string{"queue", "--limit", "-1"}, "want 0 to"},
-		"no kubeconfig": {[]string{"snapshot", "--kubeconfig", "/no/such/kubeconfig"}, "/no/such/kubeconfig"},
+		"no pod":         {[]string{"explain", "disk", "n1"}, "hilbert explain pod NAME"},
+		"no unit":        {[]string{"explain", "unit", "a/b/c"}, "is no unit"},
+		"two queues":     {[]string{"queue", "a", "b"}, "accepts at most 1 arg"},
+		"no name":        {[]string{"explain", "pod", "default/"}, "is no pod"},
+		"format":         {[]string{"explain", "pod", "a", "-o", "table"}, "write text, json, yaml or jsonpath=TEMPLATE"},
+		"no file":        {[]string{"explain", "pod", "a", "--from", "/no/such/file"}, "/no/such/file"},
+		"no snapshot":    {[]string{"queue", "--from", podsFile}, "is no snapshot"},
+		"both":           {[]string{"queue", "--from", podsFile, "--server", "https://x"}, "none of the others can be"},
+		"another host":   {[]string{"queue", "--server", "https://10.0.0.7:10461"}, "your token is sent to no other host"},
+		"two places":     {[]string{"explain", "pod", "a/b", "-n", "c"}, "leave one of them out"},
+		"queue's place":  {[]string{"explain", "queue", "a/b"}, "a queue has no namespace"},
+		"no name at all": {[]string{"explain", "pod"}, "has no name"},
+		"deputy":         {[]string{"queue", "--server", "https://localhost:1", "--as", "eve"}, "none of the others can be"},
+		"limit":          {[]string{"queue", "--limit", "-1"}, "want 0 to"},
+		"no kubeconfig":  {[]string{"snapshot", "--kubeconfig", "/no/such/kubeconfig"}, "/no/such/kubeconfig"},
 	} {
 		if _, err := run(t.Context(), t, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)

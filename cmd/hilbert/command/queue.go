@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	schedulingv1alpha1 "hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/complete"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/kube/visibility"
@@ -23,9 +25,10 @@ const (
 // queueFlags are the flags of hilbert queue.
 type queueFlags struct {
 	whom
-	output, resource string
-	limit            int
-	plain            bool
+	output   output.Format
+	resource string
+	limit    int
+	plain    bool
 }
 
 func newQueue() *cobra.Command {
@@ -38,6 +41,7 @@ limit and its fair share. The figures are for one resource: each queue's dominan
 units and pods with their position in the queue. With a NAME, show only that queue and its descendants.`,
 		Example: `  hilbert queue
   hilbert queue research --resource gpu
+  hilbert queue -o wide
   hilbert queue --limit 1000 -o json
   hilbert queue --from cluster.json`,
 		Args: cobra.MaximumNArgs(1),
@@ -49,18 +53,27 @@ units and pods with their position in the queue. With a NAME, show only that que
 	flags.BoolVar(&f.plain, "plain", false, "draw with ASCII only, as for output that is not a terminal")
 	f.flags(cmd)
 	f.fromFlag(cmd)
-	outputFlag(cmd, &f.output)
+	cmd.ValidArgsFunction = f.complete
+	f.output.Flag(cmd, output.Wide, output.Name)
 	return cmd
 }
 
+// complete completes the one name.
+func (f *queueFlags) complete(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 || f.from != "" {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return complete.Queues(&f.target)(cmd, args, begun)
+}
+
 func (f *queueFlags) run(cmd *cobra.Command, name string) error {
-	if err := checkOutput("queue", f.output); err != nil {
+	if err := f.output.Check("queue"); err != nil {
 		return err
 	}
 	if f.limit < 0 || f.limit > maxQueueLimit {
 		return exitcode.Usagef("queue: --limit %d: want 0 to %d", f.limit, maxQueueLimit)
 	}
-	v, err := f.ask(cmd, name)
+	v, err := f.queueView(cmd, name, f.limit)
 	if err != nil {
 		return err
 	}
@@ -70,7 +83,7 @@ func (f *queueFlags) run(cmd *cobra.Command, name string) error {
 	}) {
 		return exitcode.Usagef("queue: --resource %q: the queues have nothing of it; they have %s", f.resource, strings.Join(known, ", "))
 	}
-	return show(cmd, f.output, queueAnswer{v, o})
+	return f.output.Write(cmd.OutOrStdout(), queueAnswer{v, o})
 }
 
 // queueAnswer is a view, and how it is drawn.
@@ -82,15 +95,32 @@ type queueAnswer struct {
 // WriteText draws the view.
 func (a queueAnswer) WriteText(w io.Writer) error { return render.Queues(w, a.QueueView, a.options) }
 
-func (f *queueFlags) ask(cmd *cobra.Command, name string) (*inspect.QueueView, error) {
-	if f.from == "" {
-		v := &inspect.QueueView{}
-		return v, f.whom.ask(cmd.Context(), &visibility.Question{Resource: visibility.QueueReports, Name: name, Limit: f.limit}, v)
+// WriteWide draws every resource of each queue, and how it divides.
+func (a queueAnswer) WriteWide(w io.Writer) error {
+	a.options.Wide = true
+	return a.WriteText(w)
+}
+
+// Objects are the Queues.
+func (a queueAnswer) Objects() (list []output.Object) {
+	for i := range a.Queues {
+		if q := &a.Queues[i]; q.Configured {
+			list = append(list, output.Object{Group: schedulingv1alpha1.Group, Kind: "Queue", Name: q.Name})
+		}
 	}
-	d, err := f.read(cmd)
+	return list
+}
+
+// queueView asks how the queues stand, or one of them with those below it.
+func (w *whom) queueView(cmd *cobra.Command, name string, limit int) (*inspect.QueueView, error) {
+	if w.from == "" {
+		v := &inspect.QueueView{}
+		return v, w.ask(cmd.Context(), &visibility.Question{Resource: visibility.QueueReports, Name: name, Limit: limit}, v)
+	}
+	d, err := w.read(cmd)
 	if err != nil {
 		return nil, err
 	}
-	v, err := d.View(inspect.ViewOptions{Limit: f.limit, Queue: name})
+	v, err := d.View(inspect.ViewOptions{Limit: limit, Queue: name})
 	return v, cause(err)
 }

@@ -102,6 +102,44 @@ tune-0  quota  -
 tune-1  quota  -
 `
 
+const wideText = `QUEUE     RESOURCE                         USED  BORROWED  GUARANTEED  LIMIT  FAIR  PENDING  UNITS  PODS  RUNNING  WEIGHT  ORDER
+research  cpu       ##########-------...|  3     0         6           -      4     2        1      2     3        1       Fair
+research  pods      ++++++++++++--------   3     0         0           -      5     2        1      2     3        1       Fair
+  vision  cpu       ########|++++--------  3     1         2           4      4     2        1      2     3        1       PriorityFIFO
+  vision  pods      ++++++++++++--------   3     0         0           -      5     2        1      2     3        1       PriorityFIFO
+`
+
+const visionText = `Queue vision, below research, with weight 1; what is directly below it comes in the order PriorityFIFO.
+
+RESOURCE  USED  BORROWED  GUARANTEED  LIMIT  FAIR  PENDING  NOTE
+cpu       3     1         2           4      4     2        the limit leaves room for 1 of those pending; queues below their guarantee may take back 1
+pods      3     0         0           -      5     2        -
+
+2 pods wait: 2 quota.
+
+Why:
+  1 unit has to wait (quota): the limit of queue vision leaves no room
+
+First in turn:
+  1. default/tune: hilbert explain unit default/tune says what would help
+`
+
+const researchText = `Queue research, with weight 1; what is directly below it comes in the order Fair.
+Below it, and counted with it: vision.
+
+RESOURCE  USED  BORROWED  GUARANTEED  LIMIT  FAIR  PENDING  NOTE
+cpu       3     0         6           -      4     2        guaranteed, and not had yet: 2
+pods      3     0         0           -      5     2        -
+
+2 pods wait: 2 quota.
+
+Why:
+  1 unit has to wait (quota): the limit of queue vision leaves no room
+
+First in turn:
+  1. default/tune, in queue vision: hilbert explain unit default/tune says what would help
+`
+
 var spaces = regexp.MustCompile(` +`)
 
 // The same question gets the same bytes directly, through the API server, and from a file.
@@ -122,6 +160,12 @@ func TestTenantsLive(t *testing.T) {
 		{[]string{"queue"}, treeText},
 		{[]string{"queue", "vision", "--plain", "--resource", "CPU", "--limit", "0"}, "2 pods wait: 2 quota.\nand 2 more\n"},
 		{[]string{"queue", "research", "-o", "json"}, `"queue": "research"`},
+		{[]string{"queue", "research", "-o", "wide"}, wideText},
+		{[]string{"queue", "-o", "name"}, "queue.scheduling.hilbert.dev/research\nqueue.scheduling.hilbert.dev/vision\n"},
+		{[]string{"queue", "-o", "jsonpath={range .queues[*]}{.name}={.pendingPods} {end}"}, "=2 default=0 research=2 vision=2 "},
+		{[]string{"explain", "queue", "vision"}, visionText},
+		{[]string{"explain", "queue", "research"}, researchText},
+		{[]string{"explain", "queue/research", "-o", "yaml"}, "queue: research\n"},
 		{[]string{"explain", "unit", "tune"}, tuneText},
 		{[]string{"explain", "unit", "default/train"}, "default/train runs: 3 members have places, 3 are needed to start.\n"},
 		{[]string{"explain", "unit", "tune", "-o", "json"}, `"gone": "default/train"`},
@@ -143,6 +187,7 @@ func TestTenantsLive(t *testing.T) {
 	}{
 		{[]string{"queue", "nobody"}, `knows no queue "nobody"`},
 		{[]string{"queue", "--resource", "bananas"}, "they have cpu"},
+		{[]string{"explain", "queue", "nobody"}, `knows no queue "nobody"`},
 		{[]string{"explain", "unit", "nobody"}, "neither a PodGroup default/nobody nor a pod"},
 	} {
 		for _, way := range [][]string{{"--from", file}, c.hilbertd.Flags()} {

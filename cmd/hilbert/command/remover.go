@@ -41,6 +41,7 @@ var places = []struct{ kind, path string }{
 	{"APIService", "/apis/apiregistration.k8s.io/v1/apiservices"},
 	{"Deployment", "/apis/apps/v1/namespaces/%s/deployments"},
 	{"DaemonSet", "/apis/apps/v1/namespaces/%s/daemonsets"},
+	{"Job", "/apis/batch/v1/namespaces/%s/jobs"},
 	{"PodDisruptionBudget", "/apis/policy/v1/namespaces/%s/poddisruptionbudgets"},
 	{"Service", "/api/v1/namespaces/%s/services"},
 	{"ConfigMap", "/api/v1/namespaces/%s/configmaps"},

@@ -15,13 +15,14 @@ import (
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/kube/reach"
 )
 
 // topFlags are the flags that all forms of hilbert top have.
 type topFlags struct {
 	target     reach.Target
-	output     string
+	output     output.Format
 	staleAfter time.Duration
 }
 
@@ -36,20 +37,25 @@ pod holds what. These are allocations, not usage. The scheduler uses a report wh
 	return top
 }
 
-func (f *topFlags) flags(cmd *cobra.Command) {
+func (f *topFlags) flags(cmd *cobra.Command, formats ...string) {
 	flags := cmd.Flags()
 	targetFlags(cmd, &f.target)
 	flags.DurationVar(&f.staleAfter, "stale-after", spec.Default().Scheduling.NodeReports.StaleAfter.D(), "mark reports of this age or older as stale, like scheduling.nodeReports.staleAfter of hilbertd")
-	outputFlag(cmd, &f.output)
+	f.output.Flag(cmd, formats...)
+}
+
+// check refuses flags that cannot be meant.
+func (f *topFlags) check() error {
+	if f.staleAfter <= 0 {
+		return exitcode.Usagef("top: --stale-after %s: want more than 0, for example 15m", f.staleAfter)
+	}
+	return f.output.Check("top")
 }
 
 // each reads the reports.
 func (f *topFlags) each(cmd *cobra.Command, names []string, visit func(*v1alpha1.CustomNodeResource)) error {
-	if err := checkOutput("top", f.output); err != nil {
+	if err := f.check(); err != nil {
 		return err
-	}
-	if f.staleAfter <= 0 {
-		return exitcode.Usagef("top: --stale-after %s: want more than 0, for example 15m", f.staleAfter)
 	}
 	return cause(reach.EachNodeReport(cmd.Context(), f.target, names, func(c *v1alpha1.CustomNodeResource) error {
 		visit(c)

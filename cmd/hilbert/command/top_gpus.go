@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/complete"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/schedule/fragment"
@@ -55,10 +56,11 @@ which share of the free compute they could not use (fragmentation). GPUs that ar
 					return fmt.Errorf("write the report: %w", err)
 				}
 			}
-			return show(cmd, f.output, view)
+			return f.output.Write(cmd.OutOrStdout(), view)
 		},
 	}
-	f.flags(cmd)
+	f.flags(cmd, output.Name)
+	cmd.ValidArgsFunction = complete.Nodes(&f.target)
 	cmd.Flags().StringVar(&model, "model", "", "show only GPUs whose model name contains this, and their nodes")
 	cmd.Flags().StringVar(&report, "report", "", "also write an HTML page with pictures to this file")
 	cmd.Flags().IntVar(&limit, "limit", limit, "draw at most this many nodes; the summary counts all of them, and named nodes are always drawn")
@@ -76,6 +78,14 @@ type gpusView struct {
 	model string // in small letters
 	limit int
 	rest  fragment.GPUSummary
+}
+
+// Objects are the nodes that are drawn.
+func (v *gpusView) Objects() (list []output.Object) {
+	for i := range v.Nodes {
+		list = append(list, output.Object{Kind: "Node", Name: v.Nodes[i].Name})
+	}
+	return list
 }
 
 func newGPUsView(model string, limit int) *gpusView {

@@ -13,6 +13,8 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbert/complete"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/topology"
 )
@@ -28,6 +30,7 @@ free, the CPUs of each pool, and the devices. Nodes that lend to reclaimed pods 
 reclaimed pods are suppressed, and how many evictions the node requests. OBSERVED is the age of the agent's last observation. The scheduler
 promises nothing on NUMA nodes that are STALE or closed, or on nodes in mode kubelet.`,
 		Example: `  hilbert top nodes
+  hilbert top nodes -o wide
   hilbert top nodes node-17 -o json`,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			view, now := &nodesView{Nodes: []nodeRow{}}, time.Now()
@@ -36,10 +39,11 @@ promises nothing on NUMA nodes that are STALE or closed, or on nodes in mode kub
 			}); err != nil {
 				return err
 			}
-			return show(cmd, f.output, view)
+			return f.output.Write(cmd.OutOrStdout(), view)
 		},
 	}
-	f.flags(cmd)
+	f.flags(cmd, output.Wide, output.Name)
+	cmd.ValidArgsFunction = complete.Nodes(&f.target)
 	return cmd
 }
 
@@ -80,6 +84,8 @@ type numaRow struct {
 	Devices       map[string]int `json:"devices,omitempty"` // how many of each type
 	// Headroom is the NUMA node's part of what the node lends.
 	Headroom *spec.ReclaimedAmounts `json:"headroom,omitempty"`
+
+	poolSets map[string]string // the CPUs of each
 }
 
 func rowOfNode(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter time.Duration) nodeRow {
@@ -108,7 +114,7 @@ func rowOfNode(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter time.Du
 
 func rowOfNUMANode(z *spec.TopologyElement, socket string, s *v1alpha1.CustomNodeResourceStatus) numaRow {
 	pools := s.Pools
-	row := numaRow{NUMANode: z.Name, Socket: socket, Closed: z.Closed, DedicatedPods: len(z.Allocations), Pools: make(map[string]int), Devices: make(map[string]int)}
+	row := numaRow{NUMANode: z.Name, Socket: socket, Closed: z.Closed, DedicatedPods: len(z.Allocations), Pools: make(map[string]int), Devices: make(map[string]int), poolSets: make(map[string]string)}
 	if z.Allocatable != nil {
 		row.CPUs, row.MemoryMiB = z.Allocatable.CPUs, z.Allocatable.MemoryMiB
 	}
@@ -124,6 +130,7 @@ func rowOfNUMANode(z *spec.TopologyElement, socket string, s *v1alpha1.CustomNod
 			set, _ := topology.ParseCPUSet(pools[i].CPUSet)
 			if n := set.Intersection(all).Len(); n > 0 {
 				row.Pools[pools[i].Name] = n
+				row.poolSets[pools[i].Name] = set.Intersection(all).String()
 			}
 		}
 	}
@@ -140,9 +147,25 @@ func rowOfNUMANode(z *spec.TopologyElement, socket string, s *v1alpha1.CustomNod
 	return row
 }
 
+// Objects are the nodes.
+func (v *nodesView) Objects() (list []output.Object) {
+	for i := range v.Nodes {
+		list = append(list, output.Object{Kind: "Node", Name: v.Nodes[i].Name})
+	}
+	return list
+}
+
 // WriteText draws a line for each NUMA node, under the node's first.
-func (v *nodesView) WriteText(w io.Writer) error {
+func (v *nodesView) WriteText(w io.Writer) error { return v.write(w, false) }
+
+// WriteWide also names the socket of each NUMA node, and which CPUs the pools have there.
+func (v *nodesView) WriteWide(w io.Writer) error { return v.write(w, true) }
+
+func (v *nodesView) write(w io.Writer, wide bool) error {
 	lines := [][]string{{"NODE", "MODE", "READY", "OBSERVED", "NUMA", "CPUS", "FREE", "OF", "MEMORY FREE", "OF", "DEDICATED", "POOLS", "DEVICES", "NOTE"}}
+	if wide {
+		lines[0] = before(lines[0], wideHeads)
+	}
 	lends := v.lends()
 	if lends {
 		lines[0] = before(lines[0], lendingHeads)
@@ -152,6 +175,9 @@ func (v *nodesView) WriteText(w io.Writer) error {
 		head := []string{n.Name, orDash(n.Mode), n.readiness(), n.text()}
 		if len(n.NUMANodes) == 0 {
 			line := append(head, "-", "-", "-", "-", "-", "-", strconv.Itoa(n.DedicatedPods), "-", "-", n.Problem)
+			if wide {
+				line = before(line, []string{"-", "-"})
+			}
 			if lends {
 				line = before(line, n.lendingCells(true, nil))
 			}
@@ -161,6 +187,9 @@ func (v *nodesView) WriteText(w io.Writer) error {
 			line := append(head, n.NUMANodes[j].cells()...)
 			if j == 0 && n.Problem != "" {
 				line[len(line)-1] = n.Problem
+			}
+			if wide {
+				line = before(line, []string{n.NUMANodes[j].Socket, n.NUMANodes[j].poolCPUs()})
 			}
 			if lends {
 				line = before(line, n.lendingCells(j == 0, &n.NUMANodes[j]))
@@ -174,6 +203,18 @@ func (v *nodesView) WriteText(w io.Writer) error {
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", v.summary())
 	return err
+}
+
+// wideHeads are the columns that only --output wide has.
+var wideHeads = []string{"SOCKET", "CPUS OF POOLS"}
+
+// poolCPUs lists the CPUs of each pool: "reclaimed 7,15 share 3-6".
+func (z *numaRow) poolCPUs() string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(z.poolSets)) {
+		parts = append(parts, name+" "+z.poolSets[name])
+	}
+	return orDash(strings.Join(parts, " "))
 }
 
 func (n *nodeRow) readiness() string {

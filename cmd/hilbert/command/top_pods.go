@@ -13,35 +13,58 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbert/complete"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/topology"
 )
 
 func newTopPods() *cobra.Command {
 	var f topFlags
-	var namespace string
+	var all bool
 	var nodes []string
 	cmd := &cobra.Command{
 		Use:     "pods",
 		Aliases: []string{"pod"},
 		Short:   "Show the pods with exclusive CPUs: on which node, which CPUs, and whether the promise was kept",
 		Long: `Show the pods that hold exclusive CPUs or memory of NUMA nodes, as the agents report: on which node, in which NUMA nodes, and which CPUs.
-MOVED pods were promised other NUMA nodes that were no longer free, and have equivalent ones.`,
+MOVED pods were promised other NUMA nodes that were no longer free, and have equivalent ones. Shown are the pods of --namespace, else of the namespace of the
+kubeconfig's context, or of all.`,
 		Example: `  hilbert top pods
+  hilbert top pods -A -o wide
   hilbert top pods --namespace prod --node node-17 -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			namespace, err := f.namespace(all)
+			if err != nil {
+				return err
+			}
 			view, now := &podsView{Pods: []podRow{}}, time.Now()
 			if err := f.each(cmd, nodes, func(c *v1alpha1.CustomNodeResource) { view.add(c, namespace, now, f.staleAfter) }); err != nil {
 				return err
 			}
 			view.sort()
-			return show(cmd, f.output, view)
+			return f.output.Write(cmd.OutOrStdout(), view)
 		},
 	}
-	f.flags(cmd)
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "only pods of this namespace (default: all)")
+	f.flags(cmd, output.Wide, output.Name)
+	namespaceFlag(cmd, &f.target)
+	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "pods of all namespaces")
+	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	cmd.Flags().StringSliceVar(&nodes, "node", nil, "only pods of these nodes")
+	completeFlag(cmd, "node", complete.Nodes(&f.target))
 	return cmd
+}
+
+// namespace is that whose pods are shown; empty: all.
+func (f *topFlags) namespace(all bool) (string, error) {
+	if all {
+		return "", nil
+	}
+	namespace, err := f.target.DefaultNamespace()
+	return namespace, cause(err)
 }
 
 // podsView is the answer of hilbert top pods.
@@ -116,9 +139,25 @@ func (v *podsView) sort() {
 	})
 }
 
+// Objects are the pods.
+func (v *podsView) Objects() (list []output.Object) {
+	for i := range v.Pods {
+		list = append(list, output.Object{Kind: "Pod", Name: v.Pods[i].Name})
+	}
+	return list
+}
+
 // WriteText draws a line for each pod.
-func (v *podsView) WriteText(w io.Writer) error {
+func (v *podsView) WriteText(w io.Writer) error { return v.write(w, false) }
+
+// WriteWide also says by whom the CPUs are assigned, how old the report is, and the pods' UIDs.
+func (v *podsView) WriteWide(w io.Writer) error { return v.write(w, true) }
+
+func (v *podsView) write(w io.Writer, wide bool) error {
 	lines := [][]string{{"NAMESPACE", "POD", "NODE", "NUMA", "CPUS", "CPUSET", "MEMORY", "NOTE"}}
+	if wide {
+		lines[0] = before(lines[0], []string{"MODE", "OBSERVED", "UID"})
+	}
 	moved := 0
 	for i := range v.Pods {
 		p := &v.Pods[i]
@@ -143,9 +182,13 @@ func (v *podsView) WriteText(w io.Writer) error {
 		if p.MemoryMiB > 0 {
 			bound = memory(p.MemoryMiB)
 		}
-		lines = append(lines, []string{
+		line := []string{
 			p.Namespace, p.Name, p.Node, strings.Join(numaNodes, ","), strconv.Itoa(p.CPUs), orDash(p.CPUSet), bound, strings.Join(notes, ", "),
-		})
+		}
+		if wide {
+			line = before(line, []string{orDash(p.Mode), p.text(), p.UID})
+		}
+		lines = append(lines, line)
 	}
 	if err := rows(w, lines); err != nil {
 		return err

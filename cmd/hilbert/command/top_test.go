@@ -15,6 +15,7 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/kube/standin"
 )
 
@@ -148,7 +149,7 @@ func squeezed(text string) string {
 
 func TestTopText(t *testing.T) {
 	nodes, pods := views(t)
-	for want, view := range map[string]answer{topNodesText: nodes, topPodsText: pods} {
+	for want, view := range map[string]output.Answer{topNodesText: nodes, topPodsText: pods} {
 		var out bytes.Buffer
 		if err := view.WriteText(&out); err != nil {
 			t.Fatal(err)
@@ -204,7 +205,7 @@ func TestTopLive(t *testing.T) {
 		!nodes.Nodes[1].ObservedAt.Equal(new(metav1.Date(2026, 1, 1, 11, 59, 30, 0, time.UTC))) || nodes.Nodes[1].NUMANodes[0].FreeCPUs != 8 {
 		t.Errorf("%v in %s", err, out)
 	}
-	if out, err := top("pods"); err != nil || !strings.Contains(out, "4 pods have CPUs of their own") {
+	if out, err := top("pods", "-A"); err != nil || !strings.Contains(out, "4 pods have CPUs of their own") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if out, err := top("pods", "-n", "prod", "--node", "n1"); err != nil || !strings.Contains(out, "2 pods have") || strings.Contains(out, "train") {
@@ -217,7 +218,7 @@ func TestTopLive(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--limit -1: want how many":        {"gpus", "--limit", "-1"},
 		"no CustomNodeResource n9":         {"nodes", "n9"},
-		"--output \"yaml\" is not known":   {"nodes", "-o", "yaml"},
+		"--output \"yml\" is not known":    {"nodes", "-o", "yml"},
 		"--stale-after 0s: want more than": {"pods", "--stale-after", "0s"},
 	} {
 		if _, err := top(args...); err == nil || !strings.Contains(err.Error(), want) {

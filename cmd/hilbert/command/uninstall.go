@@ -10,17 +10,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/uninstall"
 	"hilbert.dev/hilbert/kube/reach"
 )
 
 // uninstallFlags are the flags of hilbert uninstall.
 type uninstallFlags struct {
-	target            reach.Target
-	namespace, output string
-	dryRun, yes       bool
-	options           uninstall.Options
-	timeout           time.Duration
+	target      reach.Target
+	namespace   string
+	output      output.Format
+	dryRun, yes bool
+	options     uninstall.Options
+	timeout     time.Duration
 }
 
 func newUninstall() *cobra.Command {
@@ -41,17 +43,17 @@ hilbertd-, in the namespace and in the cluster.
 	}
 	flags := cmd.Flags()
 	targetFlags(cmd, &f.target)
-	flags.StringVarP(&f.namespace, "namespace", "n", installNamespace, "the namespace that Hilbert is installed in")
+	installNamespaceFlag(cmd, &f.target, &f.namespace)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the steps, and change nothing")
 	flags.BoolVar(&f.yes, "yes", false, "carry the steps out")
 	flags.BoolVar(&f.options.Definitions, "definitions", false, "remove the custom resource definitions too, and with them all Queues and ServiceProfiles")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "wait at most this long until all nodes are clean")
-	outputFlag(cmd, &f.output)
+	f.output.Flag(cmd)
 	return cmd
 }
 
 func (f *uninstallFlags) run(cmd *cobra.Command) error {
-	if err := checkOutput("uninstall", f.output); err != nil {
+	if err := f.output.Check("uninstall"); err != nil {
 		return err
 	}
 	if f.dryRun == f.yes {
@@ -63,7 +65,7 @@ func (f *uninstallFlags) run(cmd *cobra.Command) error {
 		return fmt.Errorf("uninstall: %w", cause(err))
 	}
 	plan := removal{uninstall.Plan(facts, f.options)}
-	if err := show(cmd, f.output, plan); err != nil || f.dryRun {
+	if err := f.output.Write(cmd.OutOrStdout(), plan); err != nil || f.dryRun {
 		return err
 	}
 	for i, step := range plan.Steps {

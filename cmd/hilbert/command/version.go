@@ -40,7 +40,7 @@ func (a *versionAnswer) WriteText(w io.Writer) error {
 
 func newVersion() *cobra.Command {
 	var w whom
-	var format string
+	var format output.Format
 	var client bool
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -51,10 +51,8 @@ what every user has who may discover APIs. During an update replicas differ; the
   hilbert version --client -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if format != output.YAML {
-				if err := checkOutput("version", format); err != nil {
-					return exitcode.Usagef("%w, or yaml", err)
-				}
+			if err := format.Check("version"); err != nil {
+				return err
 			}
 			a := &versionAnswer{Client: version.Get()}
 			var asked error
@@ -64,11 +62,7 @@ what every user has who may discover APIs. During an update replicas differ; the
 					a.Trouble = asked.Error()
 				}
 			}
-			if format == output.YAML {
-				if err := output.WriteYAML(cmd.OutOrStdout(), a); err != nil {
-					return err
-				}
-			} else if err := show(cmd, format, a); err != nil {
+			if err := format.Write(cmd.OutOrStdout(), a); err != nil {
 				return err
 			}
 			if asked != nil {
@@ -78,7 +72,7 @@ what every user has who may discover APIs. During an update replicas differ; the
 		},
 	}
 	cmd.Flags().BoolVar(&client, "client", false, "show the build of this program only")
-	cmd.Flags().StringVarP(&format, "output", "o", output.Text, "text, json or yaml")
+	format.Flag(cmd)
 	w.flags(cmd)
 	return cmd
 }

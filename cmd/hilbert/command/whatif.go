@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -53,11 +54,11 @@ func runWhatIf(cmd *cobra.Command, f *simFlags) error {
 	if err != nil {
 		return exitcode.BadInputf("sim: %w", err)
 	}
-	format := f.output
-	if format == output.Table {
-		format = output.Text
+	write := forecast.WriteText
+	if f.output == output.JSON {
+		write = func(w io.Writer) error { return output.WriteJSON(w, forecast) }
 	}
-	if err := show(cmd, format, forecast); err != nil {
+	if err := write(cmd.OutOrStdout()); err != nil {
 		return fmt.Errorf("print the forecast: %w", err)
 	}
 	switch lost := len(forecast.Unplaced) + len(forecast.Lost); {

@@ -78,13 +78,19 @@ type Options struct {
 	Resource string
 	// Plain draws bars with ASCII only.
 	Plain bool
+	// Wide draws a line for each resource of a queue, and says how it divides.
+	Wide bool
 }
 
 // writeTree draws the tree of queues.
 func writeTree(b *strings.Builder, v *inspect.QueueView, o Options) {
 	brush := newBarStyle(o.Plain)
 	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "QUEUE\tRESOURCE\t\tUSED\tBORROWED\tGUARANTEED\tLIMIT\tFAIR\tPENDING\tUNITS\tPODS")
+	head := "QUEUE\tRESOURCE\t\tUSED\tBORROWED\tGUARANTEED\tLIMIT\tFAIR\tPENDING\tUNITS\tPODS"
+	if o.Wide {
+		head += "\tRUNNING\tWEIGHT\tORDER"
+	}
+	fmt.Fprintln(t, head)
 	depth := v.Queues[0].Depth
 	var problems []string
 	for i := range v.Queues {
@@ -92,27 +98,20 @@ func writeTree(b *strings.Builder, v *inspect.QueueView, o Options) {
 		if q.Name == facts.DefaultQueue && !q.Configured && len(q.Amounts) == 0 {
 			continue // it is not configured and empty
 		}
-		name := o.Resource
-		if name == "" {
-			name = dominant(q, v.Capacity)
-		}
-		a := q.Amount(name)
-		number := func(amount int64) string {
-			text, _, _ := strings.Cut(explain.AmountText(name, amount), " ")
-			return text
-		}
-		limit := "-"
-		if a.Limit != nil {
-			limit = number(*a.Limit)
-		}
-		mark := ""
+		title := short(strings.Repeat("  ", q.Depth-depth)+queueTitle(q), maxName)
 		if q.Reason != "" {
-			mark = " !"
+			title += " !"
 			problems = append(problems, fmt.Sprintf("! %s: %s: %s\n", queueTitle(q), q.Reason, q.Message))
 		}
-		fmt.Fprintf(t, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n",
-			short(strings.Repeat("  ", q.Depth-depth)+queueTitle(q), maxName), mark, short(shownResource(name), maxResource), brush.bar(&a),
-			number(a.Used), number(a.Borrowed), number(a.Guaranteed), limit, number(a.FairShare), number(a.Pending), q.PendingUnits, q.PendingPods)
+		for _, name := range o.shown(q, v.Capacity) {
+			a := q.Amount(name)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d", title, short(shownResource(name), maxResource), brush.bar(&a),
+				strings.Join(amountCells(&a), "\t"), q.PendingUnits, q.PendingPods)
+			if o.Wide {
+				fmt.Fprintf(t, "\t%d\t%d\t%s", q.RunningPods, q.Weight, q.Sort)
+			}
+			fmt.Fprintln(t)
+		}
 	}
 	_ = t.Flush() // to a Builder
 	b.WriteString(brush.legend())
@@ -120,6 +119,38 @@ func writeTree(b *strings.Builder, v *inspect.QueueView, o Options) {
 		b.WriteString(p)
 	}
 	b.WriteString("\n")
+}
+
+// shown are the resources of which a queue has a line.
+func (o *Options) shown(q *inspect.QueueStatus, capacity map[string]int64) []string {
+	switch {
+	case o.Resource != "":
+		return []string{o.Resource}
+	case !o.Wide || len(q.Amounts) == 0:
+		return []string{dominant(q, capacity)}
+	}
+	names := make([]string, len(q.Amounts))
+	for i := range q.Amounts {
+		names[i] = q.Amounts[i].Resource
+	}
+	return names
+}
+
+// amountCells are what is used, borrowed, guaranteed, the limit, the fair share and what is pending, without the resource's name.
+func amountCells(a *inspect.QueueAmount) []string {
+	limit := "-"
+	if a.Limit != nil {
+		limit = bare(a.Resource, *a.Limit)
+	}
+	return []string{
+		bare(a.Resource, a.Used), bare(a.Resource, a.Borrowed), bare(a.Resource, a.Guaranteed), limit, bare(a.Resource, a.FairShare), bare(a.Resource, a.Pending),
+	}
+}
+
+// bare is an amount without the resource's name.
+func bare(resource string, amount int64) string {
+	text, _, _ := strings.Cut(explain.AmountText(resource, amount), " ")
+	return text
 }
 
 func queueTitle(q *inspect.QueueStatus) string {

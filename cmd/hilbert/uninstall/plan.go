@@ -85,7 +85,7 @@ var stages = []struct {
 	why   string
 	kinds []string
 }{
-	{"nobody places pods any more; those that run go on", []string{"Deployment", "DaemonSet", "PodDisruptionBudget", "ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate", "Issuer"}},
+	{"nobody places pods any more; those that run go on", []string{"Deployment", "DaemonSet", "Job", "PodDisruptionBudget", "ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate", "Issuer"}},
 	{"what the workloads used", []string{"Service", "NetworkPolicy", "ConfigMap", "Secret", "Lease", "ResourceQuota"}},
 	{"policies without their bindings refuse nothing", []string{"ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicyBinding"}},
 	{"admission is as before", []string{"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"}},

@@ -1,0 +1,194 @@
+package command
+
+import (
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/complete"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/cmd/hilbert/render"
+	"hilbert.dev/hilbert/internal/nearest"
+	"hilbert.dev/hilbert/schedule/inspect"
+)
+
+// What can be explained.
+const (
+	kindPod   = "pod"
+	kindUnit  = "unit"
+	kindNode  = "node"
+	kindQueue = "queue"
+)
+
+// kindWords are the words for them; what --output name prints of an object is one of them too.
+var kindWords = map[string]string{
+	kindPod: kindPod, "pods": kindPod, "po": kindPod,
+	kindUnit: kindUnit, "units": kindUnit, "podgroup": kindUnit, "podgroups": kindUnit,
+	kindNode: kindNode, "nodes": kindNode, "no": kindNode,
+	kindQueue: kindQueue, "queues": kindQueue,
+}
+
+const explainForms = "hilbert explain pod NAME, hilbert explain unit NAME, hilbert explain node NAME, or hilbert explain queue NAME"
+
+// explainFlags are the flags of hilbert explain.
+type explainFlags struct {
+	whom
+	output output.Format
+}
+
+// subject is what is to be explained; nodes and queues have no namespace.
+type subject struct{ kind, namespace, name string }
+
+func newExplain() *cobra.Command {
+	var f explainFlags
+	cmd := &cobra.Command{
+		Use:   "explain pod|unit|node|queue NAME",
+		Short: "Explain where a pod or gang is placed, or why it is not and what would help; what a node lends; or how a queue stands",
+		Long: `Explain where a pod is placed and how that node scores, or why no node fits: how many nodes each filter rejects, which nodes come
+closest and what they lack, and which single change would make the pod fit.
+
+For a unit (the gang of a PodGroup), show which members are placed, how many units are ahead in its queue, what blocks it now (missing
+members, the limit of a queue, packing, capacity), and which single change would let it be placed: a higher limit, another unit gone, no packing
+constraint, more members or nodes. The scheduler tries each change before it reports it. The command changes nothing in the cluster.
+
+For a node, show what it lends to reclaimed pods and why not more, by NUMA node, how much of that is requested, which pods it wants evicted, and
+what its NUMA nodes can promise. The reasons come from the agent's CustomNodeResource; --from has only what the scheduler knows.
+
+For a queue, show what it has of each resource, what bounds it, what it may take back or has to give back, which units come first, and why they wait.
+
+The NAME of a pod or unit is looked for in --namespace, else in the namespace of the kubeconfig's context, else in default; NAMESPACE/NAME names both.
+What -o name prints can be explained too: hilbert explain pod/web-0.`,
+		Example: `  hilbert explain pod web-0 -n shop
+  hilbert explain pod shop/web-0 -o jsonpath='{.explanation.changes[0]}'
+  hilbert explain unit ml/train
+  hilbert explain unit ml/train -o json
+  hilbert explain node node-17
+  hilbert explain queue research
+  hilbert snapshot > cluster.json && hilbert explain pod default/web-0 --from cluster.json`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: f.complete,
+		RunE:              f.run,
+	}
+	f.flags(cmd)
+	f.fromFlag(cmd)
+	namespaceFlag(cmd, &f.target)
+	f.output.Flag(cmd)
+	return cmd
+}
+
+func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
+	if err := f.output.Check("explain"); err != nil {
+		return err
+	}
+	of, err := f.subject(args)
+	if err != nil {
+		return err
+	}
+	a, err := f.answer(cmd, of)
+	if err != nil {
+		return err
+	}
+	return f.output.Write(cmd.OutOrStdout(), a)
+}
+
+func (f *explainFlags) answer(cmd *cobra.Command, of subject) (output.Answer, error) {
+	switch of.kind {
+	case kindNode:
+		return f.explainNode(cmd, of.name)
+	case kindQueue:
+		v, err := f.queueView(cmd, of.name, queueLimit)
+		return queueExplanation{v}, err
+	case kindUnit:
+		a, err := f.explainUnit(cmd, of.namespace, of.name)
+		return unitAnswer{a}, err
+	}
+	a, err := f.explain(cmd, of.namespace, of.name)
+	return podAnswer{a}, err
+}
+
+// subject reads the arguments: KIND NAME, KIND NAMESPACE/NAME, or KIND/NAME.
+func (f *explainFlags) subject(args []string) (subject, error) {
+	if len(args) == 1 {
+		kind, name, ok := strings.Cut(args[0], "/")
+		if !ok {
+			return subject{}, exitcode.Usagef("explain: %q has no name; write %s", args[0], explainForms)
+		}
+		args = []string{kind, name}
+	}
+	word, _, _ := strings.Cut(args[0], ".") // podgroup.scheduling.k8s.io
+	of := subject{kind: kindWords[word], name: args[1]}
+	if of.kind == "" {
+		return of, exitcode.Usagef("explain: %q cannot be explained%s; write %s", args[0], nearest.Hint(args[0], []string{kindPod, kindUnit, kindNode, kindQueue}), explainForms)
+	}
+	if of.kind == kindNode || of.kind == kindQueue {
+		if of.name == "" || strings.Contains(of.name, "/") {
+			return of, exitcode.Usagef("explain: %q is no %s: a %s has no namespace; write its name", args[1], of.kind, of.kind)
+		}
+		return of, nil
+	}
+	return of, f.place(&of, args[1])
+}
+
+// place finds out the namespace.
+func (f *explainFlags) place(of *subject, text string) (err error) {
+	namespace, name, ok := strings.Cut(text, "/")
+	switch {
+	case !ok && f.from != "" && f.target.Namespace == "":
+		of.namespace = "default" // a file has no context
+		return f.named(of, text)
+	case !ok:
+		if of.namespace, err = f.target.DefaultNamespace(); err != nil {
+			return cause(err)
+		}
+		return f.named(of, text)
+	}
+	if f.target.Namespace != "" && f.target.Namespace != namespace {
+		return exitcode.Usagef("explain: %q is not in the namespace %s that --namespace names; leave one of them out", text, f.target.Namespace)
+	}
+	of.namespace, of.name = namespace, name
+	return f.named(of, text)
+}
+
+func (f *explainFlags) named(of *subject, text string) error {
+	if of.namespace == "" || of.name == "" || strings.Contains(of.name, "/") {
+		return exitcode.Usagef("explain: %q is no %s; write NAMESPACE/NAME", text, of.kind)
+	}
+	return nil
+}
+
+// complete completes the kind, then the name.
+func (f *explainFlags) complete(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return []cobra.Completion{
+			cobra.CompletionWithDesc(kindPod, "where it is, or why it waits"), cobra.CompletionWithDesc(kindUnit, "the gang of a PodGroup"),
+			cobra.CompletionWithDesc(kindNode, "what it lends"), cobra.CompletionWithDesc(kindQueue, "what it has, and who waits"),
+		}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+	names := map[string]complete.Func{
+		kindPod: complete.Pods(&f.target), kindUnit: complete.Units(&f.target), kindNode: complete.Nodes(&f.target), kindQueue: complete.Queues(&f.target),
+	}[kindWords[args[0]]]
+	if len(args) > 1 || names == nil || f.from != "" {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return names(cmd, args[1:], begun)
+}
+
+// podAnswer is where a pod is.
+type podAnswer struct{ *inspect.Answer }
+
+// WriteText renders the answer.
+func (a podAnswer) WriteText(w io.Writer) error { return render.Pod(w, a.Answer) }
+
+// unitAnswer is how a gang stands.
+type unitAnswer struct{ *inspect.UnitAnswer }
+
+// WriteText renders the answer.
+func (a unitAnswer) WriteText(w io.Writer) error { return render.Unit(w, a.UnitAnswer) }
+
+// queueExplanation is how a queue stands.
+type queueExplanation struct{ *inspect.QueueView }
+
+// WriteText renders the answer.
+func (a queueExplanation) WriteText(w io.Writer) error { return render.Queue(w, a.QueueView) }
