@@ -167,7 +167,7 @@ func TestLendingSwitchedOff(t *testing.T) {
 }
 
 func TestCleanupFlag(t *testing.T) {
-	for flag, want := range map[string]string{"--cleanup": "roles: [agent]", "--cleanup=never": "want end or stay"} {
+	for flag, want := range map[string]string{"--cleanup": "roles: [agent]", "--cleanup=never": "want end, stay or nodes"} {
 		command := NewCommand()
 		command.SetArgs([]string{flag})
 		if err := command.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {

@@ -121,7 +121,7 @@ func golden(t *testing.T, file, got string) {
 // isLiteral says whether an object's text is a file of deploy/, which the chart takes in as it is.
 func isLiteral(o *unstructured.Unstructured) bool {
 	return strings.HasSuffix(o.GetKind(), "Policy") && o.GetKind() != "NetworkPolicy" || strings.HasSuffix(o.GetKind(), "PolicyBinding") || o.GetName() == "hilbert-mps" ||
-		strings.Contains(o.GetKind(), "Role") && o.GetName() != "hilbert-agent"
+		strings.Contains(o.GetKind(), "Role") && o.GetName() != "hilbert-agent" && o.GetName() != "hilbert-removal"
 }
 
 // What the chart adds to an object of the plain manifests.
@@ -187,7 +187,9 @@ func TestPlainManifests(t *testing.T) {
 		text := "{namespace: {create: true}, image: {registry: '', tag: latest}, mps: {enabled: true}, serving: {certificate: existing}, " +
 			"agent: {enabled: true, everyNode: true, lending: {enabled: null}, cleanup: " + cleanup + "}}"
 		for _, o := range objects(t, render(t, text, newest)) {
-			rendered[key(o)] = canonical(t, plain(o))
+			if o.GetAnnotations()["helm.sh/hook"] == "" { // what helm uninstall makes, hilbert uninstall and people do
+				rendered[key(o)] = canonical(t, plain(o))
+			}
 		}
 	}
 	seen := make(map[string]bool)
@@ -216,6 +218,31 @@ func TestPlainManifests(t *testing.T) {
 	for name := range rendered {
 		if !seen[name] {
 			t.Errorf("the chart renders %s, which deploy/ has not", name)
+		}
+	}
+}
+
+// Before helm uninstall deletes anything, it makes all that cleans the nodes, the Job last, where there are agents; what is made by hand is not made twice.
+func TestRemoval(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                         "",
+		"{agent: {enabled: true}}": "-10 ClusterRole, -10 Role, -10 ServiceAccount, -5 DaemonSet, -9 ClusterRoleBinding, -9 RoleBinding, 0 Job",
+		"{agent: {enabled: true, cleanup: true}}": "-10 ClusterRole, -10 Role, -10 ServiceAccount, -9 ClusterRoleBinding, -9 RoleBinding, 0 Job",
+	} {
+		var got []string
+		for _, o := range objects(t, render(t, text, newest)) {
+			a := o.GetAnnotations()
+			if a["helm.sh/hook"] == "" {
+				continue
+			}
+			if a["helm.sh/hook"] != "pre-delete" || a["helm.sh/hook-delete-policy"] != "before-hook-creation,hook-succeeded" {
+				t.Errorf("%s: %v", key(o), a)
+			}
+			got = append(got, a["helm.sh/hook-weight"]+" "+o.GetKind())
+		}
+		slices.Sort(got)
+		if list := strings.Join(got, ", "); list != want {
+			t.Errorf("%s: %s, want %s", text, list, want)
 		}
 	}
 }

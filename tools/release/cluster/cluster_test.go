@@ -201,6 +201,7 @@ func TestLife(t *testing.T) {
 	if got := l.state(t); got != installed {
 		t.Errorf("rolled back: %+v, want %+v", got, installed)
 	}
+	l.serveRemoval(t)
 	l.uninstall(t, "hilbert")
 	if slices.Contains(l.names(t, services), "v1alpha1.visibility.hilbert.dev") {
 		t.Error("the APIService outlives what answers for it: no namespace could be deleted")

@@ -20,3 +20,10 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- $head := dict "apiVersion" "config.hilbert.dev/v1alpha1" "kind" "HilbertConfiguration" -}}
 {{- mustMergeOverwrite $head (deepCopy .base) (deepCopy .values) | toYaml -}}
 {{- end -}}
+
+{{- /* What helm uninstall makes before it deletes anything, in the order of the weights, and deletes when all of it has succeeded. */ -}}
+{{- define "hilbert.removal" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
