@@ -2,6 +2,7 @@ package whatif
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,11 +12,13 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/inspect"
+	"hilbert.dev/hilbert/schedule/inspect/dumptest"
 )
 
 // TestWhatIf replays testdata/whatif: node and pod lines make the cluster, add lines the pods to add.
@@ -37,6 +40,8 @@ func TestWhatIf(t *testing.T) {
 				s.Apply(facts.PodUpserted{Pod: script.Pod(t, said)}, now)
 			case "report":
 				s.Apply(script.Report(t, said), now)
+			case "dra":
+				s.Apply(script.DRA(t, said), now)
 			case "daemon": // bound by name to the node that it is on
 				pod := script.Pod(t, said)
 				pod.Requirements.Required = []facts.Term{{Fields: []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{pod.Node}}}}}
@@ -46,10 +51,12 @@ func TestWhatIf(t *testing.T) {
 			case "drain":
 				q.Drain = append(q.Drain, args[0].Key)
 			default:
-				d.Fatalf(t, "%q: want node, report, pod, daemon, add or drain", command)
+				d.Fatalf(t, "%q: want node, report, pod, dra, daemon, add or drain", command)
 			}
 		}
-		f, err := NewForecast(t.Context(), inspect.Take(s, "hilbert", now), q)
+		dump := dumptest.RoundTrip(t, inspect.Take(s, "hilbert", now))
+		restore(dump.Ledger)
+		f, err := NewForecast(t.Context(), dump, q)
 		if err != nil {
 			return err.Error() + "\n"
 		}
@@ -62,11 +69,23 @@ func TestWhatIf(t *testing.T) {
 }
 
 func newScheduler(t interface{ Fatal(...any) }) *schedule.Scheduler {
-	s, err := schedule.New(schedule.Options{Config: spec.Default().Scheduling})
+	s, err := schedule.New(schedule.Options{Config: spec.Default().Scheduling, Devices: &script.Devices{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// restore makes the devices of a file ones that can be chosen, as kube/devices does for the real ones.
+func restore(l *cluster.Dump) {
+	for _, object := range l.DRA {
+		if c, ok := object.(*facts.ResourceClaim); ok {
+			if text, raw := c.Requests.Spec.(json.RawMessage); raw {
+				c.Requests.Spec = strings.Trim(string(text), `"`)
+			}
+		}
+	}
+	l.SetAllocator(&script.Devices{Binding: []string{"Attached"}})
 }
 
 // TestForecastIsWhatHappens: what is forecast for pods that are added is what the scheduler itself then does with them.
