@@ -32,7 +32,7 @@ func (b *Book) giveBack(u *user, p *promise) {
 	if claim == nil || claim.UID != p.uid {
 		return
 	}
-	g := &giving{GiveBack: GiveBack{Claim: p.claim, ClaimUID: p.uid, Pod: u.uid, Deallocate: p.allocation != nil && b.usesAlone(u, claim)}, promise: p}
+	g := &giving{GiveBack: GiveBack{Claim: p.claim, ClaimUID: p.uid, Pod: u.uid, Deallocate: (p.allocation != nil || b.brokenDevice(p.claim)) && b.usesAlone(u, claim)}, promise: p}
 	b.giving[p.claim] = append(b.giving[p.claim], g)
 	b.owed = append(b.owed, g.GiveBack)
 }

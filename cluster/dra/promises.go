@@ -123,7 +123,7 @@ func (b *Book) Release(uid facts.UID) []facts.UID {
 func (b *Book) drop(u *user, lost bool) (affected []facts.UID) {
 	for _, p := range u.promises {
 		switch {
-		case p.written && lost:
+		case lost && (p.written || b.brokenDevice(p.claim)):
 			b.giveBack(u, p)
 			affected = append(affected, b.usersOf(p.claim)...)
 		case !p.written && b.promised[p.claim] == p:
@@ -269,6 +269,16 @@ func (b *Book) givenTo(p *promise) string {
 		}
 	}
 	return ""
+}
+
+// brokenDevice reports whether a driver has failed for a device that the API server says a claim has: it is of no use any more.
+func (b *Book) brokenDevice(name facts.ClaimName) bool {
+	claim := b.claims[name]
+	if claim == nil || claim.Allocation == nil {
+		return false
+	}
+	_, failure := conditions(claim, claim.Allocation)
+	return failure != ""
 }
 
 // conditions reports whether the conditions of a claim's devices let pods be bound, or why they never will.

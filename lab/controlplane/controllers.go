@@ -41,13 +41,14 @@ var workloadControllers = []string{
 	names.PodGroupProtectionController,
 }
 
-// volumeControllers bind claims to volumes that are there, make the claims of ephemeral volumes, and keep what is in use. None of them makes a volume: that is
+// volumeControllers bind claims to volumes that are there, make the claims of ephemeral volumes and of devices, and keep what is in use. None of them makes a volume: that is
 // for a provisioner.
 var volumeControllers = []string{
 	names.PersistentVolumeBinderController,
 	names.PersistentVolumeClaimProtectionController,
 	names.PersistentVolumeProtectionController,
 	names.EphemeralVolumeController,
+	names.ResourceClaimController,
 }
 
 // controllerManager is one kube-controller-manager in this process.

@@ -20,7 +20,7 @@ import (
 	"hilbert.dev/hilbert/lab/hollow"
 )
 
-var claimSeeds = flag.Int("claim-seeds", 20, "gangs with claims of TestCrashClaims, each with faults of its own; 3 with -short")
+var claimSeeds = flag.Int("claim-seeds", 20, "gangs with claims of TestCrashClaims and TestCrashDevices, each with faults of its own; 3 with -short")
 
 const (
 	claimNodes = 12 // of one core each: a gang takes eight of them
@@ -63,9 +63,18 @@ func (r *rig) setUpClaims(p *faultyProvisioner) {
 	}, metav1.CreateOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
+	r.addNodesOfOneCore(claimNodes)
+	r.untilTheEnd("provisioner", p.round)
+}
+
+func nodeOfOneCore(i int) string { return fmt.Sprintf("claims-%02d", i) }
+
+// addNodesOfOneCore adds nodes that nothing happens on.
+func (r *rig) addNodesOfOneCore(count int) {
+	r.t.Helper()
 	var shapes []hollow.Shape
-	for i := range claimNodes {
-		name := fmt.Sprintf("claims-%02d", i)
+	for i := range count {
+		name := nodeOfOneCore(i)
 		shapes = append(shapes, hollow.Shape{Name: name, Labels: map[string]string{corev1.LabelHostname: name}, Allocatable: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("10"),
 		}})
@@ -79,13 +88,17 @@ func (r *rig) setUpClaims(p *faultyProvisioner) {
 		r.t.Fatal(err)
 	}
 	fleet.Stop()
+}
+
+// untilTheEnd does something again and again until the test ends.
+func (r *rig) untilTheEnd(name string, round func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			if err := p.round(ctx); err != nil && ctx.Err() == nil {
-				r.t.Log("provisioner:", err) // the next round makes up for it
+			if err := round(ctx); err != nil && ctx.Err() == nil {
+				r.t.Log(name+":", err) // the next round makes up for it
 			}
 			time.Sleep(actPeriod)
 		}
@@ -97,16 +110,7 @@ func (r *rig) setUpClaims(p *faultyProvisioner) {
 func (r *rig) claimsGang(at int, p *faultyProvisioner) (killed bool) {
 	r.t.Helper()
 	ctx, name := r.t.Context(), fmt.Sprintf("claims-%03d", at)
-	group := &schedulingv1beta1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
-			Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: gangMembers},
-		}},
-	}
-	if _, err := r.client.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).Create(ctx, group, metav1.CreateOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
-	r.ledger.addGang(name, gangMembers)
+	r.createGang(ctx, name)
 	for i := range gangMembers {
 		r.createWithClaim(ctx, name, i)
 	}
@@ -135,6 +139,21 @@ func (r *rig) claimsGang(at int, p *faultyProvisioner) (killed bool) {
 	}
 	r.removeGang(ctx, name)
 	return killed
+}
+
+// createGang creates the PodGroup of a gang.
+func (r *rig) createGang(ctx context.Context, name string) {
+	r.t.Helper()
+	group := &schedulingv1beta1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
+			Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: gangMembers},
+		}},
+	}
+	if _, err := r.client.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).Create(ctx, group, metav1.CreateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.ledger.addGang(name, gangMembers)
 }
 
 // killLeader kills who leads, and starts another in its place.
