@@ -117,7 +117,7 @@ func (w *tenants) turn() bool {
 	began := time.Now()
 	taken := 0
 	for e := w.events.Take(); e != nil; e = w.events.Take() {
-		w.s.Apply(e, w.now)
+		w.events.Judged(w.s.Apply(e, w.now))
 		if taken++; taken == 512 || w.slice > 0 && time.Since(began) >= w.slice {
 			break
 		}
@@ -267,6 +267,54 @@ func TestHostileTermsCannotExhaust(t *testing.T) {
 	}
 	w.attackEnds(pods, nodes)
 	w.checkReturned(before, mostKept)
+}
+
+// TestHostileGangsCannotExhaust: a tenant's gangs come, each of whose members has a term about all of the other tenant's pods, which are judged anew. The other tenant's pods come
+// behind the gangs, and wait for no more of them than cost as much as they do: their number does not matter.
+func TestHostileGangsCannotExhaust(t *testing.T) {
+	const nodes, waiting, gangs, coming = 50, 3000, 400, 100
+	w := newTenants(t, nodes)
+	for i := range waiting {
+		uid := facts.UID(fmt.Sprint("waits-", i))
+		w.events.Add(facts.PodUpserted{Pod: facts.Pod{
+			UID: uid, Namespace: "other", Name: string(uid), Created: int64(i), Ours: true, Labels: []facts.Label{{Key: "app", Value: fmt.Sprint(i % 7)}},
+			Requirements: &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 1 << 40}}}, // it fits nowhere
+		}})
+	}
+	w.settle()
+	for i := range gangs {
+		p := hostilePod(4*i + 3)
+		p.Unit = fmt.Sprint("gang-", i)
+		p.Requirements.PreferredPods[0].Pods = facts.PodSelector{Namespaces: []string{"other"}, Labels: facts.LabelSelector{
+			Expressions: []facts.Requirement{{Key: "app", Operator: facts.NotIn, Values: []string{fmt.Sprint("x", i)}}},
+		}}
+		w.events.Add(facts.PodUpserted{Pod: p})
+	}
+	for i := range coming {
+		uid := facts.UID(fmt.Sprint("comes-", i))
+		w.events.Add(facts.PodUpserted{Pod: facts.Pod{UID: uid, Namespace: "other", Name: string(uid), Created: int64(waiting + i), Ours: true, Requirements: benchRequirements(0)}})
+	}
+	came, judged := 0, 0
+	for came < coming {
+		p, ok := w.events.Take().(facts.PodUpserted)
+		if !ok {
+			t.Fatal("the other tenant's pods do not come")
+		}
+		n := w.s.Apply(p, w.now)
+		w.events.Judged(n)
+		if p.Pod.Namespace == "hostile" {
+			judged += n
+		} else {
+			came++
+		}
+	}
+	if judged < waiting || judged > 2*waiting+8*coming {
+		t.Errorf("before the other tenant's %d pods are taken in, %d are judged anew", coming, judged)
+	}
+	w.settle()
+	if err := w.s.Verify(); err != nil {
+		t.Error(err)
+	}
 }
 
 // checkReturned looks whether all that the attack took is free again.

@@ -189,10 +189,11 @@ func (s *Scheduler) Waiting(gang *cluster.Unit) int {
 	return 0
 }
 
-// Apply takes in what a door saw.
-func (s *Scheduler) Apply(event facts.Event, now time.Time) {
+// Apply takes in what a door saw. It returns how many pods were judged because of it.
+func (s *Scheduler) Apply(event facts.Event, now time.Time) (judged int) {
 	s.countArrivals(event)
-	for _, effect := range s.store.Apply(event) {
+	effects := s.store.Apply(event)
+	for _, effect := range effects {
 		s.applyEffect(effect, now)
 	}
 	s.refreshUnits(now)
@@ -201,6 +202,7 @@ func (s *Scheduler) Apply(event facts.Event, now time.Time) {
 		s.binder.ReleaseFromLostNodes()
 		s.report(now)
 	}
+	return len(effects)
 }
 
 // countArrivals tells the market of pods that were not known before.

@@ -416,14 +416,22 @@ func TestTenantsReach(t *testing.T) {
 		{"creates a report", "POST", nodesPath, report("n7"), "node.hilbert.dev", "customnoderesources"},
 		{"labels a namespace", "PATCH", "/api/v1/namespaces/ours", `{"metadata":{"labels":{"hilbert.dev/allow-dedicated-cores":"true"}}}`, "", "namespaces"},
 		{"labels a Node", "PATCH", "/api/v1/nodes/n1", `{"metadata":{"labels":{"a":"b"}}}`, "", "nodes"},
-		{"creates a priority class", "POST", "/apis/scheduling.k8s.io/v1/priorityclasses",
-			`{"apiVersion":"scheduling.k8s.io/v1","kind":"PriorityClass","metadata":{"name":"evil"},"value":1000000}`, "scheduling.k8s.io", "priorityclasses"},
-		{"creates a Lease", "POST", "/apis/coordination.k8s.io/v1/namespaces/hilbert-system/leases",
-			`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"another"}}`, "coordination.k8s.io", "leases"},
-		{"removes a policy", "DELETE", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/hilbert-pod-create", "",
-			"admissionregistration.k8s.io", "validatingadmissionpolicybindings"},
-		{"creates a pod in another namespace", "POST", "/api/v1/namespaces/theirs/pods",
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"x"}]}}`, "", "pods"},
+		{
+			"creates a priority class", "POST", "/apis/scheduling.k8s.io/v1/priorityclasses",
+			`{"apiVersion":"scheduling.k8s.io/v1","kind":"PriorityClass","metadata":{"name":"evil"},"value":1000000}`, "scheduling.k8s.io", "priorityclasses",
+		},
+		{
+			"creates a Lease", "POST", "/apis/coordination.k8s.io/v1/namespaces/hilbert-system/leases",
+			`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"another"}}`, "coordination.k8s.io", "leases",
+		},
+		{
+			"removes a policy", "DELETE", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/hilbert-pod-create", "",
+			"admissionregistration.k8s.io", "validatingadmissionpolicybindings",
+		},
+		{
+			"creates a pod in another namespace", "POST", "/api/v1/namespaces/theirs/pods",
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"x"}]}}`, "", "pods",
+		},
 	} {
 		verb := map[string]string{"POST": "create", "PATCH": "patch", "DELETE": "delete"}[r.verb]
 		attempts = append(attempts, attempt{

@@ -1,6 +1,10 @@
 package intake
 
-import "hilbert.dev/hilbert/cluster/facts"
+import (
+	"slices"
+
+	"hilbert.dev/hilbert/cluster/facts"
+)
 
 // MaxWaiting is how many events may wait to be applied.
 const MaxWaiting = 16384
@@ -17,8 +21,9 @@ type Events struct {
 	waiting map[facts.UID]*item // waiting pods by UID
 	list    facts.Event         // what must be taken after all that is here, and before all else
 	inTurn  int                 // ordered events that were taken since the last waiting pod
-	left    int                 // events that are to be taken
-	most    int                 // that have waited at once
+	fair    shares
+	left    int // events that are to be taken
+	most    int // that have waited at once
 }
 
 // item is an event that waits; one without an event was left out.
@@ -67,6 +72,9 @@ func (e *Events) addWaiting(uid facts.UID, namespace string, event facts.Event) 
 	if e.waiting == nil {
 		e.waiting, e.spaces = make(map[facts.UID]*item), make(map[string]*line)
 	}
+	if len(e.turns) == 0 { // nobody waits, so nobody is to be passed over
+		e.fair = shares{}
+	}
 	space := e.spaces[namespace]
 	if space == nil {
 		space = &line{}
@@ -89,6 +97,7 @@ func (e *Events) leaveOut(uid facts.UID) {
 
 // Take returns the event that is to be applied next; nil: none waits.
 func (e *Events) Take() facts.Event {
+	e.fair.last = ""
 	event := e.next()
 	if event != nil {
 		e.left--
@@ -123,8 +132,7 @@ func (e *Events) next() facts.Event {
 func (e *Events) nextWaiting() facts.Event {
 	e.inTurn = 0
 	for len(e.turns) > 0 {
-		name := e.turns[0]
-		e.turns = e.turns[1:]
+		name := e.turn()
 		space := e.spaces[name]
 		i := space.pop()
 		for i != nil && i.event == nil {
@@ -138,10 +146,26 @@ func (e *Events) nextWaiting() facts.Event {
 		if i != nil {
 			uid, _, _ := subject(i.event)
 			delete(e.waiting, uid)
+			e.fair.take(name)
 			return i.event
 		}
 	}
 	return nil
+}
+
+// turn takes out the namespace whose turn it is: the next one that has not cost more than its share.
+func (e *Events) turn() (name string) {
+	at := slices.IndexFunc(e.turns, e.fair.due)
+	if at < 0 {
+		e.fair.advance(e.turns)
+		at = slices.IndexFunc(e.turns, e.fair.due)
+	}
+	name = e.turns[at]
+	if at > 0 { // those before it come after those behind it: each is asked once in a round
+		e.turns = append(e.turns, e.turns[:at]...)
+	}
+	e.turns = e.turns[at+1:]
+	return name
 }
 
 func (l *line) push(i *item) { l.items = append(l.items, i) }

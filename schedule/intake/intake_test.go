@@ -193,3 +193,76 @@ func TestNobodyWaitsForOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestTurnsCostTheSame: however dear the events of each namespace are, while several have pods waiting none of them has cost more than another by more than its
+// dearest event and a turn.
+func TestTurnsCostTheSame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var e Events
+		const each = 200
+		names := []string{"a", "b", "c"}[:rapid.IntRange(2, 3).Draw(t, "namespaces")]
+		judged, left, dearest := make(map[string]int), make(map[string]int), 0
+		for _, name := range names {
+			judged[name] = rapid.SampledFrom([]int{0, 1, 7, 8, 100, 20_000}).Draw(t, "judged")
+			left[name] = each
+			dearest = max(dearest, 1+judged[name]/judgedPerEvent)
+		}
+		for i := range each {
+			for _, name := range names {
+				e.Add(event(fmt.Sprint(name, i), i))
+			}
+		}
+		cost := make(map[string]int)
+		for {
+			name := word(e.Take())[:1]
+			e.Judged(judged[name])
+			cost[name] += 1 + judged[name]/judgedPerEvent
+			if left[name]--; left[name] == 0 {
+				return
+			}
+			for _, x := range names {
+				for _, y := range names {
+					if cost[x] > cost[y]+dearest+1 {
+						t.Fatalf("%s has cost %d and %s %d, where the dearest event costs %d", x, cost[x], y, cost[y], dearest)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestDebtsEnd: who is alone waits for nobody, and a namespace that has nothing here any more is not remembered for ever.
+func TestDebtsEnd(t *testing.T) {
+	var e Events
+	take := func(want string, judged int) {
+		t.Helper()
+		if got := word(e.Take()); got != want {
+			t.Fatalf("%s is taken, want %s", got, want)
+		}
+		e.Judged(judged)
+	}
+	e.Add(event("a1", 1))
+	take("a1", 1000)
+	e.Add(event("a2", 2))
+	e.Add(event("b1", 3))
+	take("a2", 1000) // nobody waited when it came
+	e.Add(event("a3", 4))
+	for i := range 3 {
+		e.Add(event(fmt.Sprint("b", i+2), i))
+	}
+	for _, want := range []string{"b1", "b2", "b3", "b4", "a3"} {
+		take(want, 0)
+	}
+	for i := range 1000 {
+		e.Add(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(fmt.Sprint("c", i)), Name: "c1", Namespace: fmt.Sprint("c", i), Ours: true}})
+	}
+	for i := range 3000 {
+		e.Add(event(fmt.Sprint("d", i), i))
+	}
+	for e.Take() != nil {
+		e.Judged(0)
+		if n := len(e.fair.until); n > 2*len(e.turns)+maxOthers+1000 || len(e.turns) == 1 && e.Len() < 100 && n > maxOthers+3 {
+			t.Fatalf("%d namespaces are remembered, and %d have something here", n, len(e.turns))
+		}
+	}
+}

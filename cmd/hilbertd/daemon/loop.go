@@ -398,7 +398,7 @@ func (l *loop) apply(event facts.Event) {
 		l.caughtUp(event)
 		return
 	}
-	l.scheduler.Apply(event, now)
+	l.intake.Judged(l.scheduler.Apply(event, now))
 	l.meter.note(event, now)
 	l.lists.Note(event)
 	if !l.synced && l.lists.Complete() {

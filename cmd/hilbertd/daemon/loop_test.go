@@ -511,3 +511,35 @@ func TestNobodyWaitsForOthersEvents(t *testing.T) {
 		t.Errorf("%d events wait", depth)
 	}
 }
+
+// TestDearEventsComeSeldom: each gang of one namespace has a hundred pods of another judged anew, which are in its terms. A pod that comes behind two gangs is taken in after one.
+func TestDearEventsComeSeldom(t *testing.T) {
+	w := newWorld(t)
+	w.list()
+	waiting := func(uid string, i int) facts.Event {
+		p := pod(fmt.Sprint(uid, i), "")
+		p.Requirements = &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 1 << 40}}}
+		return facts.PodUpserted{Pod: p}
+	}
+	for i := range 100 {
+		w.intake.Add(waiting("waits-", i))
+	}
+	w.takeEvents()
+	for i := range 2 {
+		p := pod(fmt.Sprint("gang-", i), "")
+		p.Namespace, p.Unit = "hostile", p.Name
+		p.Requirements = &facts.Requirements{PreferredPods: []facts.WeightedAffinityTerm{{Weight: int32(i + 1), AffinityTerm: facts.AffinityTerm{
+			TopologyKey: facts.HostnameKey, Pods: facts.PodSelector{Namespaces: []string{pod("x", "").Namespace}},
+		}}}}
+		w.intake.Add(facts.PodUpserted{Pod: p})
+	}
+	for i := range 10 {
+		w.intake.Add(waiting("comes-", i))
+	}
+	for w.scheduler.Store().Pod("comes-9") == nil {
+		w.apply(w.intake.Take())
+	}
+	if w.scheduler.Store().Pod("gang-0") == nil || w.scheduler.Store().Pod("gang-1") != nil {
+		t.Error("the second gang is taken in before the pods of who was judged anew")
+	}
+}

@@ -47,6 +47,9 @@ var table = []mutant{
 	{exhaustion, "pods with terms that wait are not bounded", "schedule/scheduler.go", "s.store.Waiting().SetMost(*most)", "_ = *most", "./schedule", "TestHostileTermsCannotExhaust", false},
 	{exhaustion, "terms of waiting pods weigh nothing", "cluster/waiting/bound.go", "return min(1+terms/TermsPerClass, b.most)", "return min(1, b.most)", "./cluster", "TestWaitingTermsAreBounded", false},
 	{exhaustion, "a Step looks at as many nodes as there are", "schedule/loop.go", "s.looked < maxLooks && ", "", "./schedule", "TestHostileTenantCannotExhaust", false},
+	{exhaustion, "it is not counted what an event costs", "schedule/intake/shares.go", "s.until[s.last] += int64(pods / judgedPerEvent)", "_ = pods", "./schedule", "TestHostileGangsCannotExhaust", false},
+	{exhaustion, "turns are of equal number, not of equal cost", "schedule/intake/shares.go", "return s.until[namespace] <= s.now", "return true", "./schedule/intake", "TestTurnsCostTheSame", true},
+	{exhaustion, "nobody says what an event cost", "cmd/hilbertd/daemon/loop.go", "l.intake.Judged(l.scheduler.Apply(event, now))", "l.scheduler.Apply(event, now)", daemonTests, "TestDearEventsComeSeldom", false},
 
 	{charges, "queues are charged the request", "cluster/charge.go", "if !pod.holding().isZero() {", "if false {", "./cluster", "TestQueuesAreChargedTheGrant", false},
 	{charges, "limits are compared with the request", "cluster/charge.go", "pod.Queue().Admits(s.Charge(slot, pod.Class, g))", "pod.Queue().Admits(pod.Class.Charge)", "./cluster", "TestQueuesAreChargedTheGrant", false},
