@@ -33,7 +33,7 @@ var deviceReasons = []string{
 
 // deviceCoverage counts what was judged: pods, nodes that let them in, pods that wait, pods whose nodes differ in score, claims by what happened to them.
 type deviceCoverage struct {
-	judged, feasible, waits, ranked, allocated, shared, returned int
+	judged, feasible, waits, ranked, allocated, shared, returned, extended int
 
 	refused map[string]int
 }
@@ -48,7 +48,7 @@ func newDeviceCoverage() deviceCoverage {
 
 func (c *deviceCoverage) add(other *deviceCoverage) {
 	c.judged, c.feasible, c.waits, c.ranked = c.judged+other.judged, c.feasible+other.feasible, c.waits+other.waits, c.ranked+other.ranked
-	c.allocated, c.shared, c.returned = c.allocated+other.allocated, c.shared+other.shared, c.returned+other.returned
+	c.allocated, c.shared, c.returned, c.extended = c.allocated+other.allocated, c.shared+other.shared, c.returned+other.returned, c.extended+other.extended
 	for reason, n := range other.refused {
 		c.refused[reason] += n
 	}
@@ -59,6 +59,7 @@ func (c *deviceCoverage) vacuous() (list []string) {
 	for name, n := range map[string]int{
 		"a node lets a pod in": c.feasible, "a pod waits": c.waits, "nodes differ in score": c.ranked,
 		"a claim is allocated": c.allocated, "a claim is shared": c.shared, "devices are returned": c.returned,
+		"a claim is made for extended resources": c.extended,
 	} {
 		if n == 0 {
 			list = append(list, name)
@@ -95,8 +96,8 @@ func (r *DeviceReport) write(w io.Writer) {
 		fmt.Fprintf(w, "---\n%v\n", r.Failure)
 	}
 	c := &r.coverage
-	fmt.Fprintf(w, "%d pods with resource claims were judged: %d waited for their claims, %d nodes let them in, of %d these differed in score; %d claims were allocated, %d shared, %d lost their devices again\n",
-		c.judged, c.waits, c.feasible, c.ranked, c.allocated, c.shared, c.returned)
+	fmt.Fprintf(w, "%d pods with resource claims were judged: %d waited for their claims, %d nodes let them in, of %d these differed in score; %d claims were allocated, %d of them made for extended resources, %d shared, %d lost their devices again\n",
+		c.judged, c.waits, c.feasible, c.ranked, c.allocated, c.extended, c.shared, c.returned)
 	for _, reason := range deviceReasons {
 		fmt.Fprintf(w, "  %8d times: %s\n", c.refused[reason], reason)
 	}
@@ -332,11 +333,14 @@ func (m *deviceMatch) place(pod *corev1.Pod, node string) error {
 	if err := m.store.Verify(); err != nil {
 		return fmt.Errorf("on %s: %w", node, err)
 	}
+	if err := m.makeClaims(pod); err != nil {
+		return err
+	}
 	for _, o := range m.store.ResourceClaims().Obligations(facts.UID(pod.UID)) {
-		claim := m.known[o.Claim.Name].DeepCopy()
-		if o.Protect {
+		if o.Protect || len(o.Mappings) > 0 {
 			continue
 		}
+		claim := m.known[o.Claim.Name].DeepCopy()
 		if claim.Status.Allocation != nil {
 			m.seen.shared++
 		}
@@ -356,6 +360,29 @@ func (m *deviceMatch) place(pod *corev1.Pod, node string) error {
 	placed.Spec.NodeName = node
 	m.store.Apply(facts.PodUpserted{Pod: m.parser.Pod(placed)})
 	m.placed = append(m.placed, placed)
+	return nil
+}
+
+// makeClaims makes the claim for the extended resources of a pod, which asks for what upstream would ask for.
+func (m *deviceMatch) makeClaims(pod *corev1.Pod) error {
+	for _, o := range m.store.ResourceClaims().Obligations(facts.UID(pod.UID)) {
+		if !o.Create {
+			continue
+		}
+		spec, ok := o.Requests.Spec.(*resourcev1.DeviceClaim)
+		if !ok {
+			return fmt.Errorf("the claim of pod %s asks for a %T", pod.Name, o.Requests.Spec)
+		}
+		m.seen.extended++
+		m.setClaim(&resourcev1.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: o.Claim.Namespace, Name: o.Claim.Name, UID: types.UID(o.Claim.Name), Annotations: map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: new(true)}},
+			},
+			Spec: resourcev1.ResourceClaimSpec{Devices: *spec},
+		})
+	}
+	m.store.Consequences()
 	return nil
 }
 

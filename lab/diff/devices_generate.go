@@ -28,6 +28,14 @@ func drawDeviceWorld(r *rand.Rand) *deviceWorld {
 			Name: fmt.Sprintf("n%d", i), Labels: oneOf(r, nil, map[string]string{"zone": "a"}, map[string]string{"zone": "a"}, map[string]string{"zone": "b"}),
 		}}
 		n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: apiresource.MustParse("100")}
+		for j := range extendedResources {
+			switch r.IntN(4) {
+			case 0: // more than all pods ask for: whether it is enough is for another plugin to say
+				n.Status.Allocatable[extendedResource(j)] = apiresource.MustParse("1000")
+			case 1:
+				n.Status.Allocatable[extendedResource(j)] = apiresource.MustParse("0")
+			}
+		}
 		w.nodes = append(w.nodes, n)
 	}
 	for i := range 3 {
@@ -56,6 +64,39 @@ func drawDeviceWorld(r *rand.Rand) *deviceWorld {
 	return w
 }
 
+// extendedResources is how many there are. Class i may stand for the one of that number.
+const extendedResources = 2
+
+func extendedResource(i int) corev1.ResourceName {
+	return corev1.ResourceName(fmt.Sprintf("example.com/device%d", i))
+}
+
+// askExtended has the containers of a pod ask for extended resources: those that classes say, and those that they have of themselves.
+func (w *deviceWorld) askExtended(p *corev1.Pod) {
+	container := func(name string) corev1.Container {
+		c := corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceName("cpu"): apiresource.MustParse("0")}}}
+		for range 1 + w.IntN(2) {
+			resource := extendedResource(w.IntN(extendedResources))
+			if w.IntN(4) == 0 {
+				resource = corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix + w.className())
+			}
+			c.Resources.Requests[resource] = *apiresource.NewQuantity(int64(1+w.IntN(2)), apiresource.DecimalSI)
+		}
+		return c
+	}
+	p.Spec.Containers = []corev1.Container{container("main")}
+	if w.IntN(3) == 0 {
+		p.Spec.Containers = append(p.Spec.Containers, container("beside"))
+	}
+	if w.IntN(2) == 0 {
+		c := container("first")
+		if w.IntN(2) == 0 {
+			c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		}
+		p.Spec.InitContainers = append(p.Spec.InitContainers, c, container("second"))
+	}
+}
+
 // expressions of classes and requests. The last fails where a device has no model.
 func (w *deviceWorld) selectors() []resourcev1.DeviceSelector {
 	expression := oneOf(w.Rand, "", "", `device.driver == "d0"`, `"d0" in device.attributes && "model" in device.attributes["d0"] && device.attributes["d0"].model == "big"`,
@@ -69,7 +110,11 @@ func (w *deviceWorld) selectors() []resourcev1.DeviceSelector {
 func (w *deviceWorld) className() string { return fmt.Sprintf("class%d", w.IntN(3)) }
 
 func (w *deviceWorld) class(i int) *resourcev1.DeviceClass {
-	return &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("class%d", i)}, Spec: resourcev1.DeviceClassSpec{Selectors: w.selectors()}}
+	c := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("class%d", i)}, Spec: resourcev1.DeviceClassSpec{Selectors: w.selectors()}}
+	if i < extendedResources && w.IntN(4) > 0 {
+		c.Spec.ExtendedResourceName = new(string(extendedResource(i)))
+	}
+	return c
 }
 
 // pool draws a pool of one or two slices that a node has, or with a negative node several may have.
@@ -230,6 +275,12 @@ func (w *deviceWorld) claim(i int) *resourcev1.ResourceClaim {
 func (w *deviceWorld) pod(i, claims int) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("p%d", i)}}
 	p.UID, p.Spec.SchedulerName = uid(p.Name), schedulerName
+	if w.IntN(4) == 0 {
+		w.askExtended(p)
+		if w.IntN(2) == 0 {
+			return p
+		}
+	}
 	used := make(map[string]bool)
 	for range oneOf(w.Rand, 1, 1, 2) {
 		claim := fmt.Sprintf("c%d", w.IntN(claims))

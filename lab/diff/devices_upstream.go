@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/informers"
 	resourceinformers "k8s.io/client-go/informers/resource/v1"
 	"k8s.io/client-go/tools/cache"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
 	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	upstreamruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
@@ -179,6 +181,16 @@ func (u *upstreamDevices) manager(ctx context.Context) (*dynamicresources.Defaul
 	return manager, factory, nil
 }
 
+// provides is what NodeResourcesFit, which is not among the plugins here, has to say of extended resources: the node has them, or a class stands for them.
+func (u *upstreamDevices) provides(pod *corev1.Pod, node fwk.NodeInfo) bool {
+	for name, q := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
+		if util.IsDRAExtendedResourceName(name) && !q.IsZero() && node.GetAllocatable().GetScalarResources()[name] == 0 && u.names.GetDeviceClass(name) == nil {
+			return false
+		}
+	}
+	return true
+}
+
 // judge returns which nodes a pod may go to, by the order of their names, each with its score, and why others are refused.
 func (u *upstreamDevices) judge(pod *corev1.Pod) (fits []string, scores map[string]int64, refusals []string, err error) {
 	if err := u.cache.UpdateSnapshot(klog.Logger{}, u.state.Snapshot); err != nil {
@@ -196,6 +208,9 @@ func (u *upstreamDevices) judge(pod *corev1.Pod) (fits []string, scores map[stri
 	for _, node := range nodes {
 		if status := u.framework.RunFilterPlugins(u.ctx, state, pod, node); !status.IsSuccess() {
 			refusals = append(refusals, status.Message()) // an error keeps upstream from placing the pod at all, and us from this node
+			continue
+		}
+		if !u.provides(pod, node) {
 			continue
 		}
 		feasible = append(feasible, node)
