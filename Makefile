@@ -97,7 +97,7 @@ e2e-workloads: ## bin/e2e-workloads: upstream's specs of scheduling, workload co
 ##@ Before a change lands
 
 .PHONY: test
-test: vet unit house sim-test release-short lab-short chart-test ## everything that a change must pass
+test: vet unit house sim-test release-short alerts-test lab-short chart-test ## everything that a change must pass
 
 .PHONY: vet
 vet: ## gofmt, and go vet over the product
@@ -301,6 +301,10 @@ release: ## all artifacts of VERSION in DIST, from the commit that is checked ou
 .PHONY: release-short
 release-short: ## a release for one platform, twice with the same digests; the charts, against the plain manifests and golden texts
 	$(call timed,release,$(GO) -C tools/release test -vet=off -timeout 20m ./artifacts ./charttest)
+
+.PHONY: alerts-test
+alerts-test: ## the chart's alerts, with Prometheus' own rules and query engine (minutes to build the first time)
+	$(call timed,alerts,$(GO) -C tools/alerts test -vet=off ./...)
 
 .PHONY: release-test
 release-test: ## a release for every platform, twice, the second time without a build cache
