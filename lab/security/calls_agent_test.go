@@ -142,7 +142,7 @@ func runNodeRole(t *testing.T, role spec.Role, user *rest.Config, roots *realnod
 	n.TickInterval = spec.Duration(50 * time.Millisecond)
 	connection := rest.CopyConfig(user)
 	connection.QPS = -1
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(t.Context())
 	address, ended := make(chan string, 1), make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	go func() {
