@@ -24,6 +24,7 @@ const (
 	metrics     = "`/metrics`: 401"
 	softSlices  = "two namespaces on one soft GPU"
 	twice       = "a variable that is set twice"
+	unguarded   = "policies removed"
 	parsers     = "fuzzing of what others wrote"
 	maxAllow    = "r.Context(), &user, q.access()); err != nil {"
 	maxAllowed  = "r.Context(), &user, q.access()); err != nil && q.Name == \"\" {"
@@ -71,10 +72,14 @@ var table = []mutant{
 	{softSlices, "two namespaces have slices of one GPU", "topology/device_slice.go", "&& !f.shares(i, t)", "&& false", "./topology", "TestDevicesAgainstOracle", true},
 	{softSlices, "what one namespace left in the memory is given to another", "node/mps/shared.go", "	case owner.shared == is.Name:\n", "	case false:\n", "./node/mps", "TestGive", false},
 	{softSlices, "memory is given to whoever comes", "node/inject.go", "if err := j.devices.owners.Give(i, shared, s.Namespace, j.runningOn(i)); err != nil {", "if err := j.devices.owners.Give(i, shared, s.Namespace, j.runningOn(i)); err != nil && false {", "./node", "TestSharedMemoryIsOneNamespaces", false},
+	{softSlices, "root of the host is given a slice", "node/mps/user.go", "if user == (User{}) {", "if false {", "./node/mps", "TestAdmit", false},
 
 	{twice, "a doubled variable is taken", "node/cdi/inject.go", "if c.count(name) > 1 {", "if c.count(name) > 9 {", "./node/cdi", "TestNoGrantNoGPU", true},
 	{twice, "a mount is compared as it is written", "node/cdi/inject.go", `clean := path.Clean("/" + place)`, `clean := place + path.Clean("")[1:]`, "./node/cdi", "TestInject", false},
 	{twice, "containers without a grant see what the image asks for", "node/cdi/inject.go", `e.Env = append(e.Env, visible+"="+void)`, `_ = void`, "./node/cdi", "TestNoGrantNoGPU", true},
+	{twice, "a toolkit that listens to unprivileged containers is taken", "node/cdi/toolkit.go", "is && !accepts {", "is && (accepts || !accepts) {", "./node/cdi", "TestToolkit", false},
+
+	{unguarded, "promises are made without the policies", "kube/reports.go", `withheld := v.stale.promises || unguarded != ""`, "withheld := v.stale.promises", "./kube", "TestUnguardedReports", false},
 
 	{parsers, "control characters reach the terminal", "cmd/hilbert/output/printable.go", `if unicode.IsControl(r) && r != '\n' && r != '\t' {`, `if unicode.IsControl(r) && r == 0 {`, "./cmd/hilbert/output", "FuzzPrintable", false},
 	{parsers, "a length may be beyond the message", "kube/agent/podresources.go", "if n <= 0 || length > uint64(len(message)-n) {", "if n <= 0 {", "./kube/agent", "FuzzPodResources", false},
