@@ -65,6 +65,9 @@ func (l *lab) serveRemoval(t *testing.T) *kubelets {
 	t.Cleanup(func() {
 		cancel()
 		all.Wait()
+		if t.Failed() {
+			t.Logf("the Job says %q", k.said)
+		}
 	})
 	return k
 }
@@ -134,8 +137,15 @@ func nodeOf(pod *unstructured.Unstructured) string {
 	return ""
 }
 
+// patch tells a pod's status, again until it is stored or the pod is gone.
 func (k *kubelets) patch(ctx context.Context, pod, patch string) {
-	_, _ = k.dynamic.Resource(pods).Namespace(charttest.Namespace).Patch(ctx, pod, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	for ctx.Err() == nil {
+		_, err := k.dynamic.Resource(pods).Namespace(charttest.Namespace).Patch(ctx, pod, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		if err == nil || apierrors.IsNotFound(err) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 // run runs the container of the Job's pod.
