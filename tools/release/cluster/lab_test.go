@@ -137,6 +137,14 @@ func (l *lab) clear(t *testing.T) {
 	if _, err := l.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	// What controllers make in every namespace comes a moment later; it is not Hilbert's.
+	eventually(t, "the namespace has what every namespace has", func() error {
+		_, err := l.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(charttest.Namespace).Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
+		if err == nil {
+			_, err = l.dynamic.Resource(serviceAccounts).Namespace(charttest.Namespace).Get(t.Context(), "default", metav1.GetOptions{})
+		}
+		return err
+	})
 }
 
 // The resources that tests look at.
