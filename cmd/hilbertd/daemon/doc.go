@@ -10,18 +10,19 @@
 //
 // # Following and leading
 //
-// A process is in one of four phases:
+// A process is in one of five phases:
 //
-//	following   it applies events and decides nothing; another process leads
-//	waiting     it has won the Lease, but a write of the last leader may still be under way
-//	listing     it lists everything again
-//	leading     it decides and writes
+//	following    it applies events and decides nothing; another process leads
+//	waiting      it has won the Lease, but a write of the last leader may still be under way
+//	catching up  its watch has still to tell what the last leader wrote
+//	listing      it lists everything again, because that could not be found out, or is quicker
+//	leading      it decides and writes
 //
 // For example, a leader loses its network for a minute. Its fence closes before its Lease expires, so it starts no more writes. Another process wins the
-// Lease, waits until the last write of the old leader must have ended, lists everything and leads. When the old leader is back, it finds that its term is
+// Lease, waits until the last write of the old leader must have ended, catches up with it and leads. When the old leader is back, it finds that its term is
 // over, waits for its own writes, drops all state and follows.
 //
-// Invariants: no decision before a consistent list of this term; no write while the fence is closed; the Lease is given back only when every write is
+// Invariants: no decision before all is known that was agreed on when the term began; no write while the fence is closed; the Lease is given back only when every write is
 // answered. An API server that cannot be reached is waited for; it is no reason to exit.
 //
 // # The agent
