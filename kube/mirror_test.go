@@ -233,12 +233,7 @@ var mirrored = map[string]struct {
 	},
 	"persistentvolumeclaims": {
 		first:  claim(),
-		listed: "*facts.Claim ClaimName:default/c UID:u StorageClass:fast Size:1024 Sized:true Modes:9",
-		silent: []standin.Object{func() standin.Object {
-			c := claim()
-			c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimResizing}}
-			return c
-		}()},
+		listed: "*facts.Claim ClaimName:default/c UID:u StorageClass:fast Size:1024 Sized:true Modes:9 Version",
 		change: func() standin.Object {
 			c := claim()
 			c.Annotations = map[string]string{"volume.kubernetes.io/selected-node": "n1", "pv.kubernetes.io/bind-completed": "yes"}

@@ -182,7 +182,7 @@ func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 	}
 	result, answer := by.send(ctx, &c)
 	if write.Kind == bind.WriteVolume {
-		return volumeResult(write, result, answer.Code)
+		return volumeResult(result, answer.Code)
 	}
 	if write.Kind == bind.WriteClaim {
 		return claimResult(write, result, answer.Code)

@@ -34,7 +34,7 @@ func volumeCall(w *bind.Write, c *apiserver.Call) error {
 	o := &w.Volume
 	c.Method, c.ContentType, c.Accept = http.MethodPatch, apiserver.ContentMerge, apiserver.AcceptMetadata
 	c.Path = "/api/v1/namespaces/" + o.Claim.Namespace + "/persistentvolumeclaims/" + o.Claim.Name
-	patch := volumePatch{Metadata: volumePatchMetadata{UID: types.UID(o.ClaimUID), Annotations: map[string]string{parse.AnnotationSelectedNode: o.Node}}}
+	patch := volumePatch{Metadata: volumePatchMetadata{UID: types.UID(o.ClaimUID), ResourceVersion: o.Version, Annotations: map[string]string{parse.AnnotationSelectedNode: o.Node}}}
 	if o.Volume != "" {
 		c.Path = "/api/v1/persistentvolumes/" + o.Volume
 		patch = volumePatch{
@@ -52,9 +52,9 @@ func volumeCall(w *bind.Write, c *apiserver.Call) error {
 	return nil
 }
 
-// volumeResult reads a refusal of a WriteVolume: of a volume that somebody else has changed meanwhile.
-func volumeResult(w *bind.Write, result bind.Result, code int) bind.Result {
-	if w.Volume.Volume != "" && code == http.StatusConflict {
+// volumeResult reads a refusal of a WriteVolume: of a volume or a claim that somebody else has changed meanwhile.
+func volumeResult(result bind.Result, code int) bind.Result {
+	if code == http.StatusConflict {
 		result.Outcome = bind.Conflict
 	}
 	return result

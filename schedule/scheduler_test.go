@@ -309,6 +309,9 @@ func renderWrites(writes []bind.Write) string {
 				fmt.Fprintf(&b, "%d: volume %s version %s to claim %s", w.ID.Number, w.Volume.Volume, w.Volume.Version, w.Volume.Claim)
 			} else {
 				fmt.Fprintf(&b, "%d: claim %s to node %s", w.ID.Number, w.Volume.Claim, w.Volume.Node)
+				if w.Volume.Version != "" {
+					fmt.Fprintf(&b, " at version %s", w.Volume.Version)
+				}
 			}
 		case bind.WriteClaim:
 			switch {

@@ -99,6 +99,7 @@ func (s *storage) arrive(task int32) {
 		s.api.revision++
 		s.claims = append(s.claims, storedClaim{since: s.api.revision, fact: &facts.Claim{
 			ClaimName: name, UID: name.String() + "#" + strconv.Itoa(int(at)), StorageClass: c.StorageClass, Size: c.Size, Sized: true, Modes: facts.ReadWriteOnce,
+			Version: strconv.FormatUint(s.api.revision, 10),
 		}})
 		s.tellClaim(at)
 	}
@@ -158,6 +159,10 @@ func (s *storage) setVolume(old *facts.Volume, change func(*facts.Volume)) {
 func (s *storage) setClaim(at int32, change func(*facts.Claim)) {
 	c := *s.claims[at].fact
 	change(&c)
+	s.api.revision++
+	if c.Version = ""; !c.Bound {
+		c.Version = strconv.FormatUint(s.api.revision, 10)
+	}
 	s.claims[at].fact = &c
 	s.tellClaim(at)
 }
@@ -192,7 +197,10 @@ func (s *storage) write(w *bind.Write) (outcome bind.Outcome) {
 		return bind.Refused
 	default:
 		if s.claims[at].fact.Bound {
-			return bind.Written // it changes an annotation that nobody reads any more
+			return bind.Conflict // the version that was told was of before
+		}
+		if s.claims[at].fact.Version != o.Version {
+			return bind.Conflict
 		}
 		s.setClaim(at, func(c *facts.Claim) { c.SelectedNode = o.Node })
 		s.act(at, driverTakes)

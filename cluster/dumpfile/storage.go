@@ -53,6 +53,7 @@ type claimRecord struct {
 	Block        bool              `json:"block,omitempty"`
 	Attributes   string            `json:"attributes,omitempty"`
 	Selector     selectorRecord    `json:"selector,omitzero"`
+	Version      string            `json:"version,omitempty"`
 }
 
 type volumeRecord struct {
@@ -162,7 +163,7 @@ func writeStorage(object facts.StorageObject) (r storageRecord) {
 		r.Claim = &claimRecord{
 			Namespace: o.Namespace, Name: o.Name, UID: o.UID, Pod: o.Pod, StorageClass: o.StorageClass, Volume: o.Volume, Bound: o.Bound, Lost: o.Lost,
 			Deleting: o.Deleting, SelectedNode: o.SelectedNode, Size: o.Size, Sized: o.Sized, Modes: o.Modes, Block: o.Block, Attributes: o.Attributes,
-			Selector: writeSelector(o.Selector),
+			Selector: writeSelector(o.Selector), Version: o.Version,
 		}
 	case *facts.Volume:
 		r.Volume = &volumeRecord{
@@ -195,7 +196,7 @@ func readStorage(r *storageRecord) (facts.StorageObject, error) {
 		return &facts.Claim{
 			ClaimName: facts.ClaimName{Namespace: c.Namespace, Name: c.Name}, UID: c.UID, Pod: c.Pod, StorageClass: c.StorageClass, Volume: c.Volume, Bound: c.Bound,
 			Lost: c.Lost, Deleting: c.Deleting, SelectedNode: c.SelectedNode, Size: c.Size, Sized: c.Sized, Modes: c.Modes, Block: c.Block, Attributes: c.Attributes,
-			Selector: readSelector(c.Selector),
+			Selector: readSelector(c.Selector), Version: c.Version,
 		}, nil
 	case r.Volume != nil:
 		v := r.Volume

@@ -94,6 +94,8 @@ type Claim struct {
 	Attributes string
 	// Selector is about the labels of volumes; without expressions it selects all.
 	Selector LabelSelector
+	// Version is its resource version while it is not Bound: to tell it a node only if nobody else has meanwhile.
+	Version string
 }
 
 // StorageName names the claim.

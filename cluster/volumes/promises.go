@@ -12,7 +12,7 @@ import (
 type Obligation struct {
 	Claim    facts.ClaimName
 	ClaimUID string
-	// Volume is told the claim; empty: the claim is told the Node. Version is the volume's, as it was chosen.
+	// Volume is told the claim; empty: the claim is told the Node. Version is that of the one that is told, as it is known.
 	Volume, Version string
 	Node            string
 }
@@ -133,6 +133,8 @@ func (b *Book) Obligations(uid facts.UID) (list []Obligation) {
 		o := Obligation{Claim: p.claim, ClaimUID: p.uid, Volume: p.volume, Node: p.node}
 		if v := b.volumes[p.volume]; v != nil {
 			o.Version = v.Version
+		} else if c := b.claims[p.claim]; p.volume == "" && c != nil {
+			o.Version = c.Version
 		}
 		list = append(list, o)
 	}

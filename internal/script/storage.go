@@ -17,7 +17,7 @@ var storageKinds = map[string]facts.StorageKind{
 
 // Storage reads a storage object, or that one is gone. Sizes are in GiB; nodes are named by one label.
 //
-//	storage claim data class=fast size=5 modes=(rwo,rwop) selected=n1 volume=v bound lost deleting owner=p uid=u
+//	storage claim data class=fast size=5 modes=(rwo,rwop) selected=n1 volume=v bound lost deleting owner=p uid=u version=3
 //	storage volume v class=fast driver=csi size=5 modes=rwo on=zone:a zone=a+b claim=data uid=u available version=3
 //	storage class fast driver=csi waits on=zone:a
 //	storage driver csi capacity required
@@ -99,7 +99,7 @@ func (r storageReader) claim(name string) *facts.Claim {
 	c := &facts.Claim{
 		ClaimName: facts.ClaimName{Namespace: "default", Name: name}, UID: r.text("uid"), Pod: facts.UID(r.text("owner")), StorageClass: r.text("class"),
 		Volume: r.text("volume"), Bound: r.d.HasArg("bound"), Lost: r.d.HasArg("lost"), Deleting: r.d.HasArg("deleting"), SelectedNode: r.text("selected"),
-		Size: r.size("size"), Sized: r.d.HasArg("size"), Modes: r.modes(),
+		Size: r.size("size"), Sized: r.d.HasArg("size"), Modes: r.modes(), Version: r.text("version"),
 	}
 	if c.UID == "" {
 		c.UID = name

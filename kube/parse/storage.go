@@ -69,6 +69,9 @@ func (p *Parser) Claim(c *corev1.PersistentVolumeClaim) *facts.Claim {
 		}
 		out.Selector = selector
 	}
+	if !out.Bound {
+		out.Version = c.ResourceVersion
+	}
 	return out
 }
 

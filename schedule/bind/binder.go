@@ -270,6 +270,9 @@ func (b *Binder) Ready(now time.Time) []Write {
 			b.volumesTimedOut(r)
 		case r.kind == WriteNomination && b.conditions.withdraws(r.pod):
 			b.pause(r, WriteNomination, now, retryBase)
+		case r.kind == WriteVolume && r.claim == nil && r.obligation.Volume == "": // the claim may have been told, or have another version. A volume was chosen at its version
+			r.stage = queued
+			b.startVolume(r, now)
 		default:
 			b.start(r)
 		}

@@ -47,7 +47,7 @@ func (b *Binder) startVolume(r *row, now time.Time) {
 	}
 	for _, o := range b.store.Volumes().Obligations(r.pod) {
 		if !slices.Contains(r.told, o.Claim) {
-			r.obligation = o
+			r.obligation, r.claim = o, nil
 			b.start(r)
 			return
 		}
@@ -68,6 +68,9 @@ func (b *Binder) finishVolume(r *row, result Result, now time.Time) {
 		b.preempted(r)
 	case r.group != nil && r.group.broken:
 		b.released(r, lostMember, true)
+	case result.Outcome == Conflict && r.attempts > 0 && r.obligation.Volume == "": // with ourselves, after an answer that was lost, or with somebody else: the watch will say
+		r.attempts++
+		b.pause(r, WriteVolume, now, backoff(r.attempts))
 	case result.Outcome == Written, result.Outcome == Conflict && r.attempts > 0: // after an answer that was lost, the conflict is with ourselves; the watch will say
 		r.told, r.attempts = append(r.told, r.obligation.Claim), 0
 		b.enqueue(r)
