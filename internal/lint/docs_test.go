@@ -143,3 +143,33 @@ func TestSecurityNamesTests(t *testing.T) {
 		t.Errorf("docs/security.md: there is no %s", test)
 	}
 }
+
+// numberedDecision is the file of a decision, with its number.
+var numberedDecision = regexp.MustCompile(`^docs/adr/([0-9]{4})-`)
+
+// TestDecisionsAreNumbered: no two decisions have one number, and each has its own in its title.
+func TestDecisionsAreNumbered(t *testing.T) {
+	root := filepath.Join("..", "..")
+	known := make(map[string]string)
+	for _, name := range markdown(t, root) {
+		found := numberedDecision.FindStringSubmatch(filepath.ToSlash(name))
+		if found == nil {
+			continue
+		}
+		number := found[1]
+		if other := known[number]; other != "" {
+			t.Errorf("%s and %s have one number", other, name)
+		}
+		known[number] = name
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if title, _, _ := strings.Cut(string(text), "\n"); !strings.Contains(title, number+":") {
+			t.Errorf("%s is called %q", name, title)
+		}
+	}
+	if len(known) == 0 {
+		t.Error("there are no decisions")
+	}
+}
