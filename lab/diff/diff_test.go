@@ -82,11 +82,12 @@ func TestEveryFilterIsOurs(t *testing.T) {
 	for _, f := range rules.Filters {
 		own[f.Name] = true
 	}
-	delete(theirs, "NodeName") // a pod that names its node has its place
-	delete(own, "GPUFit")      // Hilbert's own
-	delete(own, "Reservation") // Hilbert's own; nothing is reserved here
-	delete(own, "NUMAFit")     // Hilbert's own; no pod asks for NUMA nodes here
-	delete(own, "NearFit")     // Hilbert's own; nor for what is near
+	delete(theirs, "NodeName")  // a pod that names its node has its place
+	delete(own, "GPUFit")       // Hilbert's own
+	delete(own, "Reservation")  // Hilbert's own; nothing is reserved here
+	delete(own, "NUMAFit")      // Hilbert's own; no pod asks for NUMA nodes here
+	delete(own, "NearFit")      // Hilbert's own; nor for what is near
+	delete(own, "ClaimsChosen") // Hilbert's own; one pod comes at a time here
 	for _, name := range []string{names.VolumeBinding, names.VolumeRestrictions, names.NodeVolumeLimits} {
 		if !own[name] || !slices.Contains(volumePlugins, name) {
 			t.Errorf("%s is to be a filter of ours and upstream's beside it where volumes are compared", name)
