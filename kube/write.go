@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -40,8 +41,9 @@ type Writer struct {
 	pods    corev1client.PodsGetter
 	groups  *groupAPIs
 
-	work    chan bind.Write
+	work    chan ordered
 	results chan bind.Result
+	told    toldPods
 	stop    context.CancelFunc
 	workers sync.WaitGroup
 }
@@ -69,8 +71,9 @@ func NewWriter(ctx context.Context, c *apiserver.Connection, fence *lease.Fence,
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w := &Writer{
 		sender: sender, status: status, options: o, pods: pods, groups: &groupAPIs{surveyor: surveyor},
-		work:    make(chan bind.Write, o.Workers),
+		work:    make(chan ordered, o.Workers),
 		results: make(chan bind.Result, 2*o.Workers),
+		told:    toldPods{under: make(map[facts.UID]chan struct{})},
 		stop:    stop,
 	}
 	for range o.Workers {
@@ -82,10 +85,12 @@ func NewWriter(ctx context.Context, c *apiserver.Connection, fence *lease.Fence,
 // Start hands over a write. It does not block as long as no more than Workers writes wait for their answer to be taken from Results; a
 // write beyond that is answered NotSent by the returned false.
 func (w *Writer) Start(write bind.Write) bool {
+	next := w.told.order(write)
 	select {
-	case w.work <- write:
+	case w.work <- next:
 		return true
 	default:
+		w.told.ended(next)
 		return false
 	}
 }
@@ -106,10 +111,12 @@ func (w *Writer) serve(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case write := <-w.work:
+		case next := <-w.work:
+			write := next.write
 			began := w.now()
-			result := w.execute(ctx, &write)
+			result := w.execute(ctx, &next)
 			result.ID = write.ID
+			w.told.ended(next)
 			if w.options.Sent != nil {
 				w.options.Sent(write.Kind, result.Outcome, w.now().Sub(began))
 			}
@@ -122,9 +129,13 @@ func (w *Writer) serve(ctx context.Context) {
 	}
 }
 
-func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
+func (w *Writer) execute(ctx context.Context, next *ordered) bind.Result {
+	write := &next.write
 	ctx, cancel := context.WithTimeout(ctx, w.options.Timeout)
 	defer cancel()
+	if !next.await(ctx) {
+		return bind.Result{Outcome: bind.NotSent, Message: "an earlier write about the pod was not answered"}
+	}
 	var c apiserver.Call
 	var err error
 	switch write.Kind {
