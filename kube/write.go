@@ -90,7 +90,7 @@ func (w *Writer) Start(write bind.Write) bool {
 	case w.work <- next:
 		return true
 	default:
-		w.told.ended(next)
+		w.told.ended(&next)
 		return false
 	}
 }
@@ -112,14 +112,8 @@ func (w *Writer) serve(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case next := <-w.work:
-			write := next.write
-			began := w.now()
-			result := w.execute(ctx, &next)
-			result.ID = write.ID
-			w.told.ended(next)
-			if w.options.Sent != nil {
-				w.options.Sent(write.Kind, result.Outcome, w.now().Sub(began))
-			}
+			result := w.inOrder(ctx, &next)
+			result.ID = next.write.ID
 			select {
 			case w.results <- result:
 			case <-ctx.Done():
@@ -129,13 +123,23 @@ func (w *Writer) serve(ctx context.Context) {
 	}
 }
 
-func (w *Writer) execute(ctx context.Context, next *ordered) bind.Result {
-	write := &next.write
+// inOrder makes the call of a write after what it comes after.
+func (w *Writer) inOrder(ctx context.Context, next *ordered) bind.Result {
+	defer w.told.ended(next)
 	ctx, cancel := context.WithTimeout(ctx, w.options.Timeout)
 	defer cancel()
 	if !next.await(ctx) {
 		return bind.Result{Outcome: bind.NotSent, Message: "an earlier write about the pod was not answered"}
 	}
+	began := w.now()
+	result := w.execute(ctx, &next.write)
+	if w.options.Sent != nil {
+		w.options.Sent(next.write.Kind, result.Outcome, w.now().Sub(began))
+	}
+	return result
+}
+
+func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 	var c apiserver.Call
 	var err error
 	switch write.Kind {

@@ -52,7 +52,7 @@ func (o *ordered) await(ctx context.Context) bool {
 }
 
 // ended takes note that a write has ended.
-func (t *toldPods) ended(o ordered) {
+func (t *toldPods) ended(o *ordered) {
 	if o.done == nil {
 		return
 	}
