@@ -225,7 +225,7 @@ vm-parts: ## download and build the parts of the VM test bed into HILBERT_CACHE:
 	$(call timed,vm-parts,$(GO) -C lab run ./cmd/hilbert-vm-bed parts)
 
 # The packages whose short form boots a guest. To link the tests of each takes as long as a short test; what the others have in the short form, lab-short runs.
-VM_SHORT = ./vm/agent ./vm/probe ./vm/colocation ./vm/colocation/lock
+VM_SHORT = ./vm/agent ./vm/probe ./vm/colocation
 
 .PHONY: vm-short
 vm-short: export HILBERT_VM := 1
