@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -44,7 +43,7 @@ func TestCrashClaims(t *testing.T) {
 	r.setUpClaims(p)
 	kills := 0
 	for at := range seeds {
-		if r.claimsGang(at, p) {
+		if r.claimsGang(at) {
 			kills++
 		}
 	}
@@ -90,87 +89,35 @@ func (r *rig) addNodesOfOneCore(count int) {
 	fleet.Stop()
 }
 
-// untilTheEnd does something again and again until the test ends.
-func (r *rig) untilTheEnd(name string, round func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			if err := round(ctx); err != nil && ctx.Err() == nil {
-				r.t.Log(name+":", err) // the next round makes up for it
-			}
-			time.Sleep(actPeriod)
-		}
-	}()
-	r.t.Cleanup(func() { cancel(); <-ended })
-}
-
-// claimsGang runs one gang from its creation until it is gone, and reports whether a leader was killed meanwhile.
-func (r *rig) claimsGang(at int, p *faultyProvisioner) (killed bool) {
+// claimsGang runs one gang with volumes, and reports whether a leader was killed meanwhile.
+func (r *rig) claimsGang(at int) (killed bool) {
 	r.t.Helper()
 	ctx, name := r.t.Context(), fmt.Sprintf("claims-%03d", at)
-	r.createGang(ctx, name)
-	for i := range gangMembers {
-		r.createWithClaim(ctx, name, i)
-	}
-	kill := r.random.IntN(100) < killPercent
-	after := time.Now().Add(time.Duration(r.random.IntN(1500)) * time.Millisecond)
-	for end := time.Now().Add(patience); ; time.Sleep(actPeriod) {
-		bound, unbound := r.claimsState(ctx, name)
-		if bound > 0 && unbound > 0 {
-			r.t.Fatalf("gang %s: %d members are bound while %d claims are not", name, bound, unbound)
-		}
-		if kill && !killed && bound < gangMembers && time.Now().After(after) {
-			if err := r.killLeader(ctx); err != nil {
-				r.t.Fatal(err)
+	return r.runGang(ctx, name, gangWithClaims{
+		create: func(member string) { r.createWithClaim(ctx, member, name) },
+		state: func() (bound int, missing string) {
+			bound, unbound := r.claimsState(ctx, name)
+			if unbound > 0 {
+				missing = fmt.Sprintf("%d claims are not", unbound)
 			}
-			killed = true
-		}
-		if bound == gangMembers {
-			break
-		}
-		if time.Now().After(end) {
-			r.t.Fatalf("gang %s: %d of %d members are bound after %s, %d claims are not bound\n%s", name, bound, gangMembers, patience, unbound, r.pending())
-		}
-	}
-	if _, breaches, _ := r.ledger.count(); len(breaches) > 0 {
-		r.t.Fatal(breaches)
-	}
-	r.removeGang(ctx, name)
-	return killed
+			return bound, missing
+		},
+		removeClaim: func(name string) error {
+			return r.client.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault).Delete(ctx, name, metav1.DeleteOptions{})
+		},
+		claimsLeft: func() (int, error) {
+			list, err := r.client.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return 0, err
+			}
+			return len(list.Items), nil
+		},
+	})
 }
 
-// createGang creates the PodGroup of a gang.
-func (r *rig) createGang(ctx context.Context, name string) {
+func (r *rig) createWithClaim(ctx context.Context, name, gang string) {
 	r.t.Helper()
-	group := &schedulingv1beta1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
-			Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: gangMembers},
-		}},
-	}
-	if _, err := r.client.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).Create(ctx, group, metav1.CreateOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
-	r.ledger.addGang(name, gangMembers)
-}
-
-// killLeader kills who leads, and starts another in its place.
-func (r *rig) killLeader(ctx context.Context) error {
-	i, err := r.leader(ctx)
-	if err != nil {
-		return err
-	}
-	if err := r.daemons[i].kill(); err != nil {
-		return err
-	}
-	return r.restart(i)
-}
-
-func (r *rig) createWithClaim(ctx context.Context, gang string, i int) {
-	r.t.Helper()
-	name, class := fmt.Sprintf("%s-%d", gang, i), claimClass
+	class := claimClass
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
 		StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
@@ -212,34 +159,6 @@ func (r *rig) claimsState(ctx context.Context, gang string) (bound, unbound int)
 		}
 	}
 	return bound, unbound
-}
-
-// removeGang deletes a gang with its pods and claims, and waits until they are gone.
-func (r *rig) removeGang(ctx context.Context, gang string) {
-	r.t.Helper()
-	now, pods, claims := int64(0), r.client.CoreV1().Pods(metav1.NamespaceDefault), r.client.CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault)
-	for i := range gangMembers {
-		name := fmt.Sprintf("%s-%d", gang, i)
-		if err := pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
-			r.t.Fatal(err)
-		}
-		if err := claims.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			r.t.Fatal(err)
-		}
-	}
-	if err := r.client.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).Delete(ctx, gang, metav1.DeleteOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(actPeriod) {
-		left, err := claims.List(ctx, metav1.ListOptions{})
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		if len(left.Items) == 0 {
-			return
-		}
-	}
-	r.t.Fatalf("the claims of gang %s were not gone within %s", gang, patience)
 }
 
 // faultyProvisioner stands in for a driver's. Nothing is stored anywhere.

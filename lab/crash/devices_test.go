@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -68,35 +67,18 @@ func TestCrashDevices(t *testing.T) {
 func (r *rig) devicesGang(at int) (killed bool) {
 	r.t.Helper()
 	ctx, name := r.t.Context(), fmt.Sprintf("devices-%03d", at)
-	r.createGang(ctx, name)
-	for i := range gangMembers {
-		r.createWithDevice(ctx, fmt.Sprintf("%s-%d", name, i), name)
-	}
-	kill := r.random.IntN(100) < killPercent
-	after := time.Now().Add(time.Duration(r.random.IntN(1500)) * time.Millisecond)
-	for end := time.Now().Add(patience); ; time.Sleep(actPeriod) {
-		bound, missing := r.devicesState(ctx, name)
-		if bound > 0 && missing != "" {
-			r.t.Fatalf("gang %s: %d members are bound, and %s", name, bound, missing)
-		}
-		if kill && !killed && bound < gangMembers && time.Now().After(after) {
-			if err := r.killLeader(ctx); err != nil {
-				r.t.Fatal(err)
+	return r.runGang(ctx, name, gangWithClaims{
+		create:      func(member string) { r.createWithDevice(ctx, member, name) },
+		state:       func() (int, string) { return r.devicesState(ctx, name) },
+		removeClaim: func(name string) error { return r.removeDeviceClaim(ctx, name) },
+		claimsLeft: func() (int, error) {
+			list, err := r.client.ResourceV1().ResourceClaims(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: "gang=" + name})
+			if err != nil {
+				return 0, err
 			}
-			killed = true
-		}
-		if bound == gangMembers {
-			break
-		}
-		if time.Now().After(end) {
-			r.t.Fatalf("gang %s: %d of %d members are bound after %s: %s\n%s", name, bound, gangMembers, patience, missing, r.pending())
-		}
-	}
-	if _, breaches, _ := r.ledger.count(); len(breaches) > 0 {
-		r.t.Fatal(breaches)
-	}
-	r.removeDevicesGang(ctx, name)
-	return killed
+			return len(list.Items), nil
+		},
+	})
 }
 
 func (r *rig) createWithDevice(ctx context.Context, name, gang string) {
@@ -171,36 +153,17 @@ func says(c *resourcev1.ResourceClaim, condition string) bool {
 	})
 }
 
-// removeDevicesGang deletes a gang with its pods and claims, and waits until they are gone.
-func (r *rig) removeDevicesGang(ctx context.Context, gang string) {
-	r.t.Helper()
-	now, pods, claims := int64(0), r.client.CoreV1().Pods(metav1.NamespaceDefault), r.client.ResourceV1().ResourceClaims(metav1.NamespaceDefault)
-	for i := range gangMembers {
-		name := fmt.Sprintf("%s-%d", gang, i)
-		if err := pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
-			r.t.Fatal(err)
-		}
-		if err := claims.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			r.t.Fatal(err)
-		}
-		// The controller of claims takes the devices back in its own time; here nobody waits for it.
-		if _, err := claims.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			r.t.Fatal(err)
-		}
+// removeDeviceClaim deletes a claim. The controller of claims takes the devices back in its own time; here nobody waits for it.
+func (r *rig) removeDeviceClaim(ctx context.Context, name string) error {
+	claims := r.client.ResourceV1().ResourceClaims(metav1.NamespaceDefault)
+	if err := claims.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return err
 	}
-	if err := r.client.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).Delete(ctx, gang, metav1.DeleteOptions{}); err != nil {
-		r.t.Fatal(err)
+	_, err := claims.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(actPeriod) {
-		left, err := claims.List(ctx, metav1.ListOptions{LabelSelector: "gang=" + gang})
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		if len(left.Items) == 0 {
-			return
-		}
-	}
-	r.t.Fatalf("the claims of gang %s were not gone within %s", gang, patience)
+	return err
 }
 
 // faultyDriver stands in for a driver of devices. It attaches nothing to anything.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -17,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -35,6 +33,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
+	"hilbert.dev/hilbert/cmd/hilbertd/realnode/realnodetest"
 	"hilbert.dev/hilbert/node/egress"
 	"hilbert.dev/hilbert/node/observe"
 )
@@ -142,58 +141,8 @@ func runNodeRole(t *testing.T, role spec.Role, user *rest.Config, roots *realnod
 	n.TickInterval = spec.Duration(50 * time.Millisecond)
 	connection := rest.CopyConfig(user)
 	connection.QPS = -1
-	ctx, stop := context.WithCancel(t.Context())
-	address, ended := make(chan string, 1), make(chan error, 1)
-	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	go func() {
-		ended <- daemon.Run(ctx, config, daemon.Options{Connection: connection, Roots: roots, Log: log, OnListen: func(a string) { address <- a }})
-	}()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	select {
-	case a := <-address:
-		return a
-	case err := <-ended:
-		ended <- nil
-		t.Fatal(role, err)
-	}
-	return ""
+	return runHilbertd(t, config, daemon.Options{Connection: connection, Roots: roots})
 }
-
-// mapKernel is a cgroup hierarchy without files.
-type mapKernel struct {
-	mu    sync.Mutex
-	files map[string]string
-}
-
-func (k *mapKernel) Read(name string) (string, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if value, there := k.files[name]; there {
-		return value, nil
-	}
-	return "", syscall.ENOENT
-}
-
-func (k *mapKernel) Write(name, value string) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if _, there := k.files[name]; !there {
-		return syscall.ENODEV
-	}
-	k.files[name] = value
-	return nil
-}
-
-func (k *mapKernel) Controllers() ([]string, error) {
-	return []string{"cpuset", "cpu", "io", "memory"}, nil
-}
-
-func (k *mapKernel) Close() error { return nil }
 
 // askedKubelet is as much of a kubelet as an agent asks. Who asks, and whether they may, it asks the API server, about the rights that a kubelet asks about.
 type askedKubelet struct {
@@ -247,7 +196,7 @@ func (k *askedKubelet) serve(t *testing.T, token string) *realnode.Roots {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	return &realnode.Roots{
 		Sys: in("sys"), Proc: in("proc"), Run: in("run"), Dev: in("dev"), CDI: []string{in("cdi")}, Observed: observe.Root(dir),
-		Kernel:         func() (realnode.KernelFiles, error) { return &mapKernel{files: map[string]string{}}, nil },
+		Kernel:         func() (realnode.KernelFiles, error) { return realnodetest.NewCgroups(), nil },
 		Uncap:          func(egress.Options) error { return nil },
 		KubeletAddress: at.Hostname(), KubeletPort: port, ServiceAccount: in("account"),
 	}

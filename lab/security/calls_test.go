@@ -122,12 +122,16 @@ func (b *bed) runHilbertd(t *testing.T) string {
 	connection := rest.CopyConfig(b.hilbertd)
 	connection.QPS = -1
 	connection.Wrap(func(inner http.RoundTripper) http.RoundTripper { return &conflictOnce{inner: inner} })
-	address, ended := make(chan string, 1), make(chan error, 1)
+	return runHilbertd(t, config, daemon.Options{Connection: connection})
+}
+
+// runHilbertd runs a hilbertd until the test ends, and returns where it answers.
+func runHilbertd(t *testing.T, config *spec.Configuration, o daemon.Options) string {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	go func() {
-		ended <- daemon.Run(ctx, config, daemon.Options{Connection: connection, Log: log, OnListen: func(a string) { address <- a }})
-	}()
+	address, ended := make(chan string, 1), make(chan error, 1)
+	o.Log, o.OnListen = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), func(a string) { address <- a }
+	go func() { ended <- daemon.Run(ctx, config, o) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -139,7 +143,7 @@ func (b *bed) runHilbertd(t *testing.T) string {
 		return a
 	case err := <-ended:
 		ended <- nil
-		t.Fatal(err)
+		t.Fatal(config.Roles, err)
 	}
 	return ""
 }

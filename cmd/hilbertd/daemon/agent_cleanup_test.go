@@ -31,10 +31,10 @@ const pod1 = "0e1f2a3b-0000-4000-8000-000000000001"
 // withCgroups gives the host's hierarchy what all pods may use, and directories for its files.
 func (h *host) withCgroups(t *testing.T) {
 	t.Helper()
-	h.cgroups.mu.Lock()
-	defer h.cgroups.mu.Unlock()
-	h.cgroups.files["kubepods/cpuset.cpus.effective"], h.cgroups.files["kubepods/cpuset.mems.effective"] = "0-7", "0-1"
-	for name := range h.cgroups.files {
+	h.cgroups.Lock()
+	defer h.cgroups.Unlock()
+	h.cgroups.Files["kubepods/cpuset.cpus.effective"], h.cgroups.Files["kubepods/cpuset.mems.effective"] = "0-7", "0-1"
+	for name := range h.cgroups.Files {
 		if err := os.MkdirAll(filepath.Join(h.roots.Cgroups(), filepath.Dir(name)), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -103,8 +103,8 @@ func TestCleanup(t *testing.T) {
 // Without the runtime the kernel's files are given back all the same; the cleanup says that it is not complete, and keeps the record for another try.
 func TestCleanupWithoutRuntime(t *testing.T) {
 	h := newHost(t)
-	h.cgroups.files["kubepods/burstable/pod"+pod1+"/cpuset.cpus"] = "0-1"
-	h.cgroups.files["kubepods/burstable/pod"+pod1+"/memory.low"] = "4096"
+	h.cgroups.Files["kubepods/burstable/pod"+pod1+"/cpuset.cpus"] = "0-1"
+	h.cgroups.Files["kubepods/burstable/pod"+pod1+"/memory.low"] = "4096"
 	h.withCgroups(t)
 	record := node.File(filepath.Join(h.config.Node.StateDirectory, setFile))
 	if err := cleanup.Save(record, []cleanup.Part{cleanup.CPU}); err != nil {
@@ -114,7 +114,7 @@ func TestCleanupWithoutRuntime(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no NRI at") {
 		t.Errorf("the error is %v", err)
 	}
-	files := h.cgroups.files
+	files := h.cgroups.Files
 	if set, low := strings.TrimSpace(files["kubepods/burstable/pod"+pod1+"/cpuset.cpus"]), files["kubepods/burstable/pod"+pod1+"/memory.low"]; set != "" || low != "4096" {
 		t.Errorf("cpuset.cpus is %q, memory.low, which the agent never set, %q", set, low)
 	}
@@ -142,14 +142,14 @@ func TestLendingSwitchedOff(t *testing.T) {
 			h.config.Node.Lending.Enabled = &lending
 			h.startAgent(t, nil).stop(t)
 			for file, value := range stale {
-				h.cgroups.files[pod+"/"+file] = value
+				h.cgroups.Files[pod+"/"+file] = value
 			}
 			h.withCgroups(t)
 			lending = c.lends
 			h.startAgent(t, nil).stop(t)
 			got := map[string]string{}
 			for file := range stale {
-				got[file] = h.cgroups.files[pod+"/"+file]
+				got[file] = h.cgroups.Files[pod+"/"+file]
 			}
 			if !maps.Equal(got, c.want) {
 				t.Errorf("the pod has %v, want %v", got, c.want)

@@ -17,7 +17,7 @@ func TestGovernorsLookAtTheRoots(t *testing.T) {
 	h := newHost(t)
 	writeFile(t, filepath.Join(h.roots.Sys, "block/elsewhere/dev"), "259:77\n")
 	writeFile(t, filepath.Join(h.roots.Sys, "block/elsewhere/device/model"), "")
-	h.cgroups.files["kubepods/cgroup.subtree_control"], h.cgroups.files["kubepods/"+enforce.IOMax] = "io", ""
+	h.cgroups.Files["kubepods/cgroup.subtree_control"], h.cgroups.Files["kubepods/"+enforce.IOMax] = "io", ""
 	l := &h.config.Node.Lending
 	l.IO.Ceilings = []spec.IOCeiling{{Device: "elsewhere", ReadsPerSecond: 10}}
 	l.Network.Enabled, l.RDT.Enabled = true, true

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,45 +22,17 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
+	"hilbert.dev/hilbert/cmd/hilbertd/realnode/realnodetest"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/node/egress"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/topology"
 )
 
-// cgroups is a cgroup hierarchy in memory.
-type cgroups struct {
-	mu          sync.Mutex
-	files       map[string]string
-	controllers []string
-}
-
-func (c *cgroups) Read(name string) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if value, ok := c.files[name]; ok {
-		return value, nil
-	}
-	return "", syscall.ENOENT
-}
-
-func (c *cgroups) Write(name, value string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.files[name]; !ok {
-		return syscall.ENODEV
-	}
-	c.files[name] = value
-	return nil
-}
-
-func (c *cgroups) Controllers() ([]string, error) { return c.controllers, nil }
-func (c *cgroups) Close() error                   { return nil }
-
 // host is a machine as the lab's guest is: 8 CPUs, 2 NUMA nodes.
 type host struct {
 	roots   realnode.Roots
-	cgroups *cgroups
+	cgroups *realnodetest.Cgroups
 	config  *spec.Configuration
 	nri     *adaptation.Adaptation
 
@@ -95,7 +66,7 @@ func newHost(t *testing.T) *host {
 	}
 	writeFile(t, filepath.Join(dir, "proc/pressure/cpu"), "")
 	h := &host{
-		cgroups:    &cgroups{files: make(map[string]string), controllers: []string{"cpuset", "cpu", "io", "memory"}},
+		cgroups:    realnodetest.NewCgroups(),
 		config:     spec.Default(),
 		pods:       make(map[string]*api.PodSandbox),
 		containers: make(map[string]*api.Container),
@@ -198,11 +169,11 @@ func (h *host) run(t *testing.T, uid string, shares uint64, labels, annotations 
 		t.Fatal(err)
 	}
 	cpu := created.GetAdjust().GetLinux().GetResources().GetCpu()
-	h.cgroups.mu.Lock()
+	h.cgroups.Lock()
 	for _, dir := range []string{"kubepods/burstable/pod" + uid, "kubepods/burstable/pod" + uid + "/c-" + uid} {
-		h.cgroups.files[dir+"/cpuset.cpus"], h.cgroups.files[dir+"/cpuset.mems"] = "", ""
+		h.cgroups.Files[dir+"/cpuset.cpus"], h.cgroups.Files[dir+"/cpuset.mems"] = "", ""
 	}
-	h.cgroups.mu.Unlock()
+	h.cgroups.Unlock()
 	container.Linux.Resources.Cpu.Cpus = cpu.GetCpus()
 	container.State = api.ContainerState_CONTAINER_RUNNING
 	h.mu.Lock()
@@ -262,10 +233,10 @@ func TestAgentAlone(t *testing.T) {
 		t.Errorf("/v1/node says %q, it has %v", got, own)
 	}
 	eventually(t, "the kernel has everything", func() bool {
-		h.cgroups.mu.Lock()
-		defer h.cgroups.mu.Unlock()
-		return h.cgroups.files["kubepods/burstable/podown/c-own/cpuset.cpus"] == own.String() &&
-			!slices.Contains(slices.Collect(maps.Values(h.cgroups.files)), "")
+		h.cgroups.Lock()
+		defer h.cgroups.Unlock()
+		return h.cgroups.Files["kubepods/burstable/podown/c-own/cpuset.cpus"] == own.String() &&
+			!slices.Contains(slices.Collect(maps.Values(h.cgroups.Files)), "")
 	})
 	_, metrics := p.fetch(t, "/metrics", "")
 	for _, want := range []string{
@@ -280,7 +251,7 @@ func TestAgentAlone(t *testing.T) {
 		return code == http.StatusOK && strings.Contains(body, "c-own")
 	})
 	p.stop(t)
-	before := maps.Clone(h.cgroups.files)
+	before := maps.Clone(h.cgroups.Files)
 	p = h.startAgent(t, nil)
 	p.ready(t)
 	if got := p.held(t, "own"); got != own.String() {
@@ -290,11 +261,11 @@ func TestAgentAlone(t *testing.T) {
 		_, metrics := p.fetch(t, "/metrics", "")
 		return !strings.Contains(metrics, "hilbert_agent_ticks_total 0\n")
 	})
-	h.cgroups.mu.Lock()
-	if !maps.Equal(before, h.cgroups.files) {
-		t.Errorf("a restart changes what runs: %v, before %v", h.cgroups.files, before)
+	h.cgroups.Lock()
+	if !maps.Equal(before, h.cgroups.Files) {
+		t.Errorf("a restart changes what runs: %v, before %v", h.cgroups.Files, before)
 	}
-	h.cgroups.mu.Unlock()
+	h.cgroups.Unlock()
 	p.stop(t)
 }
 
@@ -374,7 +345,7 @@ func TestAgentRefusesToStart(t *testing.T) {
 		break_ func(*host)
 		want   string
 	}{
-		"no cpuset": {func(h *host) { h.cgroups.controllers = []string{"cpu", "memory"} }, "no controller cpuset"},
+		"no cpuset": {func(h *host) { h.cgroups.Enabled = []string{"cpu", "memory"} }, "no controller cpuset"},
 		"cgroup v1": {func(h *host) {
 			h.roots.Kernel = func() (realnode.KernelFiles, error) { return nil, errors.New("no cgroup v2") }
 		}, "no cgroup v2"},

@@ -60,9 +60,9 @@ func TestHotplug(t *testing.T) {
 		return err == nil && cpus.Len() == 2 && !cpus.Has(lost)
 	})
 	eventually(t, "no cgroup has the CPU that is offline", func() bool {
-		h.cgroups.mu.Lock()
-		defer h.cgroups.mu.Unlock()
-		for name, value := range h.cgroups.files {
+		h.cgroups.Lock()
+		defer h.cgroups.Unlock()
+		for name, value := range h.cgroups.Files {
 			if cpus, err := topology.ParseCPUSet(value); strings.HasSuffix(name, "cpuset.cpus") && (err != nil || cpus.Has(lost)) {
 				return false
 			}
