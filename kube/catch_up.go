@@ -25,33 +25,33 @@ const (
 	// probeSeconds is how long the API server may keep a probe open. It sends a bookmark two seconds before that, at the latest a second and a quarter after
 	// then (k8s.io/apiserver, storage/cacher).
 	probeSeconds = 3
-	// catchUpPoll is how often a reflector is asked how far it is.
+	// catchUpPoll is how often a watch is asked how far it is.
 	catchUpPoll = 5 * time.Millisecond
 )
 
-// catchUps are the watches that have to have seen what an earlier leader wrote, before another decides.
-type catchUps struct {
+// trackedWatches are the watches of which CatchUp asks how far they are, by resource.
+type trackedWatches struct {
 	mu sync.Mutex
-	of map[string]*caughtReflector
+	of map[string]*trackedWatch
 }
 
-func newCatchUps() *catchUps { return &catchUps{of: make(map[string]*caughtReflector)} }
+func newTrackedWatches() *trackedWatches { return &trackedWatches{of: make(map[string]*trackedWatch)} }
 
-// caughtReflector is one watch, and what it watches.
-type caughtReflector struct {
+// trackedWatch is the watch of one resource: how to ask the API server for the resource, and how far the watch is.
+type trackedWatch struct {
 	name   string
 	source cache.ListerWatcher
-	seen   func() string // the resource version up to which the reflector has delivered everything; empty: not known
+	seen   func() string // the resource version up to which everything was delivered; empty: not known
 }
 
-// note takes note of a reflector, in place of an earlier one for the same resource.
-func (c *catchUps) note(name string, source cache.ListerWatcher, seen func() string) {
+// track adds the watch of a resource, in place of an earlier one.
+func (c *trackedWatches) track(name string, source cache.ListerWatcher, seen func() string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.of[name] = &caughtReflector{name, source, seen}
+	c.of[name] = &trackedWatch{name, source, seen}
 }
 
-func (c *catchUps) all() (out []*caughtReflector) {
+func (c *trackedWatches) all() (out []*trackedWatch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range writtenByLeaders {
@@ -75,10 +75,10 @@ func (w *Watch) CatchUp() {
 	w.running.Go(func() {
 		ctx, cancel := context.WithTimeoutCause(w.ctx, catchUpMost, fmt.Errorf("not within %s", catchUpMost))
 		defer cancel()
-		reflectors := w.catchUps.all()
-		errs := make([]error, len(reflectors))
+		watches := w.tracked.all()
+		errs := make([]error, len(watches))
 		var group sync.WaitGroup
-		for i, r := range reflectors {
+		for i, r := range watches {
 			group.Go(func() { errs[i] = r.catchUp(ctx) })
 		}
 		group.Wait()
@@ -90,8 +90,8 @@ func (w *Watch) CatchUp() {
 	})
 }
 
-// catchUp returns when the reflector has delivered all that was agreed on before the call.
-func (r *caughtReflector) catchUp(ctx context.Context) error {
+// catchUp returns when the watch has delivered all that was agreed on before the call.
+func (r *trackedWatch) catchUp(ctx context.Context) error {
 	newest, err := r.newest(ctx)
 	if err != nil {
 		return fmt.Errorf("read the resource version of %s: %w", r.name, err)
@@ -118,7 +118,7 @@ func (r *caughtReflector) catchUp(ctx context.Context) error {
 }
 
 // newest is the resource version of everything that is agreed on now.
-func (r *caughtReflector) newest(ctx context.Context) (string, error) {
+func (r *trackedWatch) newest(ctx context.Context) (string, error) {
 	list, err := cache.ToListerWatcherWithContext(r.source).ListWithContext(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return "", err
@@ -131,7 +131,7 @@ func (r *caughtReflector) newest(ctx context.Context) (string, error) {
 }
 
 // probe finds the last change between two resource versions: from itself if there is none. complete is false when the API server ended the watch before it had told all.
-func (r *caughtReflector) probe(ctx context.Context, from, newest string) (last string, complete bool, err error) {
+func (r *trackedWatch) probe(ctx context.Context, from, newest string) (last string, complete bool, err error) {
 	seconds := int64(probeSeconds)
 	w, err := cache.ToListerWatcherWithContext(r.source).WatchWithContext(ctx, metav1.ListOptions{
 		ResourceVersion: from, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
@@ -168,8 +168,8 @@ func (r *caughtReflector) probe(ctx context.Context, from, newest string) (last 
 	}
 }
 
-// await returns when the reflector has delivered what happened at a resource version.
-func (r *caughtReflector) await(ctx context.Context, target string) error {
+// await returns when the watch has delivered what happened at a resource version.
+func (r *trackedWatch) await(ctx context.Context, target string) error {
 	tick := time.NewTicker(catchUpPoll)
 	defer tick.Stop()
 	for {

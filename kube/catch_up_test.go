@@ -88,8 +88,8 @@ func (m *modelHistory) watch(_ context.Context, o metav1.ListOptions) (watch.Int
 	return watch.NewProxyWatcher(result), nil
 }
 
-func (m *modelHistory) reflector() *caughtReflector {
-	return &caughtReflector{"pods", &cache.ListWatch{ListWithContextFunc: m.list, WatchFuncWithContext: m.watch}, m.seen}
+func (m *modelHistory) reflector() *trackedWatch {
+	return &trackedWatch{"pods", &cache.ListWatch{ListWithContextFunc: m.list, WatchFuncWithContext: m.watch}, m.seen}
 }
 
 // TestCatchUp: whoever has caught up has been told every change that was agreed on before it asked, however the API server and the own watch go on meanwhile.
@@ -126,20 +126,20 @@ func TestCatchUpSaysWhyNot(t *testing.T) {
 	cancel(errors.New("enough"))
 	for name, c := range map[string]struct {
 		ctx   context.Context
-		model func(*modelHistory) *caughtReflector
+		model func(*modelHistory) *trackedWatch
 		want  string
 	}{
-		"too old": {t.Context(), func(m *modelHistory) *caughtReflector {
+		"too old": {t.Context(), func(m *modelHistory) *trackedWatch {
 			m.broken = apierrors.NewResourceExpired("too old")
 			return m.reflector()
 		}, "look for changes of pods after 90: too old"},
-		"no list yet": {t.Context(), func(m *modelHistory) *caughtReflector {
+		"no list yet": {t.Context(), func(m *modelHistory) *trackedWatch {
 			r := m.reflector()
 			r.seen = func() string { return "" }
 			return r
 		}, "pods: no list is complete yet"},
 		"no bookmark": {ended, (*modelHistory).reflector, "enough"},
-		"versions that are no numbers": {t.Context(), func(m *modelHistory) *caughtReflector {
+		"versions that are no numbers": {t.Context(), func(m *modelHistory) *trackedWatch {
 			r := m.reflector()
 			r.seen = func() string { return "abc" }
 			return r

@@ -42,11 +42,11 @@ const watchBackoffMax = 5 * time.Second
 // Example: hilbertd starts. Events has the nodes and pods of the first lists, as facts.NodesListed and the like. When Lists has all, the leader may
 // decide. A watch breaks for a minute: the resource is listed again, and one event replaces what is known of it.
 type Watch struct {
-	events   chan facts.Event
-	ctx      context.Context // ends with Stop
-	stop     context.CancelFunc
-	running  sync.WaitGroup
-	catchUps *catchUps
+	events  chan facts.Event
+	ctx     context.Context // ends with Stop
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	tracked *trackedWatches
 }
 
 // WatchOptions says how what is watched is read.
@@ -110,7 +110,7 @@ func StartWatch(ctx context.Context, c *apiserver.Connection, o WatchOptions, lo
 		optionals.fresh.unguarded, optionals.fresh.inForce = "it is not known yet whether they are", o.PoliciesMissing
 	}
 	note := healthOf(log)
-	w.catchUps = optionals.catchUps
+	w.tracked = optionals.tracked
 
 	w.runStorage(ctx, clients, out, parser, note)
 	core, apps := clients.core, clients.apps
@@ -167,7 +167,7 @@ func (w *Watch) Stop() {
 
 func (w *Watch) run(ctx context.Context, name string, source cache.ListerWatcher, object any, sink cache.ReflectorStore) {
 	reflector := newReflector(name, source, object, sink)
-	w.catchUps.note(name, source, reflector.LastSyncResourceVersion)
+	w.tracked.track(name, source, reflector.LastSyncResourceVersion)
 	w.running.Go(func() { reflector.RunWithContext(ctx) })
 }
 

@@ -16,7 +16,7 @@ import (
 // draFollowers watch what dynamic resource allocation depends on, in the order of the kinds. An API server before v1.34 does not have it, one before v1.37 no
 // DeviceTaintRules.
 func draFollowers(
-	clients *resourcev1client.ResourceV1Client, out outlet, parser func() *parse.Parser, caught *catchUps, log *slog.Logger,
+	clients *resourcev1client.ResourceV1Client, out outlet, parser func() *parse.Parser, tracked *trackedWatches, log *slog.Logger,
 ) []*apiserver.Follower {
 	note := healthOf(log)
 	follower := func(kind facts.DRAKind, reflector func(name string) *cache.Reflector) *apiserver.Follower {
@@ -32,7 +32,7 @@ func draFollowers(
 		follower(facts.ResourceClaimKind, func(name string) *cache.Reflector {
 			from := source(claims.List, claims.Watch, "", note(name))
 			reflector := newReflector(name, from, &resourcev1.ResourceClaim{}, mirrorDRA(out, facts.ResourceClaimKind, parser().ResourceClaim))
-			caught.note(name, from, reflector.LastSyncResourceVersion)
+			tracked.track(name, from, reflector.LastSyncResourceVersion)
 			return reflector
 		}),
 		follower(facts.DeviceClassKind, func(name string) *cache.Reflector {

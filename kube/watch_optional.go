@@ -30,9 +30,9 @@ const surveyPeriod = 30 * time.Second
 type optionals struct {
 	surveyor  *apiserver.Surveyor
 	followers []*apiserver.Follower
-	fresh     *freshness   // of the CustomNodeResources
-	catchUps  *catchUps    // gets the reflectors of what leaders write
-	guard     *policyGuard // nil: promises are made without policies too
+	fresh     *freshness      // of the CustomNodeResources
+	tracked   *trackedWatches // what leaders write
+	guard     *policyGuard    // nil: promises are made without policies too
 	health    *apiserver.Health
 	period    time.Duration
 }
@@ -51,7 +51,7 @@ func newOptionals(c *apiserver.Connection, shared *http.Client, out outlet, pars
 	if err := errors.Join(surveyorErr, builtinErr, devicesErr); err != nil {
 		return nil, err
 	}
-	note, caught := healthOf(log), newCatchUps()
+	note, tracked := healthOf(log), newTrackedWatches()
 	book := newUnitBook(out, log)
 	groups := func(version string) (*cache.Reflector, error) {
 		name := parse.PodGroups + "." + parse.GroupScheduling
@@ -92,13 +92,13 @@ func newOptionals(c *apiserver.Connection, shared *http.Client, out outlet, pars
 		return newReflector(name, source(client.List, client.Watch, "", note(name)), &nodev1alpha1.CustomNodeResource{}, mirrorReports(fresh, parser())), nil
 	}
 	return &optionals{
-		fresh: fresh, catchUps: caught, surveyor: surveyor, period: surveyPeriod, health: note("discovery"),
+		fresh: fresh, tracked: tracked, surveyor: surveyor, period: surveyPeriod, health: note("discovery"),
 		followers: append([]*apiserver.Follower{
 			{What: parse.PodGroups + "." + parse.GroupScheduling, Log: log, Reflector: groups, Absent: func() error { return book.page(0).send(facts.UnitsListed{}) }},
 			{What: parse.PodGroups + "." + parse.GroupSigs, Log: log, Reflector: sigs, Absent: func() error { return book.page(1).send(facts.UnitsListed{}) }},
 			{What: v1alpha1.Queues + "." + v1alpha1.Group, Log: log, Reflector: queues, Absent: func() error { return out.send(facts.QueuesListed{}) }},
 			{What: nodev1alpha1.CustomNodeResources + "." + nodev1alpha1.Group, Log: log, Reflector: reports, Absent: fresh.absent},
-		}, draFollowers(devices, out, parser, caught, log)...),
+		}, draFollowers(devices, out, parser, tracked, log)...),
 	}, nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
-	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -41,9 +40,9 @@ type Writer struct {
 	pods    corev1client.PodsGetter
 	groups  *groupAPIs
 
-	work    chan ordered
+	order   *writeOrder
+	work    chan orderedWrite
 	results chan bind.Result
-	told    toldPods
 	stop    context.CancelFunc
 	workers sync.WaitGroup
 }
@@ -71,9 +70,9 @@ func NewWriter(ctx context.Context, c *apiserver.Connection, fence *lease.Fence,
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w := &Writer{
 		sender: sender, status: status, options: o, pods: pods, groups: &groupAPIs{surveyor: surveyor},
-		work:    make(chan ordered, o.Workers),
+		order:   newWriteOrder(),
+		work:    make(chan orderedWrite, o.Workers),
 		results: make(chan bind.Result, 2*o.Workers),
-		told:    toldPods{under: make(map[facts.UID]chan struct{})},
 		stop:    stop,
 	}
 	for range o.Workers {
@@ -85,12 +84,12 @@ func NewWriter(ctx context.Context, c *apiserver.Connection, fence *lease.Fence,
 // Start hands over a write. It does not block as long as no more than Workers writes wait for their answer to be taken from Results; a
 // write beyond that is answered NotSent by the returned false.
 func (w *Writer) Start(write bind.Write) bool {
-	next := w.told.order(write)
+	ordered := w.order.add(write)
 	select {
-	case w.work <- next:
+	case w.work <- ordered:
 		return true
 	default:
-		w.told.ended(&next)
+		w.order.remove(&ordered)
 		return false
 	}
 }
@@ -111,9 +110,9 @@ func (w *Writer) serve(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case next := <-w.work:
-			result := w.inOrder(ctx, &next)
-			result.ID = next.write.ID
+		case write := <-w.work:
+			result := w.executeInOrder(ctx, &write)
+			result.ID = write.ID
 			select {
 			case w.results <- result:
 			case <-ctx.Done():
@@ -123,18 +122,18 @@ func (w *Writer) serve(ctx context.Context) {
 	}
 }
 
-// inOrder makes the call of a write after what it comes after.
-func (w *Writer) inOrder(ctx context.Context, next *ordered) bind.Result {
-	defer w.told.ended(next)
+// executeInOrder makes the call of a write after what it comes after.
+func (w *Writer) executeInOrder(ctx context.Context, write *orderedWrite) bind.Result {
+	defer w.order.remove(write)
 	ctx, cancel := context.WithTimeout(ctx, w.options.Timeout)
 	defer cancel()
-	if !next.await(ctx) {
-		return bind.Result{Outcome: bind.NotSent, Message: "an earlier write about the pod was not answered"}
+	if !write.wait(ctx) {
+		return bind.Result{Outcome: bind.NotSent, Message: "the pod's condition was still being written"}
 	}
 	began := w.now()
-	result := w.execute(ctx, &next.write)
+	result := w.execute(ctx, &write.Write)
 	if w.options.Sent != nil {
-		w.options.Sent(next.write.Kind, result.Outcome, w.now().Sub(began))
+		w.options.Sent(write.Kind, result.Outcome, w.now().Sub(began))
 	}
 	return result
 }

@@ -8,58 +8,60 @@ import (
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
-// toldPods are the pods that are just being told why they wait. A Binding waits for that: the API server sets PodScheduled=True as it binds, and a condition that
-// came later would say of a bound pod that it is not scheduled, until its kubelet says better.
-type toldPods struct {
-	mu    sync.Mutex
-	under map[facts.UID]chan struct{} // closed when the write has ended
+// writeOrder holds a Binding back while the condition of the same pod is being written. The API server sets PodScheduled=True when it binds. A condition that it
+// took after that would say of a bound pod that it is not scheduled, until its kubelet says otherwise.
+type writeOrder struct {
+	mu         sync.Mutex
+	conditions map[facts.UID]chan struct{} // under way, by pod; closed when the write has ended
 }
 
-// ordered is a write, and what it comes after.
-type ordered struct {
-	write bind.Write
-	after <-chan struct{} // nil: nothing
-	done  chan struct{}   // of a condition: closed at its end
+func newWriteOrder() *writeOrder { return &writeOrder{conditions: make(map[facts.UID]chan struct{})} }
+
+// orderedWrite is a write, and what it comes after.
+type orderedWrite struct {
+	bind.Write
+	after <-chan struct{} // of a Binding: the pod's condition; nil: nothing
+	done  chan struct{}   // of a condition: to be closed at its end
 }
 
-// order takes in a write, in the order in which they are handed over.
-func (t *toldPods) order(write bind.Write) ordered {
-	next := ordered{write: write}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// add takes in a write. Call it in the order in which the writes are handed over.
+func (o *writeOrder) add(write bind.Write) orderedWrite {
+	w := orderedWrite{Write: write}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	switch write.Kind {
 	case bind.WriteCondition:
-		next.done = make(chan struct{})
-		t.under[write.Pod] = next.done
+		w.done = make(chan struct{})
+		o.conditions[write.Pod] = w.done
 	case bind.WriteBinding:
-		next.after = t.under[write.Pod]
+		w.after = o.conditions[write.Pod]
 	default:
 	}
-	return next
+	return w
 }
 
-// await returns when what comes before has ended; false: the time was over before that.
-func (o *ordered) await(ctx context.Context) bool {
-	if o.after == nil {
+// remove notes that a write has ended.
+func (o *writeOrder) remove(w *orderedWrite) {
+	if w.done == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(w.done)
+	if o.conditions[w.Pod] == w.done {
+		delete(o.conditions, w.Pod)
+	}
+}
+
+// wait returns true when what comes before the write has ended, and false when the context ends first.
+func (w *orderedWrite) wait(ctx context.Context) bool {
+	if w.after == nil {
 		return true
 	}
 	select {
-	case <-o.after:
+	case <-w.after:
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-// ended takes note that a write has ended.
-func (t *toldPods) ended(o *ordered) {
-	if o.done == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	close(o.done)
-	if t.under[o.write.Pod] == o.done {
-		delete(t.under, o.write.Pod)
 	}
 }

@@ -56,8 +56,8 @@ func TestBindingComesAfterTheCondition(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if len(w.told.under) != 0 {
-		t.Errorf("%d pods are remembered", len(w.told.under))
+	if len(w.order.conditions) != 0 {
+		t.Errorf("%d pods are remembered", len(w.order.conditions))
 	}
 }
 
@@ -70,7 +70,7 @@ func TestBindingDoesNotLeaveBehindACondition(t *testing.T) {
 		}
 		return false
 	})
-	r.writer.told.order(bind.Write{Kind: bind.WriteCondition, Pod: "uid-a"}) // it is never answered
+	r.writer.order.add(bind.Write{Kind: bind.WriteCondition, Pod: "uid-a"}) // it is never answered
 	if got := r.do(t, bindingOf("a")); got.Outcome != bind.NotSent {
 		t.Errorf("%+v", got)
 	}
