@@ -50,7 +50,8 @@ func lawParams(c *spec.Node) advise.Params {
 // Tick implements controller.
 func (l *lendingController) Tick(in *inputs) (changed bool) {
 	o := &in.seen.laws
-	o.StopLending, o.NoMemory = in.noLending, in.noMemory
+	suspended := l.node.options.Config.Lending.Suspended
+	o.StopLending, o.NoMemory = in.noLending || suspended, in.noMemory || suspended
 	l.recordStart()
 	l.advice = advise.Step(o, &l.params, &l.state)
 	l.record(o)

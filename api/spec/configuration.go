@@ -214,6 +214,8 @@ type Node struct {
 	RefreshInterval Duration `json:"refreshInterval,omitempty"`
 	// Lending says what the node lends to reclaimed pods.
 	Lending Lending `json:"lending,omitzero"`
+	// CPU tunes the laws that lend CPUs.
+	CPU NodeCPU `json:"cpu,omitzero"`
 	// Memory says how memory is lent, limited, protected and taken back.
 	Memory NodeMemory `json:"memory,omitzero"`
 	// Eviction says when the node is short, and when reclaimed pods have to go.
@@ -266,20 +268,10 @@ const OwnerAuto = "auto"
 type Lending struct {
 	// Enabled lends what online pods do not use to reclaimed pods. A node that does not lend gets no new reclaimed pods; those that run keep
 	// the floor, Node.ReclaimedCores.
-	Enabled *bool `json:"enabled,omitempty"`
-	// TargetUtilization is how busy the CPUs of the online pods may be, in percent. The agent lends the rest.
-	TargetUtilization int `json:"targetUtilization,omitempty"`
-	// Interval is the least time between two steps of lending more. The agent takes CPUs back at once.
-	Interval Duration `json:"interval,omitempty"`
-	// Step is the most of the shared pools' CPUs that one step lends, in percent.
-	Step int `json:"step,omitempty"`
+	Enabled           *bool `json:"enabled,omitempty"`
+	LendingParameters `json:",inline"`
 	// RefreshInterval is the most time between two reports of a node that lends. It must be well below the scheduler's Reclaimed.StaleAfter.
 	RefreshInterval Duration `json:"refreshInterval,omitempty"`
-	// Evictions says what happens when reclaimed pods have to go. EvictionsOn: they are evicted. EvictionsDryRun: the report only names them, with
-	// the reason.
-	Evictions string `json:"evictions,omitempty"`
-	// IO limits what reclaimed pods do to disks.
-	IO LendingIO `json:"io,omitzero"`
 	// Network limits what reclaimed pods send.
 	Network LendingNetwork `json:"network,omitzero"`
 	// RDT limits the cache and the memory bandwidth of reclaimed pods.
@@ -289,12 +281,42 @@ type Lending struct {
 	Record string `json:"record,omitempty"`
 }
 
+// LendingParameters are what of Lending may change while the agent runs.
+type LendingParameters struct {
+	// Suspended lends nothing more, takes back what is lent, but the floor, and offers nothing to new reclaimed pods, as on a node that is short. Unlike Enabled, it
+	// needs no start of the agent.
+	Suspended bool `json:"suspended,omitempty"`
+	// TargetUtilization is how busy the CPUs of the online pods may be, in percent. The agent lends the rest.
+	TargetUtilization int `json:"targetUtilization,omitempty"`
+	// Interval is the least time between two steps of lending more. The agent takes CPUs back at once.
+	Interval Duration `json:"interval,omitempty"`
+	// Step is the most of the shared pools' CPUs that one step lends, in percent.
+	Step int `json:"step,omitempty"`
+	// Evictions says what happens when reclaimed pods have to go. EvictionsOn: they are evicted. EvictionsDryRun: the report only names them, with
+	// the reason.
+	Evictions string `json:"evictions,omitempty"`
+	// IO limits what reclaimed pods do to disks.
+	IO LendingIO `json:"io,omitzero"`
+}
+
 // LendingIO limits what reclaimed pods do to disks. The agent sets their weights in any case.
 type LendingIO struct {
+	// Weights are the weights of pods on disks that heed them.
+	Weights IOWeights `json:"weights,omitzero"`
 	// CostDevices are the disks, by the kernel's names, on which the agent turns io.cost on. Without it most disks ignore weights.
 	CostDevices []string `json:"costDevices,omitempty"`
 	// Ceilings are limits for each reclaimed pod on each of these disks.
 	Ceilings []IOCeiling `json:"ceilings,omitempty"`
+}
+
+// IOWeights are the weights of pods by their level, from 1 to 10,000. The kernel's default is 100.
+type IOWeights struct {
+	// Dedicated is the weight of a dedicated pod.
+	Dedicated int `json:"dedicated,omitempty"`
+	// Shared is the weight of a shared pod, and of a system pod.
+	Shared int `json:"shared,omitempty"`
+	// Reclaimed is the weight of a reclaimed pod.
+	Reclaimed int `json:"reclaimed,omitempty"`
 }
 
 // IOCeiling is the limit of one disk; 0 is no limit.

@@ -83,9 +83,14 @@ func newNode() Node {
 		WriteInterval: Duration(10 * time.Second), RefreshInterval: Duration(5 * time.Minute),
 		Devices: NodeDevices{Owner: OwnerAuto, ToolkitConfig: "/etc/nvidia-container-runtime/config.toml", Interval: Duration(15 * time.Second)},
 		Lending: Lending{
-			TargetUtilization: 80, Interval: Duration(10 * time.Second), Step: 25, RefreshInterval: Duration(25 * time.Second), Evictions: EvictionsOn,
-			RDT: LendingRDT{CachePercent: 20, BandwidthPercent: 20},
+			LendingParameters: LendingParameters{
+				TargetUtilization: 80, Interval: Duration(10 * time.Second), Step: 25, Evictions: EvictionsOn,
+				IO: LendingIO{Weights: IOWeights{Dedicated: 800, Shared: 400, Reclaimed: 50}},
+			},
+			RefreshInterval: Duration(25 * time.Second),
+			RDT:             LendingRDT{CachePercent: 20, BandwidthPercent: 20},
 		},
+		CPU:    DefaultNodeCPU(),
 		Memory: DefaultNodeMemory(), Eviction: DefaultNodeEviction(), KubeletThresholds: ThresholdsAsk,
 		Usage: Usage{RefreshInterval: Duration(time.Minute)},
 	}

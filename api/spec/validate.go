@@ -107,6 +107,38 @@ func validateNode(n *Node, bad report) {
 	validateNodeRules(n, bad)
 }
 
+// CheckNode returns every mistake in a node's configuration that has its defaults set, as Validate does. The controller and the agents hold parameters that come through
+// the API server to it.
+func CheckNode(n *Node) error { return collect(func(bad report) { validateNode(n, bad) }) }
+
+// validateIO checks what is said of disks.
+func validateIO(o *LendingIO, bad report) {
+	const most = 10_000
+	for _, x := range []struct {
+		field  string
+		weight int
+	}{{"dedicated", o.Weights.Dedicated}, {"shared", o.Weights.Shared}, {"reclaimed", o.Weights.Reclaimed}} {
+		if x.weight < 1 || x.weight > most {
+			bad("node.lending.io.weights."+x.field, "%d: want 1 to %d", x.weight, most)
+		}
+	}
+	disks := func(field string, names []string) {
+		seen := make(map[string]bool, len(names))
+		for i, name := range names {
+			if name == "" || strings.ContainsAny(name, "/ \n") || seen[name] {
+				bad(fmt.Sprintf("node.lending.io.%s[%d]", field, i), "%q: write the kernel's name of a disk, each once", name)
+			}
+			seen[name] = true
+		}
+	}
+	disks("costDevices", o.CostDevices)
+	names := make([]string, len(o.Ceilings))
+	for i := range o.Ceilings {
+		names[i] = o.Ceilings[i].Device
+	}
+	disks("ceilings", names)
+}
+
 func validateLending(n *Node, bad report) {
 	l := &n.Lending
 	if l.TargetUtilization < 5 || l.TargetUtilization > 100 {
@@ -125,6 +157,7 @@ func validateLending(n *Node, bad report) {
 		bad("node.lending.refreshInterval", "%v must not be shorter than node.writeInterval (%v)", l.RefreshInterval.D(), n.WriteInterval.D())
 	}
 	oneOf(bad, "node.lending.evictions", l.Evictions, EvictionsOn, EvictionsDryRun)
+	validateIO(&l.IO, bad)
 	if l.Network.LinkMbps < 0 {
 		bad("node.lending.network.linkMbps", "%d is less than 0", l.Network.LinkMbps)
 	}

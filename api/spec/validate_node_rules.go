@@ -20,6 +20,8 @@ const (
 	mostBytes = 1 << 50 // more than a machine has
 	mostCount = 1 << 60
 	day       = 24 * 3600
+	// mostWaiting is more threads than wait for a CPU, and more millicores than a change of headroom has.
+	mostWaiting = math.MaxInt32
 )
 
 // The bounds of what has other ones than its kind: 0 to 24h, 0 to mostBytes, 0 to mostCount.
@@ -125,8 +127,9 @@ func checkReserve(h *MemoryHeadroom, e *NodeEviction, headroom, eviction string,
 	}
 }
 
-// validateNodeRules checks the parameters of memory and of eviction, together.
+// validateNodeRules checks the parameters of CPUs, of memory and of eviction, together.
 func validateNodeRules(n *Node, bad report) {
+	n.CPU.check("node.cpu.", bad)
 	n.Memory.check("node.memory.", bad)
 	n.Eviction.check("node.eviction.", bad)
 	checkReserve(&n.Memory.Headroom, &n.Eviction, "node.memory.headroom.", "node.eviction.", bad)

@@ -44,14 +44,17 @@ func (p *configurationPage) section(path string, of reflect.Value) {
 	}
 	var below []func()
 	var rows strings.Builder
-	for i, field := range reflect.VisibleFields(of.Type()) {
+	for _, field := range reflect.VisibleFields(of.Type()) {
+		if field.Anonymous {
+			continue // its fields follow
+		}
 		name := join(path, jsonName(field))
-		value := reflect.Indirect(of.Field(i))
+		value := reflect.Indirect(of.FieldByIndex(field.Index))
 		if value.Kind() == reflect.Struct {
 			below = append(below, func() { p.section(name, value) })
 			continue
 		}
-		rows.WriteString(p.row(of.Type(), field, name, value))
+		rows.WriteString(p.row(owner(of.Type(), field), field, name, value))
 		if field.Type.Kind() == reflect.Slice && field.Type.Elem().Kind() == reflect.Struct {
 			for inner := range field.Type.Elem().Fields() {
 				rows.WriteString(p.row(field.Type.Elem(), inner, name+"[]."+jsonName(inner), reflect.Value{}))
@@ -81,6 +84,14 @@ func (p *configurationPage) scores(source *Source) {
 	for _, s := range rules.NormalizedScores {
 		row(s.Name, s.Plugin, s.Default, s.Raw)
 	}
+}
+
+// owner is the struct in which a visible field is declared.
+func owner(t reflect.Type, field reflect.StructField) reflect.Type {
+	if last := len(field.Index) - 1; last > 0 {
+		return t.FieldByIndex(field.Index[:last]).Type
+	}
+	return t
 }
 
 func (p *configurationPage) row(owner reflect.Type, field reflect.StructField, name string, value reflect.Value) string {
@@ -152,6 +163,10 @@ func jsonPaths(of reflect.Type) map[string]string {
 	var walk func(t reflect.Type, goPath []string, path string)
 	walk = func(t reflect.Type, goPath []string, path string) {
 		for field := range t.Fields() {
+			if field.Anonymous {
+				walk(field.Type, goPath, path)
+				continue
+			}
 			name := join(path, jsonName(field))
 			at := append(slices.Clip(goPath), field.Name)
 			for i := range len(at) - 1 {

@@ -91,37 +91,34 @@ type Params struct {
 	Explain bool `json:"explain,omitempty"`
 }
 
-// Defaults are the parameters for ordinary servers that are looked at once a second.
-func Defaults() Params {
-	return Params{
-		TargetUse: 0.8, Margin: 1, MarginShare: 0.07, RequestShare: 0.1, BestEffortShare: 0.1, SharedFloor: 1, ReclaimedFloor: 1,
-		LendStep: 0.25, LendInterval: 10 * time.Second, ShrinkAfter: 30 * time.Second,
-		CutShare: 0.5, SafeShare: 0.85, HoldMin: 30 * time.Second, HoldMax: 16 * time.Minute, MissingFor: time.Minute,
-
-		DelayQuiet: 0.02, DelayLow: 0.1, DelayHigh: 0.2, DelayCritical: 1,
-		PressureLow: 0.1, PressureHigh: 0.25, PressureCritical: 0.6,
-		FloorAfter: 5 * time.Second, CriticalAfter: time.Second, CalmAfter: 10 * time.Second,
-		EvictAfter: 2 * time.Minute, StarveShare: 0.2,
-
-		CPUReserve: 0, UseOver: 3 * time.Second, RiseAfter: 3 * time.Minute, CPUDeadband: 100,
-		MemoryHeadroom: spec.DefaultNodeMemory().Headroom,
-
-		ForecastUse: 1, Horizon: 30 * time.Minute, ForecastPercentile: 0.9, ForecastHalfLife: 3, FallbackFactor: 1.25, FallbackHalfLife: time.Hour,
-
-		Profile: ProfileDefaults(),
-	}
-}
+// Defaults are the parameters that an empty configuration gives the laws: for ordinary servers that are looked at once a second.
+func Defaults() Params { return ParamsOf(&spec.Default().Node) }
 
 // ParamsOf are the parameters that a node's configuration, with its defaults set, gives its laws. The agent, the simulator and hilbert node replay --config have them
 // from here.
 func ParamsOf(n *spec.Node) Params {
 	const percent = 100
-	p := Defaults()
-	p.TargetUse = float64(n.Lending.TargetUtilization) / percent
-	p.LendInterval, p.LendStep = n.Lending.Interval.D(), float64(n.Lending.Step)/percent
-	p.ReclaimedFloor = n.ReclaimedCores
-	p.MemoryHeadroom = n.Memory.Headroom
-	return p
+	c := &n.CPU
+	return Params{
+		TargetUse: float64(n.Lending.TargetUtilization) / percent, LendInterval: n.Lending.Interval.D(), LendStep: float64(n.Lending.Step) / percent,
+		ReclaimedFloor: n.ReclaimedCores, MemoryHeadroom: n.Memory.Headroom,
+
+		Margin: c.Margin, MarginShare: c.MarginShare, RequestShare: c.RequestShare, BestEffortShare: c.BestEffortShare, SharedFloor: c.SharedFloor,
+		ShrinkAfter: c.ShrinkAfter.D(), CutShare: c.CutShare, SafeShare: c.SafeShare, HoldMin: c.HoldMin.D(), HoldMax: c.HoldMax.D(), MissingFor: c.MissingFor.D(),
+
+		DelayQuiet: c.DelayQuiet, DelayLow: c.DelayLow, DelayHigh: c.DelayHigh, DelayCritical: c.DelayCritical,
+		PressureLow: c.PressureLow, PressureHigh: c.PressureHigh, PressureCritical: c.PressureCritical,
+		FloorAfter: c.FloorAfter.D(), CriticalAfter: c.CriticalAfter.D(), CalmAfter: c.CalmAfter.D(),
+		EvictAfter: c.EvictAfter.D(), StarveShare: c.StarveShare,
+
+		CPUReserve: c.Reserve, UseOver: c.UseOver.D(), RiseAfter: c.RiseAfter.D(), CPUDeadband: c.Deadband,
+
+		NoForecast: c.Forecast.Off, ForecastUse: c.Forecast.Use, Horizon: c.Forecast.Horizon.D(),
+		ForecastPercentile: c.Forecast.Percentile, ForecastHalfLife: c.Forecast.HalfLife,
+		FallbackFactor: c.Forecast.FallbackFactor, FallbackHalfLife: c.Forecast.FallbackHalfLife.D(),
+
+		Profile: profileParams(&c.Profile),
+	}
 }
 
 // ErrParams says that parameters cannot be worked with.

@@ -82,11 +82,16 @@ type ProfileParams struct {
 
 // ProfileDefaults are the parameters of the law for periods of some seconds.
 func ProfileDefaults() ProfileParams {
+	law := spec.DefaultNodeCPU().Profile
+	return profileParams(&law)
+}
+
+// profileParams are the parameters that a node's configuration gives the law.
+func profileParams(l *spec.ProfileLaw) ProfileParams {
 	return ProfileParams{
-		Above: 0.1, Below: 0.3, ErrorMost: 2,
-		IntegralUp: 0.3, IntegralDown: 0.15, Proportional: 0.5,
-		StepUp: 0.3, StepDown: 0.03, GrowMost: 2, LeadUp: 0.5, LeadDown: 0.25, LeadCPUs: 4,
-		HoldMin: 5 * time.Minute, HoldMax: time.Hour,
+		Above: l.Above, Below: l.Below, ErrorMost: l.ErrorMost, IntegralUp: l.IntegralUp, IntegralDown: l.IntegralDown, Proportional: l.Proportional,
+		StepUp: l.StepUp, StepDown: l.StepDown, GrowMost: l.GrowMost, LeadUp: l.LeadUp, LeadDown: l.LeadDown, LeadCPUs: l.LeadCPUs,
+		HoldMin: l.HoldMin.D(), HoldMax: l.HoldMax.D(),
 	}
 }
 

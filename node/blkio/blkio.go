@@ -53,7 +53,25 @@ type Ceiling struct {
 }
 
 // Defaults are settings that change nothing on any disk: weights alone.
-func Defaults() Params { return Params{Dedicated: 800, Shared: 400, Reclaimed: 50} }
+func Defaults() Params {
+	lending := spec.Default().Node.Lending
+	return ParamsOf(&lending.IO)
+}
+
+// ParamsOf are the settings that a node's configuration, with its defaults set, gives.
+func ParamsOf(o *spec.LendingIO) Params {
+	p := Params{Dedicated: o.Weights.Dedicated, Shared: o.Weights.Shared, Reclaimed: o.Weights.Reclaimed}
+	for _, name := range o.CostDevices {
+		p.Devices = append(p.Devices, Device{Name: name})
+	}
+	for _, c := range o.Ceilings {
+		p.Ceilings = append(p.Ceilings, Ceiling{
+			Name: c.Device, ReadBytes: c.ReadBytesPerSecond, WriteBytes: c.WriteBytesPerSecond,
+			ReadOperations: c.ReadsPerSecond, WriteOperations: c.WritesPerSecond,
+		})
+	}
+	return p
+}
 
 // Validate says what of the settings cannot be.
 func (p Params) Validate() error {

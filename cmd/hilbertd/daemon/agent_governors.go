@@ -33,7 +33,7 @@ func governors(l *spec.Lending, mode string, roots realnode.Roots, kernel enforc
 	if !lends {
 		return nil, nil, nil
 	}
-	params := blkioParams(&l.IO)
+	params := blkio.ParamsOf(&l.IO)
 	if err := params.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("node.lending.io: %w", err)
 	}
@@ -67,20 +67,6 @@ func podsTop(kernel enforce.Kernel) string {
 		return systemd
 	}
 	return plain
-}
-
-func blkioParams(io *spec.LendingIO) blkio.Params {
-	p := blkio.Defaults()
-	for _, name := range io.CostDevices {
-		p.Devices = append(p.Devices, blkio.Device{Name: name})
-	}
-	for _, c := range io.Ceilings {
-		p.Ceilings = append(p.Ceilings, blkio.Ceiling{
-			Name: c.Device, ReadBytes: c.ReadBytesPerSecond, WriteBytes: c.WriteBytesPerSecond,
-			ReadOperations: c.ReadsPerSecond, WriteOperations: c.WritesPerSecond,
-		})
-	}
-	return p
 }
 
 // disks governs I/O by weights, io.cost and ceilings.

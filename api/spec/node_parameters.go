@@ -1,0 +1,165 @@
+package spec
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// NodeParameters are what of a Node's configuration may change while its agent runs: the parameters of every law. The fields are those of the file, at the same paths.
+type NodeParameters struct {
+	Lending  LendingParameters `json:"lending,omitzero"`
+	CPU      NodeCPU           `json:"cpu,omitzero"`
+	Memory   NodeMemory        `json:"memory,omitzero"`
+	Eviction NodeEviction      `json:"eviction,omitzero"`
+}
+
+// Parameters are the node's parameters.
+func (n *Node) Parameters() NodeParameters {
+	return NodeParameters{Lending: n.Lending.LendingParameters, CPU: n.CPU, Memory: n.Memory, Eviction: n.Eviction}
+}
+
+// SetParameters replaces the node's parameters.
+func (n *Node) SetParameters(p *NodeParameters) {
+	n.Lending.LendingParameters, n.CPU, n.Memory, n.Eviction = p.Lending, p.CPU, p.Memory, p.Eviction
+}
+
+// WrittenParameters are fields of NodeParameters as somebody wrote them, in JSON: those that are there take the place of what the node's file says, and a 0 that is
+// there means 0. For example
+//
+//	{"lending": {"targetUtilization": 60}}
+//
+// changes one field, and leaves all others as the node has them. Empty is the same as {}.
+type WrittenParameters []byte
+
+// MarshalJSON writes them as they are.
+func (w WrittenParameters) MarshalJSON() ([]byte, error) {
+	if len(w) == 0 {
+		return []byte("{}"), nil
+	}
+	return w, nil
+}
+
+// UnmarshalJSON keeps them as they are.
+func (w *WrittenParameters) UnmarshalJSON(data []byte) error {
+	*w = slices.Clone(data)
+	return nil
+}
+
+// MaxWrittenParameters bounds WrittenParameters, in bytes: each node's report carries them.
+const MaxWrittenParameters = 16 << 10
+
+// Canonical is the same in a form that depends on the values alone, and not on the order of fields or on spaces.
+func (w WrittenParameters) Canonical() (WrittenParameters, error) {
+	tree, err := w.tree()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(tree)
+}
+
+// tree decodes them.
+func (w WrittenParameters) tree() (map[string]any, error) {
+	if len(w) > MaxWrittenParameters {
+		return nil, &FieldError{Field: "node", Err: fmt.Errorf("%d bytes of parameters; write at most %d", len(w), MaxWrittenParameters)}
+	}
+	tree := map[string]any{}
+	if len(w) == 0 {
+		return tree, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(w))
+	decoder.UseNumber()
+	if err := decoder.Decode(&tree); err != nil {
+		return nil, &FieldError{Field: "node", Err: fmt.Errorf("not an object in JSON: %w", err)}
+	}
+	if decoder.More() {
+		return nil, &FieldError{Field: "node", Err: errors.New("more than one object in JSON")}
+	}
+	if tree == nil {
+		tree = map[string]any{}
+	}
+	return tree, nil
+}
+
+// Hash names the parameters: equal ones have the same, whatever the order of their fields. Parameters that are no JSON have one too.
+func (w WrittenParameters) Hash() string {
+	const length = 16 // of 64: a name, not a signature
+	text, err := w.Canonical()
+	if err != nil {
+		text = w
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])[:length]
+}
+
+// On returns a node's configuration, which has its defaults set, with these parameters in their place. The error names every mistake: fields that are not known, and what
+// CheckNode finds. The agent calls it with the node's file, the controller with the defaults.
+func (w WrittenParameters) On(n *Node) (Node, error) {
+	tree, err := w.tree()
+	if err != nil {
+		return Node{}, err
+	}
+	var errs []error
+	unknownFields("node", tree, reflect.TypeFor[NodeParameters](), collector(&errs))
+	if err := errors.Join(errs...); err != nil {
+		return Node{}, err
+	}
+	p := n.Parameters()
+	p.Lending.IO.CostDevices, p.Lending.IO.Ceilings = slices.Clone(p.Lending.IO.CostDevices), slices.Clone(p.Lending.IO.Ceilings)
+	if len(w) > 0 {
+		if err := json.Unmarshal(w, &p); err != nil {
+			field := "node"
+			if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+				field += "." + wrong.Field
+				err = fmt.Errorf("%s: want a value of type %v", wrong.Value, wrong.Type)
+			}
+			return Node{}, &FieldError{Field: field, Err: err}
+		}
+	}
+	out := *n
+	out.SetParameters(&p)
+	return out, CheckNode(&out)
+}
+
+// unknownFields reports the fields of a tree that a type does not have under exactly this name: encoding/json would also take another case.
+func unknownFields(at string, value any, t reflect.Type, bad report) {
+	switch value := value.(type) {
+	case map[string]any:
+		if t.Kind() != reflect.Struct {
+			return // decoding says what is wanted
+		}
+		fields := fieldsOf(t)
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			field, known := fields[name]
+			if !known {
+				bad(at+"."+name, "%w", &ValueError{Value: name, Known: slices.Sorted(maps.Keys(fields))})
+				continue
+			}
+			unknownFields(at+"."+name, value[name], field, bad)
+		}
+	case []any:
+		if t.Kind() == reflect.Slice {
+			for i := range value {
+				unknownFields(fmt.Sprintf("%s[%d]", at, i), value[i], t.Elem(), bad)
+			}
+		}
+	}
+}
+
+// fieldsOf are the types of a struct's fields, and of what it embeds, by their names in JSON.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	out := make(map[string]reflect.Type)
+	for _, field := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+			out[name] = field.Type
+		}
+	}
+	return out
+}
