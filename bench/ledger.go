@@ -87,7 +87,7 @@ func (c *Class) Facts() facts.Pod {
 		r.AntiAffinity = []facts.AffinityTerm{{TopologyKey: LabelHostname, Pods: pods}}
 	case Affinity:
 		r.Affinity = []facts.AffinityTerm{{TopologyKey: LabelZone, Pods: pods}}
-	case Basic, Batch, Preempt, Lent, Reclaimed, Shared, Mixed, Sizes, SizesOwned, Image, Selectors, Daemons: // kinds of Scenario, not of Class
+	case Basic, Batch, Preempt, Lent, Reclaimed, Shared, Mixed, Sizes, SizesOwned, Image, Selectors, Daemons, Volumes, NewVolumes, Devices: // kinds of Scenario, not of Class
 	}
 	return seen
 }

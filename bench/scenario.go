@@ -49,6 +49,11 @@ const (
 	Selectors Case = "selectors"
 	// Daemons: each class names one node, and has one pod.
 	Daemons Case = "daemons"
+	// Volumes: as Basic; each pod has a claim that is bound to a volume in one of the zones. NewVolumes: whose volume is made once the pod has a node.
+	Volumes    Case = "volumes"
+	NewVolumes Case = "volumes-new"
+	// Devices: each pod has a claim for one device; all ask for enough CPU that nodes have a device for each that fits, nearly.
+	Devices Case = "devices"
 	// Mixed: the classes take turns to be Owned, Spread, AntiAffinity and Affinity.
 	Mixed Case = "mixed"
 )
@@ -190,6 +195,9 @@ var parts = []int64{190, 810, 500, 1000, 260, 330, 1000, 460, 530, 2000, 100, 65
 
 func nodeName(i int) string { return fmt.Sprintf("node-%06d", i) }
 
+// ZoneName is the zone of the i-th of anything that lies in zones.
+func ZoneName(i int) string { return fmt.Sprintf("zone-%c", 'a'+i%3) }
+
 // shared makes the class one of those that ask for GPUs.
 func (c *Class) shared(i int, random *rand.Rand) {
 	c.GPU = parts[i%len(parts)]
@@ -237,7 +245,7 @@ func (s *Scenario) GenerateNodes() []Node {
 		nodes[i] = Node{
 			Name: name, GPUs: gpus,
 			Labels: map[string]string{
-				LabelHostname: name, LabelZone: fmt.Sprintf("zone-%c", 'a'+i%3), LabelPool: fmt.Sprintf("pool-%d", random.IntN(4)),
+				LabelHostname: name, LabelZone: ZoneName(i), LabelPool: fmt.Sprintf("pool-%d", random.IntN(4)),
 			},
 			CPU:     shape.cpu - 50*random.Int64N(40), // what the system keeps for itself differs
 			Memory:  shape.memory<<30 - random.Int64N(4096)<<20,
@@ -311,7 +319,9 @@ func (s *Scenario) GenerateClasses() []Class {
 			c.Image = imageName(0)
 		case Daemons:
 			c.Node, c.CPU, c.Memory, c.Pool, c.Tolerates = nodeName(i%s.Nodes), 100, 100<<20, "", true
-		case Basic, Lent:
+		case Devices:
+			c.CPU = 12_000 + 500*int64(i%8)
+		case Basic, Lent, Volumes, NewVolumes:
 		}
 	}
 	return classes

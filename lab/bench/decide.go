@@ -52,6 +52,9 @@ var decideCases = []decideCase{
 	{"image", scenarios.Image, 1000, 0},
 	{"selectors", scenarios.Selectors, 1000, 0},
 	{"daemons", scenarios.Daemons, 1000, 0},
+	{"volumes", scenarios.Volumes, 16, 0},
+	{"volumes-new", scenarios.NewVolumes, 16, 0},
+	{"devices", scenarios.Devices, 16, 0},
 	{"gang3", scenarios.Basic, 16, 3},
 	{"gang32", scenarios.Basic, 16, 32},
 	{"gang512", scenarios.Basic, 16, 512},
@@ -72,7 +75,7 @@ func DecideCases() []string {
 // wanted is the ratio that Hilbert is to reach, from the project's goals; 0 where they name none.
 func (c *decideCase) wanted(nodes int) float64 {
 	switch {
-	case c.members > 0, slices.Contains(oddCases, c.scenario):
+	case c.members > 0, hasClaims(c.scenario), slices.Contains(oddCases, c.scenario):
 		return 0
 	case c.name == "basic" && nodes >= 20000:
 		return 175

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
+
 	"hilbert.dev/hilbert/api/spec"
 	scenarios "hilbert.dev/hilbert/bench"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/devices"
 	"hilbert.dev/hilbert/schedule"
 	writes "hilbert.dev/hilbert/schedule/bind"
 )
@@ -24,6 +27,8 @@ type placed struct {
 	class     int
 	started   int64
 	unit      string // its gang, empty for a single pod
+	claim     string // its claim, empty for none
+	devices   *resourcev1.AllocationResult
 }
 
 // hilbertSide is the whole pipeline of Hilbert: each pod comes as an event, is queued, decided, committed, written out, answered for and
@@ -38,6 +43,7 @@ type hilbertSide struct {
 	created int
 	left    int // preemptors that have left, each for one pod that had to go before
 	gang    gangAtHand
+	claims  *hilbertClaims // nil: pods have none
 
 	// What the writes about the pod at hand have come to.
 	pod       facts.Pod
@@ -51,7 +57,11 @@ func newHilbertSide(s *scenarios.Scenario, members int) (*hilbertSide, error) {
 	if s.Case == scenarios.Batch {
 		config.DefaultSpread = spec.DefaultSpreadNone
 	}
-	scheduler, err := schedule.New(schedule.Options{Config: config})
+	options := schedule.Options{Config: config}
+	if s.Case == scenarios.Devices {
+		options.Devices = devices.NewAllocator(context.Background(), devices.MaxTime)
+	}
+	scheduler, err := schedule.New(options)
 	if err != nil {
 		return nil, err
 	}
@@ -67,12 +77,15 @@ func newHilbertSide(s *scenarios.Scenario, members int) (*hilbertSide, error) {
 			scheduler.Apply(facts.WorkloadUpserted{Workload: workload}, now)
 		}
 	}
+	if hasClaims(s.Case) {
+		h.claims = newHilbertClaims(s.Case, scheduler, nodes, now)
+	}
 	order := s.Order(nodes, classes)
 	if members > 0 {
 		return h, h.fillGangs(order, classes)
 	}
 	for i, class := range order {
-		h.place(class, 0, epoch+int64(i*7919%len(order)))
+		h.place(class, 0, epoch+int64(i*7919%len(order)), "")
 	}
 	if dropped := len(order) - len(h.ring); dropped > len(order)/10 {
 		return nil, fmt.Errorf("%d of %d pods found no node while filling", dropped, len(order))
@@ -80,26 +93,32 @@ func newHilbertSide(s *scenarios.Scenario, members int) (*hilbertSide, error) {
 	return h, nil
 }
 
-// place lets a pod come, and reports whether it is on a node in the end.
-func (h *hilbertSide) place(class int, priority int32, started int64) bool {
+// place lets a pod come, and reports whether it is on a node in the end. In a case of claims it has the claim of this name, or a new one.
+func (h *hilbertSide) place(class int, priority int32, started int64, claim string) bool {
 	now := time.Now()
 	h.pod = h.templates[class]
 	h.pod.UID = scenarios.PodUID(h.created)
 	h.pod.Name, h.pod.Created, h.pod.Priority, h.pod.Started = string(h.pod.UID), int64(h.created), priority, started
 	h.created++
-	h.scheduler.Apply(facts.PodUpserted{Pod: h.pod}, now)
-	h.scheduler.Step(now, 1)
-	for ready := h.scheduler.Ready(now); len(ready) > 0; ready = h.scheduler.Ready(now) {
-		for i := range ready {
-			h.scheduler.Finish(writes.Result{ID: ready[i].ID, Outcome: writes.Written}, now)
-			h.see(&ready[i], now)
+	if h.claims != nil {
+		there := claim != ""
+		if !there {
+			claim = claimOf(h.created)
 		}
+		h.claims.come(&h.pod, claim, there, now)
+	}
+	h.scheduler.Apply(facts.PodUpserted{Pod: h.pod}, now)
+	for h.pod.Node == "" && h.scheduler.Step(now, 1) > 0 { // a Step that has looked at many nodes ends before its decision
+		h.write(now)
 	}
 	if h.pod.Node == "" {
 		h.scheduler.Apply(facts.PodRemoved{UID: h.pod.UID}, now)
 		return false
 	}
-	on := placed{uid: h.pod.Name, node: h.pod.Node, class: class, started: started}
+	on := placed{uid: h.pod.Name, node: h.pod.Node, class: class, started: started, claim: claim}
+	if h.claims != nil && h.claims.device != nil {
+		on.devices = h.claims.device.Status.Allocation
+	}
 	if priority > 0 {
 		h.preemptor = on
 	} else {
@@ -108,9 +127,21 @@ func (h *hilbertSide) place(class int, priority int32, started int64) bool {
 	return true
 }
 
+// write carries out what the scheduler wants to be written.
+func (h *hilbertSide) write(now time.Time) {
+	for ready := h.scheduler.Ready(now); len(ready) > 0; ready = h.scheduler.Ready(now) {
+		for i := range ready {
+			h.scheduler.Finish(writes.Result{ID: ready[i].ID, Outcome: writes.Written}, now)
+			h.see(&ready[i], now)
+		}
+	}
+}
+
 // see is what the watch says after a write.
 func (h *hilbertSide) see(w *writes.Write, now time.Time) {
 	switch {
+	case w.Kind == writes.WriteVolume || w.Kind == writes.WriteClaim:
+		h.claims.see(w, now)
 	case w.Kind == writes.WriteBinding && w.Pod == h.pod.UID:
 		h.pod.Node = w.Node
 		h.scheduler.Apply(facts.PodUpserted{Pod: h.pod}, now)
@@ -138,7 +169,7 @@ func (h *hilbertSide) next() bool {
 			h.scheduler.Apply(facts.PodUpserted{Pod: seen}, now)
 			h.preemptor = placed{}
 		}
-		return h.place(0, scenarios.PreemptorPriority, 0)
+		return h.place(0, scenarios.PreemptorPriority, 0, "")
 	}
 	if h.members > 0 {
 		return h.nextGang(now)
@@ -146,7 +177,11 @@ func (h *hilbertSide) next() bool {
 	oldest := h.ring[0]
 	h.ring = h.ring[1:]
 	h.scheduler.Apply(facts.PodRemoved{UID: facts.UID(oldest.uid)}, now)
-	return h.place(oldest.class, 0, 0)
+	if h.claims != nil && !h.claims.keeps() {
+		h.claims.leave(oldest.claim, now)
+		oldest.claim = ""
+	}
+	return h.place(oldest.class, 0, 0, oldest.claim)
 }
 
 func (h *hilbertSide) decide(ctx context.Context, least int, limit time.Duration) (tally, error) {
@@ -169,6 +204,9 @@ func (h *hilbertSide) decide(ctx context.Context, least int, limit time.Duration
 		}
 	}
 	t.victims = h.victims - before
+	if h.claims != nil {
+		return t, h.claims.err
+	}
 	return t, nil
 }
 

@@ -27,6 +27,9 @@ const (
 	memoryBinder = "MemoryBinder"
 	// kubeAhead is how many pods wait in kube-scheduler's queue, so that its loop never waits for the harness.
 	kubeAhead = 64
+	// kubeAheadOfVolumes is how many wait there, or for their volumes: kube-scheduler looks only each second whether a volume has come, and decides on
+	// far fewer in that time.
+	kubeAheadOfVolumes = 256
 	// kubeStuck is how long a decision may take before the run is given up.
 	kubeStuck = time.Minute
 )
@@ -42,6 +45,7 @@ type kubeSide struct {
 	classes   map[string]int
 	known     cache.Indexer // pods, as far as preemption asks for them
 	preempts  bool
+	claims    *kubeClaims   // nil: pods have none
 	tokens    chan struct{} // one for each pod, or gang, that may be fed
 	restore   func()        // of the feature gates; nil: nothing was changed
 
@@ -69,6 +73,8 @@ func newKubeSide(s *scenarios.Scenario, members int, pods []placed) (*kubeSide, 
 	switch {
 	case k.preempts:
 		ahead = 1 // a second would only make the first's nomination cost more
+	case s.Case == scenarios.NewVolumes:
+		ahead = max(1, min(kubeAheadOfVolumes, len(pods)/4))
 	case members > 0:
 		ahead = max(2, min(kubeAhead, len(pods)/members/16)) // one is decided while the next is fed
 	}
@@ -99,6 +105,12 @@ func (k *kubeSide) fill(s *scenarios.Scenario, pods []placed) (err error) {
 	for _, p := range pods {
 		pod := k.pod(p.class, 0)
 		pod.Spec.NodeName, pod.Status.StartTime = p.node, startTime(p.started)
+		if k.claims != nil {
+			k.claims.use(pod, p.claim)
+			if err := k.claims.addUsed(&p, pod); err != nil {
+				return err
+			}
+		}
 		if err := k.bound(pod); err != nil {
 			return err
 		}
@@ -114,6 +126,9 @@ func (k *kubeSide) build(s *scenarios.Scenario) error {
 	}
 	client := &memoryClient{side: k}
 	factory := scheduler.NewInformerFactory(client, 0, nil)
+	if hasClaims(s.Case) {
+		k.claims = newKubeClaims(s.Case, factory)
+	}
 	k.scheduler, err = scheduler.New(k.ctx, client, factory, nil,
 		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
 		scheduler.WithProfiles(*profile),
@@ -133,8 +148,18 @@ func (k *kubeSide) build(s *scenarios.Scenario) error {
 		k.failed(pod.Pod, nominating)
 	}
 	nodes, classes := s.GenerateNodes(), s.GenerateClasses()
+	listed := factory.Core().V1().Nodes().Informer().GetIndexer() // binding a volume looks there
 	for i := range nodes {
-		k.scheduler.Cache.AddNode(klog.Logger{}, kubeNode(&nodes[i]))
+		node := kubeNode(&nodes[i])
+		k.scheduler.Cache.AddNode(klog.Logger{}, node)
+		if err := listed.Add(node); err != nil {
+			return fmt.Errorf("index a node: %w", err)
+		}
+	}
+	if k.claims != nil {
+		if err := k.claims.addNodes(nodes); err != nil {
+			return err
+		}
 	}
 	replicaSets := factory.Apps().V1().ReplicaSets().Informer().GetIndexer()
 	for i := range classes {
@@ -201,7 +226,7 @@ func (k *kubeSide) failed(pod *corev1.Pod, nominating *fwk.NominatingInfo) {
 	if k.preempts && nominating != nil && nominating.NominatedNodeName != "" {
 		return
 	}
-	if k.preempts {
+	if k.indexes() {
 		k.scheduler.SchedulingQueue.Delete(klog.Logger{}, pod)
 		_ = k.known.Delete(pod) // an indexer fails on what has no name only
 	}
@@ -210,6 +235,9 @@ func (k *kubeSide) failed(pod *corev1.Pod, nominating *fwk.NominatingInfo) {
 	k.mu.Unlock()
 	k.tokens <- struct{}{}
 }
+
+// indexes: kube-scheduler looks for pods in their informer's index.
+func (k *kubeSide) indexes() bool { return k.preempts || k.claims != nil }
 
 // pod makes the next of a class.
 func (k *kubeSide) pod(class int, priority int32) *corev1.Pod {
@@ -223,7 +251,7 @@ func (k *kubeSide) pod(class int, priority int32) *corev1.Pod {
 
 // bound is what the handlers of the pod informer do with a pod that is on a node already.
 func (k *kubeSide) bound(pod *corev1.Pod) error {
-	if k.preempts {
+	if k.indexes() {
 		if err := k.known.Add(pod); err != nil {
 			return fmt.Errorf("index a pod: %w", err)
 		}
@@ -233,7 +261,7 @@ func (k *kubeSide) bound(pod *corev1.Pod) error {
 
 // gone is what they do with one that was deleted.
 func (k *kubeSide) gone(pod *corev1.Pod) error {
-	if k.preempts {
+	if k.indexes() {
 		if err := k.known.Delete(pod); err != nil {
 			return fmt.Errorf("index a pod: %w", err)
 		}
@@ -242,11 +270,11 @@ func (k *kubeSide) gone(pod *corev1.Pod) error {
 }
 
 // feed is hilbertSide.next up to the queue.
-func (k *kubeSide) feed() error {
+func (k *kubeSide) feed() (err error) {
 	if k.gangs.members > 0 {
 		return k.feedGang()
 	}
-	class, priority := 0, int32(0)
+	class, priority, claim := 0, int32(0), ""
 	if k.preempts {
 		k.mu.Lock()
 		last := k.preemptor
@@ -277,15 +305,37 @@ func (k *kubeSide) feed() error {
 			return err
 		}
 		class = k.classes[oldest.Labels[scenarios.LabelApp]]
+		if k.claims != nil {
+			if claim, err = k.nextClaim(k.claims.usedBy(oldest)); err != nil {
+				return err
+			}
+		}
 	}
 	pod := k.pod(class, priority)
-	if k.preempts {
+	if k.claims != nil {
+		k.claims.use(pod, claim)
+	}
+	if k.indexes() {
 		if err := k.known.Add(pod); err != nil {
 			return fmt.Errorf("index a pod: %w", err)
 		}
 	}
 	k.scheduler.SchedulingQueue.Add(k.ctx, pod)
 	return nil
+}
+
+// nextClaim is the claim of the pod that comes next: that of the one that has left, or a new one.
+func (k *kubeSide) nextClaim(left string) (string, error) {
+	if k.claims.keeps() {
+		return left, nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.claims.remove(left); err != nil {
+		return "", err
+	}
+	made := claimOf(k.created + 1)
+	return made, k.claims.add(made)
 }
 
 func (k *kubeSide) decide(ctx context.Context, least int, limit time.Duration) (tally, error) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	typedresourcev1 "k8s.io/client-go/kubernetes/typed/resource/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -123,12 +124,21 @@ type memoryClient struct {
 
 func (c *memoryClient) CoreV1() typedcorev1.CoreV1Interface { return memoryCore{side: c.side} }
 
+// ResourceV1 is asked for by the case of devices.
+func (c *memoryClient) ResourceV1() typedresourcev1.ResourceV1Interface {
+	return memoryResources{side: c.side}
+}
+
 type memoryCore struct {
 	typedcorev1.CoreV1Interface
 	side *kubeSide
 }
 
 func (c memoryCore) Pods(string) typedcorev1.PodInterface { return memoryPods{side: c.side} }
+
+func (c memoryCore) PersistentVolumeClaims(string) typedcorev1.PersistentVolumeClaimInterface {
+	return memoryVolumeClaims{side: c.side}
+}
 
 // Events is asked for by a recorder that never records: nothing that it could tell about exists.
 func (memoryCore) Events(string) typedcorev1.EventInterface { return nil }

@@ -112,6 +112,7 @@ type DecideProtocol struct {
 	Batch             string  `json:"batch"`
 	Preempt           string  `json:"preempt"`
 	Odd               string  `json:"odd"`
+	Claims            string  `json:"claims"`
 	Gang              string  `json:"gang"`
 	Hilbert           string  `json:"hilbert"`
 	KubeScheduler     string  `json:"kubeScheduler"`
@@ -133,6 +134,10 @@ func newDecideProtocol(o DecideOptions) DecideProtocol {
 		Preempt: "all nodes are full; each pod evicts one of low priority and is bound when that is gone, which is at once",
 		Odd: "sizes, sizes-owned: each of 1,000 classes asks for an amount of CPU of its own; image: all want one image, which one node in 20 has; selectors: as " +
 			"sizes, with one of 40 label keys and one of 200 images; daemons: each pod names its node",
+		Claims: "as plain, but each pod has a claim. volumes: it is bound to a volume in one of three zones, and stays for the pod that takes the place of the one that " +
+			"left; volumes-new: it is new, is told its node, and a volume is there at once (kube-scheduler looks for it after a second, so that it may have 256 " +
+			"pods on the way); devices: it is new and asks for one of the 8 devices of a node, by a class with a CEL expression. The writes about claims are " +
+			"answered from memory on both sides, and the watch tells of them",
 		Gang: "as plain, in gangs of 3, 32 and 512 pods of one class, none of which may be placed without the others; a decision is a gang: its PodGroup and " +
 			"its pods come, are placed, bound and seen, and the PodGroup's condition is written (by Hilbert at most 50 a second, as in its default " +
 			"configuration); the oldest gang leaves for each. kube-scheduler runs with GenericWorkload on",
@@ -196,10 +201,11 @@ mixed: %s
 batch: %s
 preempt: %s
 odd pods: %s
+claims: %s
 gang: %s
 hilbert: %s
 kube-scheduler: %s
-`, r.PeakBytes>>20, p.Load, p.Basic, p.Plain, p.Mixed, p.Batch, p.Preempt, p.Odd, p.Gang, p.Hilbert, p.KubeScheduler)
+`, r.PeakBytes>>20, p.Load, p.Basic, p.Plain, p.Mixed, p.Batch, p.Preempt, p.Odd, p.Claims, p.Gang, p.Hilbert, p.KubeScheduler)
 	return err
 }
 

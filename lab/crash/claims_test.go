@@ -39,7 +39,7 @@ func TestCrashClaims(t *testing.T) {
 		seeds = min(seeds, 3)
 	}
 	r := newRigWith(t, gangMembers, true)
-	p := &faultyProvisioner{client: r.client, random: rand.New(rand.NewPCG(*seed, 1)), refused: make(map[types.UID]bool)}
+	p := &faultyProvisioner{client: r.client, random: rand.New(rand.NewPCG(*seed, 1)), refused: make(map[types.UID]bool), has: make(map[types.UID]bool)}
 	r.setUpClaims(p)
 	kills := 0
 	for at := range seeds {
@@ -167,6 +167,7 @@ type faultyProvisioner struct {
 	random                  *rand.Rand
 	made, refusals, doubled int
 	refused                 map[types.UID]bool // claims of which it has refused a node: it does so once
+	has                     map[types.UID]bool // claims that it has made a volume for: it refuses no node for them any more, as no driver would
 }
 
 // round makes volumes for the claims that have a node, or refuses, or waits; and removes volumes that no claim has.
@@ -182,7 +183,7 @@ func (p *faultyProvisioner) round(ctx context.Context) error {
 			continue
 		}
 		switch chance := p.random.IntN(100); {
-		case chance < refusesPercent && !p.refused[c.UID]:
+		case chance < refusesPercent && !p.refused[c.UID] && !p.has[c.UID]:
 			p.refused[c.UID] = true
 			p.refusals++
 			delete(c.Annotations, "volume.kubernetes.io/selected-node")
@@ -217,6 +218,7 @@ func (p *faultyProvisioner) round(ctx context.Context) error {
 }
 
 func (p *faultyProvisioner) make(ctx context.Context, c *corev1.PersistentVolumeClaim, node, prefix string) error {
+	p.has[c.UID] = true
 	_, err := p.client.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: prefix + string(c.UID), Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "faulty.lab.hilbert.dev"}},
 		Spec: corev1.PersistentVolumeSpec{

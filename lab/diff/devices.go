@@ -180,23 +180,16 @@ func (m *deviceMatch) begin() error {
 		}
 	}
 	for _, c := range m.claims {
-		m.setClaim(c)
+		if err := m.setClaim(c); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 func (m *deviceMatch) setClass(c *resourcev1.DeviceClass) error {
-	old, known, err := m.u.classes.Get(c)
-	if err == nil {
-		err = m.u.classes.Update(c)
-	}
-	if err != nil {
-		return fmt.Errorf("tell upstream of class %s: %w", c.Name, err)
-	}
-	if known {
-		m.u.names.OnUpdate(old, c)
-	} else {
-		m.u.names.OnAdd(c, false)
+	if err := m.u.classes.Set(c); err != nil {
+		return err
 	}
 	m.store.Apply(facts.DRAUpserted{Object: m.parser.DeviceClass(c)})
 	return nil
@@ -204,24 +197,20 @@ func (m *deviceMatch) setClass(c *resourcev1.DeviceClass) error {
 
 func (m *deviceMatch) setSlice(s *resourcev1.ResourceSlice) error {
 	m.store.Apply(facts.DRAUpserted{Object: m.parser.ResourceSlice(s)})
-	return m.u.slices.set(s)
+	return m.u.slices.Set(s)
 }
 
 func (m *deviceMatch) setRule(r *resourcev1.DeviceTaintRule) error {
 	m.store.Apply(facts.DRAUpserted{Object: m.parser.DeviceTaintRule(r)})
-	return m.u.rules.set(r)
+	return m.u.rules.Set(r)
 }
 
-func (m *deviceMatch) setClaim(c *resourcev1.ResourceClaim) {
+func (m *deviceMatch) setClaim(c *resourcev1.ResourceClaim) error {
 	m.versions++
 	c.ResourceVersion = strconv.Itoa(m.versions)
-	if old := m.known[c.Name]; old != nil {
-		m.u.claims.OnUpdate(old, c)
-	} else {
-		m.u.claims.OnAdd(c, false)
-	}
 	m.known[c.Name] = c
 	m.store.Apply(facts.DRAUpserted{Object: m.parser.ResourceClaim(c)})
+	return m.u.claims.Set(c)
 }
 
 // judge judges a pod on both sides, and places it.
@@ -354,7 +343,9 @@ func (m *deviceMatch) place(pod *corev1.Pod, node string) error {
 		}
 		claim.Finalizers = []string{resourcev1.Finalizer}
 		claim.Status.ReservedFor = append(claim.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID})
-		m.setClaim(claim)
+		if err := m.setClaim(claim); err != nil {
+			return err
+		}
 	}
 	placed := pod.DeepCopy()
 	placed.Spec.NodeName = node
@@ -374,13 +365,15 @@ func (m *deviceMatch) makeClaims(pod *corev1.Pod) error {
 			return fmt.Errorf("the claim of pod %s asks for a %T", pod.Name, o.Requests.Spec)
 		}
 		m.seen.extended++
-		m.setClaim(&resourcev1.ResourceClaim{
+		if err := m.setClaim(&resourcev1.ResourceClaim{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: o.Claim.Namespace, Name: o.Claim.Name, UID: types.UID(o.Claim.Name), Annotations: map[string]string{resourcev1.ExtendedResourceClaimAnnotation: "true"},
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: new(true)}},
 			},
 			Spec: resourcev1.ResourceClaimSpec{Devices: *spec},
-		})
+		}); err != nil {
+			return err
+		}
 	}
 	m.store.Consequences()
 	return nil
@@ -396,14 +389,14 @@ func (m *deviceMatch) happen() error {
 		m.store.Apply(facts.DRARemoved{Name: facts.DRAName{Kind: facts.DeviceTaintRuleKind, Name: r.Name}})
 		found, _, err := m.u.rules.GetIndexer().Get(r)
 		if old, ok := found.(*resourcev1.DeviceTaintRule); err == nil && ok {
-			return m.u.rules.remove(old)
+			return m.u.rules.Remove(old)
 		}
 	case 2:
 		return m.republish()
 	case 3:
 		return m.setClass(m.class(m.IntN(3)))
 	case 4, 5:
-		m.leave()
+		return m.leave()
 	}
 	return nil
 }
@@ -418,7 +411,7 @@ func (m *deviceMatch) republish() error {
 	if m.IntN(4) == 0 {
 		m.slices = slices.Delete(m.slices, at, at+1)
 		m.store.Apply(facts.DRARemoved{Name: facts.DRAName{Kind: facts.ResourceSliceKind, Name: s.Name}})
-		return m.u.slices.remove(s)
+		return m.u.slices.Remove(s)
 	}
 	if len(s.Spec.Devices) > 0 {
 		fresh := m.device(0)
@@ -430,9 +423,9 @@ func (m *deviceMatch) republish() error {
 }
 
 // leave has a pod end. The controller of claims ends its reservations, and takes devices back that nobody uses any more.
-func (m *deviceMatch) leave() {
+func (m *deviceMatch) leave() error {
 	if len(m.placed) == 0 {
-		return
+		return nil
 	}
 	at := m.IntN(len(m.placed))
 	pod := m.placed[at]
@@ -449,6 +442,9 @@ func (m *deviceMatch) leave() {
 			claim.Status.Allocation = nil
 			m.seen.returned++
 		}
-		m.setClaim(claim)
+		if err := m.setClaim(claim); err != nil {
+			return err
+		}
 	}
+	return nil
 }

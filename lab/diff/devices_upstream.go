@@ -8,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/client-go/informers"
-	resourceinformers "k8s.io/client-go/informers/resource/v1"
-	"k8s.io/client-go/tools/cache"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
 	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
@@ -25,13 +23,15 @@ import (
 	upstreamruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
+
+	"hilbert.dev/hilbert/lab/fed"
 )
 
 // devicePlugins are upstream's that are compared, and those that no framework is without.
 var devicePlugins = []string{names.PrioritySort, names.DefaultBinder, names.DynamicResources}
 
 // upstreamDevices is upstream with the plugin DynamicResources on a cluster: its own manager of claims and its own tracker of slices and rules. Their informers are
-// never started; what happens is told to their handlers by hand.
+// fed by hand.
 type upstreamDevices struct {
 	ctx       context.Context
 	framework framework.Framework
@@ -39,89 +39,9 @@ type upstreamDevices struct {
 	state     snapshotLister
 	weight    int64
 
-	claims  claimEvents
-	classes cache.Indexer
-	names   *extendedresourcecache.ExtendedResourceCache
-	slices  fedInformer[*resourcev1.ResourceSlice]
-	rules   fedInformer[*resourcev1.DeviceTaintRule]
+	claims, classes, slices, rules *fed.Informer
+	names                          *extendedresourcecache.ExtendedResourceCache
 }
-
-// claimEvents keeps the handler that the cache of claims registers.
-type claimEvents struct{ cache.ResourceEventHandler }
-
-func (e *claimEvents) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	e.ResourceEventHandler = handler
-	return registered{}, nil
-}
-
-// fedInformer is an informer whose store is filled by hand, and whose handler is called by hand.
-type fedInformer[T cache.Object] struct {
-	cache.TypedSharedIndexInformer[T]
-
-	handler cache.TypedResourceEventHandler[T]
-}
-
-// AddTypedEventHandler keeps the handler.
-func (f *fedInformer[T]) AddTypedEventHandler(handler cache.TypedResourceEventHandler[T], _ ...cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
-	f.handler = handler
-	return registered{}, nil
-}
-
-// set tells of an object as it is now.
-func (f *fedInformer[T]) set(object T) error {
-	old, known, err := f.GetIndexer().Get(object)
-	if err == nil {
-		err = f.GetIndexer().Update(object)
-	}
-	if err != nil {
-		return fmt.Errorf("tell upstream of %s: %w", object.GetName(), err)
-	}
-	if before, ok := old.(T); known && ok {
-		f.handler.OnUpdate(before, object)
-	} else {
-		f.handler.OnAdd(object, false)
-	}
-	return nil
-}
-
-// remove tells that an object is gone.
-func (f *fedInformer[T]) remove(object T) error {
-	if err := f.GetIndexer().Delete(object); err != nil {
-		return fmt.Errorf("tell upstream that %s is gone: %w", object.GetName(), err)
-	}
-	f.handler.OnDelete(cache.DeletedObject[T]{OptionalObj: object})
-	return nil
-}
-
-// registered is the registration of a handler that has nothing to wait for.
-type registered struct{}
-
-func (registered) HasSynced() bool                     { return true }
-func (registered) HasSyncedChecker() cache.DoneChecker { return registered{} }
-func (registered) Name() string                        { return "by hand" }
-
-func (registered) Done() <-chan struct{} {
-	done := make(chan struct{})
-	close(done)
-	return done
-}
-
-// fedSlices and fedRules are what the tracker wants of its informers.
-type fedSlices struct {
-	resourceinformers.TypedResourceSliceInformer
-
-	fed *fedInformer[*resourcev1.ResourceSlice]
-}
-
-func (f fedSlices) TypedInformer() resourceinformers.ResourceSliceIndexInformer { return f.fed }
-
-type fedRules struct {
-	resourceinformers.TypedDeviceTaintRuleInformer
-
-	fed *fedInformer[*resourcev1.DeviceTaintRule]
-}
-
-func (f fedRules) TypedInformer() resourceinformers.DeviceTaintRuleIndexInformer { return f.fed }
 
 func newUpstreamDevices(ctx context.Context, nodes []*corev1.Node) (*upstreamDevices, error) {
 	registerMetrics()
@@ -159,25 +79,25 @@ func newUpstreamDevices(ctx context.Context, nodes []*corev1.Node) (*upstreamDev
 
 func (u *upstreamDevices) manager(ctx context.Context) (*dynamicresources.DefaultDRAManager, informers.SharedInformerFactory, error) {
 	factory := informers.NewSharedInformerFactory(nil, 0)
-	published, rules := factory.Resource().V1().ResourceSlices(), factory.Resource().V1().DeviceTaintRules()
-	u.slices.TypedSharedIndexInformer = cache.NewTypedSharedIndexInformer[*resourcev1.ResourceSlice](published.Informer())
-	u.rules.TypedSharedIndexInformer = cache.NewTypedSharedIndexInformer[*resourcev1.DeviceTaintRule](rules.Informer())
+	u.claims, u.classes = fed.In(factory, &resourcev1.ResourceClaim{}), fed.In(factory, &resourcev1.DeviceClass{})
+	u.slices, u.rules = fed.In(factory, &resourcev1.ResourceSlice{}), fed.In(factory, &resourcev1.DeviceTaintRule{})
 	followed, err := tracker.StartTracker(ctx, tracker.Options{
 		EnableDeviceTaintRules: true, EnableConsumableCapacity: true,
-		SliceInformer: fedSlices{resourceinformers.ToTypedResourceSliceInformer(published), &u.slices},
-		TaintInformer: fedRules{resourceinformers.ToTypedDeviceTaintRuleInformer(rules), &u.rules},
+		SliceInformer: factory.Resource().V1().ResourceSlices(), TaintInformer: factory.Resource().V1().DeviceTaintRules(),
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("start upstream's tracker: %w", err)
 	}
-	claims := assumecache.NewAssumeCache(klog.Logger{}, &u.claims, "ResourceClaim", "", nil)
+	claims := assumecache.NewAssumeCache(klog.Logger{}, u.claims, "ResourceClaim", "", nil)
 	manager := dynamicresources.NewDRAManager(ctx, claims, followed, factory)
-	u.classes = factory.Resource().V1().DeviceClasses().Informer().GetIndexer()
 	resolver, ok := manager.DeviceClassResolver().(*extendedresourcecache.ExtendedResourceCache)
 	if !ok {
 		return nil, nil, fmt.Errorf("upstream resolves device classes with a %T", manager.DeviceClassResolver())
 	}
 	u.names = resolver
+	if _, err := u.classes.AddEventHandler(resolver); err != nil {
+		return nil, nil, fmt.Errorf("follow device classes: %w", err)
+	}
 	return manager, factory, nil
 }
 
