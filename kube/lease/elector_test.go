@@ -221,10 +221,17 @@ func TestReleaseIsSeen(t *testing.T) {
 		}
 		terms <- term
 	}()
-	for e.Leader() != holder { // it has asked once
+	for asked := time.Now().Add(time.Minute); e.Leader() != holder; { // it has asked once
+		if time.Now().After(asked) {
+			t.Fatal("the Lease was not asked for")
+		}
 		time.Sleep(time.Millisecond)
 	}
-	for done := false; !done; { // a watch that begins later misses it, so it is given back until it is taken
+	giveUp := time.Now().Add(time.Minute) // far sooner than the retry, which is in an hour
+	for done := false; !done; {           // a watch that begins later misses it, so it is given back until it is taken
+		if time.Now().After(giveUp) {
+			t.Fatal("the Lease was given back again and again, and nobody took it")
+		}
 		free := lease.DeepCopy()
 		free.Spec.HolderIdentity = new(string)
 		held := lease.DeepCopy()

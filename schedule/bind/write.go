@@ -12,7 +12,8 @@ import (
 type WriteKind uint8
 
 const (
-	// WriteBinding binds a pod to a node, once, with the pod's UID as a precondition.
+	// WriteBinding binds a pod to a node, once, with the pod's UID as a precondition. The shell starts it once the writes that it has begun about the pod's
+	// status have ended, so that none of them is about a pod that runs.
 	WriteBinding WriteKind = iota + 1
 	// WriteCondition sets the pod's PodScheduled=False condition. With Withdraw it clears status.nominatedNodeName, too.
 	WriteCondition

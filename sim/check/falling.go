@@ -35,10 +35,15 @@ type falling struct {
 	owed  map[facts.UID]bool // members that have to follow
 }
 
+// goesWhole: the members of the unit do not stay when one of them is evicted and too few are left. nil is no unit.
+func goesWhole(f *facts.Unit) bool {
+	return f != nil && !f.Divisible && (f.MinMember > 1 || f.Indivisible)
+}
+
 // begin takes in an eviction; follows says that the pod's node did not ask for it, and its gang does.
 func (g *fallingGangs) begin(m *mirrored, mi *mirror, asked bool, now int64) (follows bool) {
 	f := mi.tenants.Units[m.unit]
-	if m.unit.IsZero() || f == nil || f.Divisible || f.MinMember <= 1 && !f.Indivisible {
+	if m.unit.IsZero() || !goesWhole(f) {
 		return false
 	}
 	took := g.took(m.unit)

@@ -203,7 +203,7 @@ func (j *planJudge) minRuntimes() {
 			continue
 		}
 		f := t.Units[victim.unit]
-		gang := f != nil && !f.Divisible && (f.MinMember > 1 || f.Indivisible)
+		gang := goesWhole(f)
 		since := victim.started
 		if since == 0 || since > j.run.Now() {
 			since = victim.scheduled
@@ -294,8 +294,7 @@ func named(asked map[string]int64) map[string]bool {
 
 // costs is what a victim costs its queue. The members of a gang go together, so that it is what all those cost that go.
 func (j *planJudge) costs(victim *mirrored) map[string]int64 {
-	f := j.mirror.tenants.Units[victim.unit]
-	if f == nil || f.Divisible || f.MinMember <= 1 && !f.Indivisible {
+	if !goesWhole(j.mirror.tenants.Units[victim.unit]) {
 		return j.mirror.costs(victim)
 	}
 	sum := make(map[string]int64)

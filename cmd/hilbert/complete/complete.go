@@ -23,7 +23,7 @@ import (
 	"hilbert.dev/hilbert/kube/reach"
 )
 
-// patience bounds how long somebody waits for the names after the tabulator.
+// patience bounds how long somebody waits for the names after Tab.
 const patience = 3 * time.Second
 
 // Func completes one argument or the value of one flag.

@@ -48,15 +48,14 @@ type Format struct {
 // Flag adds --output with its completion. more are the formats that the command's answers have beside text, JSON, YAML and JSONPath.
 func (f *Format) Flag(cmd *cobra.Command, more ...string) {
 	f.words = append([]string{Text, JSON, YAML}, more...)
-	cmd.Flags().StringVarP(&f.value, "output", "o", Text, list(append(slices.Clone(f.words), jsonPath+"=TEMPLATE")))
+	cmd.Flags().StringVarP(&f.value, "output", "o", Text, f.known())
 	offers := append(slices.Clone(f.words), jsonPath+"=")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(offers, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder)) // the flag is there
 }
 
-// list joins words as a sentence does.
-func list(words []string) string {
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+// known lists the formats as a sentence does.
+func (f *Format) known() string {
+	return strings.Join(f.words, ", ") + " or " + jsonPath + "=TEMPLATE"
 }
 
 // Check refuses a value that is no format of the command, before anything is asked.
@@ -65,7 +64,7 @@ func (f *Format) Check(command string) error {
 		return nil
 	}
 	if name, _, _ := strings.Cut(f.value, "="); name != jsonPath {
-		return exitcode.Usagef("%s: --output %q is not known; write %s%s", command, f.value, list(append(slices.Clone(f.words), jsonPath+"=TEMPLATE")), nearest.Hint(f.value, f.words))
+		return exitcode.Usagef("%s: --output %q is not known; write %s%s", command, f.value, f.known(), nearest.Hint(f.value, f.words))
 	}
 	if _, err := f.template(); err != nil {
 		return exitcode.Usagef("%s: --output %q: %w; write for example jsonpath='{.queues[*].name}'", command, f.value, err)
