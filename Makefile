@@ -97,7 +97,7 @@ e2e-workloads: ## bin/e2e-workloads: upstream's specs of scheduling, workload co
 ##@ Before a change lands
 
 .PHONY: test
-test: vet unit house sim-test release-short alerts-test lab-short chart-test ## everything that a change must pass
+test: vet unit house sim-test generated release-short alerts-test lab-short chart-test ## everything that a change must pass
 
 .PHONY: vet
 vet: ## gofmt, and go vet over the product
@@ -111,6 +111,10 @@ unit: ## all tests of the product
 .PHONY: house
 house: ## the import rules and limits of internal/lint, uncached
 	$(call timed,house,$(GO) test -count=1 ./internal/lint)
+
+.PHONY: generated
+generated: ## the API's deep copies are what controller-gen writes
+	$(call timed,generated,$(GO) -C tools/generate test -vet=off -count=1 ./...)
 
 .PHONY: sim-test
 sim-test: build ## short simulations: the same seed gives the same digest

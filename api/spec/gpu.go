@@ -122,6 +122,8 @@ const (
 	OwnerNone    = "none"    // no party, or more than one: none is promised
 )
 
+// +kubebuilder:object:generate=true
+
 // Devices are a node's GPUs and network cards, and which pod has what of them. Exactly one party gives a node's GPUs out (Owner), because two would
 // give the same GPU to two pods.
 type Devices struct {
@@ -139,6 +141,8 @@ type Devices struct {
 	Kubelet *KubeletDevices `json:"kubelet,omitempty"`
 }
 
+// +kubebuilder:object:generate=true
+
 // KubeletDevices is what Allocations cannot express of the devices that the kubelet gave to pods.
 type KubeletDevices struct {
 	// Unread is why the agent cannot read which devices the kubelet gave, and since when its knowledge is old; empty: it can.
@@ -147,6 +151,8 @@ type KubeletDevices struct {
 	Others []KubeletDevice `json:"others,omitempty"`
 	More   int             `json:"more,omitempty"`
 }
+
+// +kubebuilder:object:generate=true
 
 // KubeletDevice is a device that the kubelet gave to a pod.
 type KubeletDevice struct {
@@ -159,6 +165,8 @@ type KubeletDevice struct {
 	GPU *int `json:"gpu,omitempty"`
 }
 
+// +kubebuilder:object:generate=true
+
 // DevicePlace is where a device is attached: the numbers of its PCIe switch (dense within the node), its NUMA node and its socket. nil: the
 // firmware does not report it.
 type DevicePlace struct {
@@ -166,6 +174,8 @@ type DevicePlace struct {
 	NUMA   *int `json:"numa,omitempty"`
 	Socket *int `json:"socket,omitempty"`
 }
+
+// +kubebuilder:object:generate=true
 
 // GPU is one GPU of a node.
 type GPU struct {
@@ -192,6 +202,8 @@ type GPU struct {
 	Closed string `json:"closed,omitempty"`
 }
 
+// +kubebuilder:object:generate=true
+
 // GPUInstance is a part into which the hardware divides a GPU.
 type GPUInstance struct {
 	Name      string `json:"name"` // its profile, "1g.10gb"
@@ -201,6 +213,8 @@ type GPUInstance struct {
 	// Gone: it was destroyed, and keeps its number while a pod holds it or an instance with a higher number exists.
 	Gone bool `json:"gone,omitempty"`
 }
+
+// +kubebuilder:object:generate=true
 
 // NIC is one network card of a node.
 type NIC struct {
@@ -217,6 +231,8 @@ type NIC struct {
 	// Closed is the reason why it gives nothing new. Empty: it is open.
 	Closed string `json:"closed,omitempty"`
 }
+
+// +kubebuilder:object:generate=true
 
 // DeviceAllocation is what one pod holds of a node's devices.
 type DeviceAllocation struct {

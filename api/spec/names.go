@@ -7,6 +7,8 @@
 // It is not the CRD types (those embed these structs under api/<group>/<version>), nor does it read files or environment.
 package spec
 
+//go:generate go tool -modfile=../../tools/generate/go.mod controller-gen object paths=.
+
 // Names by which Hilbert is known to the API server.
 const (
 	// DefaultSchedulerName is the spec.schedulerName of the pods that Hilbert places.

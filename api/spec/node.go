@@ -16,6 +16,8 @@ const (
 	ModeKubelet = "kubelet"
 )
 
+// +kubebuilder:object:generate=true
+
 // NodeStatus is the report of a node's agent: the status of a CustomNodeResource, which has the node's name. Times are in the type that
 // embeds this.
 //
@@ -43,6 +45,8 @@ type NodeStatus struct {
 	Summary NodeSummary `json:"summary"`
 }
 
+// +kubebuilder:object:generate=true
+
 // NodeUsage is what a node uses on average, without its reclaimed pods: these give way to any other pod. The average is a little behind, so pods that
 // have come lately are not fully in it.
 type NodeUsage struct {
@@ -51,6 +55,8 @@ type NodeUsage struct {
 	// WindowSeconds before observedAt ends the start of pods that are fully in the average.
 	WindowSeconds int64 `json:"windowSeconds"`
 }
+
+// +kubebuilder:object:generate=true
 
 // Colocation is what reclaimed pods may have of a node.
 type Colocation struct {
@@ -76,11 +82,15 @@ const (
 	SuppressionEvict  = "Evict"
 )
 
+// +kubebuilder:object:generate=true
+
 // ReclaimedAmounts is CPU and memory for reclaimed pods.
 type ReclaimedAmounts struct {
 	MilliCPU  int64 `json:"milliCPU"`
 	MemoryMiB int64 `json:"memoryMiB"`
 }
+
+// +kubebuilder:object:generate=true
 
 // NUMAHeadroom is the headroom of one NUMA node.
 type NUMAHeadroom struct {
@@ -92,6 +102,8 @@ type NUMAHeadroom struct {
 	Message      string `json:"message,omitempty"`
 }
 
+// +kubebuilder:object:generate=true
+
 // PodRef names one pod. Several pods may have had the name, one after the other; the UID tells them apart.
 type PodRef struct {
 	Namespace string `json:"namespace"`
@@ -101,6 +113,8 @@ type PodRef struct {
 
 // String is namespace/name.
 func (r PodRef) String() string { return r.Namespace + "/" + r.Name }
+
+// +kubebuilder:object:generate=true
 
 // EvictionRequest is a pod that an agent wants evicted.
 type EvictionRequest struct {
@@ -112,6 +126,8 @@ type EvictionRequest struct {
 	// Urgent: a hard threshold is passed; the cluster's budget does not delay the eviction.
 	Urgent bool `json:"urgent,omitempty"`
 }
+
+// +kubebuilder:object:generate=true
 
 // BrokenPromise is a pod that was promised something of a node and cannot have it.
 type BrokenPromise struct {
@@ -132,6 +148,22 @@ type NodeEvent struct {
 	Count int32     `json:"count"`
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
+}
+
+// DeepCopyInto copies into out. It is written by hand, for controller-gen takes a time.Time for one of its own types.
+func (e *NodeEvent) DeepCopyInto(out *NodeEvent) {
+	*out = *e
+	out.Pod = e.Pod.DeepCopy()
+}
+
+// DeepCopy returns a copy.
+func (e *NodeEvent) DeepCopy() *NodeEvent {
+	if e == nil {
+		return nil
+	}
+	out := new(NodeEvent)
+	e.DeepCopyInto(out)
+	return out
 }
 
 // MaxNodeEvents bounds the events of one report.
@@ -156,6 +188,8 @@ type NodeCondition struct {
 	Message string `json:"message,omitempty"`
 }
 
+// +kubebuilder:object:generate=true
+
 // NodeSummary sums the NUMA nodes up.
 type NodeSummary struct {
 	NUMANodes     int    `json:"numaNodes"`
@@ -175,6 +209,8 @@ const (
 	ElementDisk     = "Disk"
 )
 
+// +kubebuilder:object:generate=true
+
 // TopologyElement is a part of the machine: a socket, a NUMA node, or a device.
 type TopologyElement struct {
 	Type string `json:"type"`
@@ -193,12 +229,16 @@ type TopologyElement struct {
 	Children   []TopologyElement `json:"children,omitempty"`
 }
 
+// +kubebuilder:object:generate=true
+
 // NUMAAmounts is CPUs by number, and memory.
 type NUMAAmounts struct {
 	CPUs      int    `json:"cpus"`             // logical
 	CPUSet    string `json:"cpuset,omitempty"` // "0-3,8"
 	MemoryMiB int64  `json:"memoryMiB"`        // MiB
 }
+
+// +kubebuilder:object:generate=true
 
 // NUMAAllocation is what one pod holds of a NUMA node. It confirms the promise of the pod's Binding, and the scheduler believes it even where it
 // differs from the promise.
@@ -214,6 +254,8 @@ type NUMAAllocation struct {
 	// Moved: the promised NUMA nodes were not free, and the pod got these instead.
 	Moved bool `json:"moved,omitempty"`
 }
+
+// +kubebuilder:object:generate=true
 
 // Pool is the CPUs that several pods share.
 type Pool struct {

@@ -33,6 +33,8 @@ const (
 	MaxWeight = 10.0
 )
 
+// +kubebuilder:object:generate=true
+
 // ServiceProfile has the targets of a service, and the bounds within which a node's agent may size the pool of its pods to meet them.
 type ServiceProfile struct {
 	// Selector selects pods of the profile's namespace by their labels. It must name at least one.
@@ -48,11 +50,15 @@ type ServiceProfile struct {
 // DefaultProfilePeriod is the period of a ServiceProfile that names none.
 const DefaultProfilePeriod = Duration(10 * time.Second)
 
+// +kubebuilder:object:generate=true
+
 // PodSelector selects pods by their labels as a LabelSelector does: all of its terms hold.
 type PodSelector struct {
 	MatchLabels      map[string]string `json:"matchLabels,omitempty"`
 	MatchExpressions []SelectorTerm    `json:"matchExpressions,omitempty"`
 }
+
+// +kubebuilder:object:generate=true
 
 // SelectorTerm is something that must hold of one label.
 type SelectorTerm struct {
@@ -68,6 +74,8 @@ const (
 	SelectExists       = "Exists"
 	SelectDoesNotExist = "DoesNotExist"
 )
+
+// +kubebuilder:object:generate=true
 
 // ProfileIndicator is one measure of a pod's service, and its target. Less is better. For example {RunDelay, 0.05}: the pod's threads should wait
 // at most 50 ms for a CPU in each second that they run.
@@ -94,6 +102,8 @@ const (
 	IndicatorMetric = "Metric"
 )
 
+// +kubebuilder:object:generate=true
+
 // ProfileMetric is a number that a pod serves over HTTP.
 type ProfileMetric struct {
 	// Port and Path are where; an empty path is /metrics.
@@ -106,6 +116,8 @@ type ProfileMetric struct {
 	// Quantile is between 0 and 1, of what a histogram counted since the previous scrape. 0: Name is a gauge.
 	Quantile float64 `json:"quantile,omitempty"`
 }
+
+// +kubebuilder:object:generate=true
 
 // ProfileBounds bound the pool of a service on a node: in CPUs, and in percent of what the pods of the pool request. 0: no such bound. The
 // narrower bound counts.

@@ -6,6 +6,8 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 )
 
+// +kubebuilder:object:root=true
+
 // CustomNodeResource is the report of a node's agent. It has the Node's name; the Node owns it, so it is deleted with the Node. The scheduler
 // promises only what stands in it. For example, with
 //
@@ -21,11 +23,15 @@ type CustomNodeResource struct {
 	Status CustomNodeResourceStatus `json:"status,omitzero"`
 }
 
+// +kubebuilder:object:generate=true
+
 // CustomNodeResourceSpec is what hilbertd tells the agent.
 type CustomNodeResourceSpec struct {
 	// RefusedEvictions are the pods of status.colocation.evictions that a disruption budget does not let go, the last time that hilbertd asked.
 	RefusedEvictions []spec.PodRef `json:"refusedEvictions,omitempty"`
 }
+
+// +kubebuilder:object:generate=true
 
 // CustomNodeResourceStatus is the machine, which pods hold what of it, and when the agent observed it.
 type CustomNodeResourceStatus struct {
@@ -36,6 +42,8 @@ type CustomNodeResourceStatus struct {
 	// Conditions are AgentReady, NUMANodesClosed and UnlabelledBestEffort, for now; their reasons are those of api/spec.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
+
+// +kubebuilder:object:root=true
 
 // CustomNodeResourceList is a list of CustomNodeResources.
 type CustomNodeResourceList struct {

@@ -7,7 +7,9 @@
 // watches it and matches it with its pods.
 //
 // Invariants: the CRD has the fields of these types, each under its JSON name, and no others; a test compares them. DeepCopy shares
-// no memory.
+// no memory: controller-gen makes it.
 //
 // The core does not import this package. It sees api/spec, whose structs this package embeds.
 package v1alpha1
+
+//go:generate go tool -modfile=../../../tools/generate/go.mod controller-gen object paths=.

@@ -6,7 +6,9 @@
 // shows: a missing parent, a cycle, a guarantee larger than the parent's.
 //
 // Invariants: the CRD has the fields of these types, each under its JSON name, and no others; a test compares them. DeepCopy shares
-// no memory.
+// no memory: controller-gen makes it.
 //
 // The core does not import this package: it sees facts.Queue. There is no PodGroup here, because the API server has one, and the sigs have another.
 package v1alpha1
+
+//go:generate go tool -modfile=../../../tools/generate/go.mod controller-gen object paths=.

@@ -5,6 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// +kubebuilder:object:root=true
+
 // Queue is a tenant's share of the cluster: of a team, a project, or a kind of work. Namespaces feed it. Their pods are charged to it and to
 // every Queue above it.
 //
@@ -17,6 +19,8 @@ type Queue struct {
 	Spec   QueueSpec   `json:"spec,omitzero"`
 	Status QueueStatus `json:"status,omitzero"`
 }
+
+// +kubebuilder:object:generate=true
 
 // QueueSpec is what a Queue may have, and in which order it serves what is below it. Amounts are written as in a ResourceQuota. nvidia.com/gpu
 // counts whole GPUs, hilbert.dev/gpu-milli thousandths of one; if both are named, they are added up.
@@ -77,6 +81,8 @@ const (
 	PreemptNever         PreemptionPolicy = "Never"
 )
 
+// +kubebuilder:object:generate=true
+
 // QueueStatus is what hilbertd last saw of a Queue. Amounts are of the Queue and all that is below it.
 type QueueStatus struct {
 	// ObservedGeneration is the generation of the spec that the status is about.
@@ -101,6 +107,8 @@ const (
 	// ReasonReady is Ready's reason when nothing is wrong; the others are those of api/spec.
 	ReasonReady = "Ready"
 )
+
+// +kubebuilder:object:root=true
 
 // QueueList is a list of Queues.
 type QueueList struct {

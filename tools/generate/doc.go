@@ -1,0 +1,7 @@
+// Package generate holds the version of controller-gen, which writes the deep copies of the API's types, and tests that what it has written is what it writes now.
+//
+// Data flow: `make gen` runs the lines go:generate of the packages below api/, which take controller-gen from this module; so its dependencies are none of the product's. The test runs
+// the same into another folder, and compares.
+//
+// Invariants: it makes deep copies only. The definitions in deploy/crds are written by hand, because controller-gen cannot say what they say: see docs/dependencies.md.
+package generate
