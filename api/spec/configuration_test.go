@@ -24,6 +24,9 @@ func TestZeroIsZero(t *testing.T) {
 			field := of.Field(i)
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			path, index := append(slices.Clip(path), name), append(slices.Clip(index), i)
+			if field.Anonymous {
+				path = path[:len(path)-1] // its fields stand beside it
+			}
 			inner := field.Type
 			if inner.Kind() == reflect.Pointer {
 				inner = inner.Elem()

@@ -70,8 +70,8 @@ type NodeCPU struct {
 
 // CPUForecast says what part of the CPUs is expected to be needed soon.
 type CPUForecast struct {
-	// Off switches the forecast off.
-	Off bool `json:"off"`
+	// Enabled uses the forecast. Without it CPUs are lent by what is used now.
+	Enabled bool `json:"enabled"`
 	// Use is how busy the shared CPUs may be by the forecast, which is of peaks.
 	Use float64 `json:"use"`
 	// Horizon is how far the forecast looks ahead.
@@ -127,7 +127,7 @@ func DefaultNodeCPU() NodeCPU {
 		PressureLow: 0.1, PressureHigh: 0.25, PressureCritical: 0.6,
 		FloorAfter: seconds(5), CriticalAfter: seconds(1), CalmAfter: seconds(10), EvictAfter: seconds(120), StarveShare: 0.2,
 		UseOver: seconds(3), RiseAfter: seconds(180), Deadband: 100,
-		Forecast: CPUForecast{Use: 1, Horizon: seconds(1800), Percentile: 0.9, HalfLife: 3, FallbackFactor: 1.25, FallbackHalfLife: seconds(3600)},
+		Forecast: CPUForecast{Enabled: true, Use: 1, Horizon: seconds(1800), Percentile: 0.9, HalfLife: 3, FallbackFactor: 1.25, FallbackHalfLife: seconds(3600)},
 		Profile: ProfileLaw{
 			Above: 0.1, Below: 0.3, ErrorMost: 2, IntegralUp: 0.3, IntegralDown: 0.15, Proportional: 0.5,
 			StepUp: 0.3, StepDown: 0.03, GrowMost: 2, LeadUp: 0.5, LeadDown: 0.25, LeadCPUs: 4, HoldMin: seconds(300), HoldMax: seconds(3600),

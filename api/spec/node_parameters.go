@@ -90,11 +90,15 @@ func (w WrittenParameters) tree() (map[string]any, error) {
 
 // Hash names the parameters: equal ones have the same, whatever the order of their fields. Parameters that are no JSON have one too.
 func (w WrittenParameters) Hash() string {
-	const length = 16 // of 64: a name, not a signature
 	text, err := w.Canonical()
 	if err != nil {
 		text = w
 	}
+	return hashOf(text)
+}
+
+func hashOf(text []byte) string {
+	const length = 16 // of 64: a name, not a signature
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])[:length]
 }

@@ -53,7 +53,7 @@ func TestWrittenParametersOn(t *testing.T) {
 		{"", "", func(*Node) {}},
 		{"{}", "", func(*Node) {}},
 		{`{"lending":{"step":5}}`, "", func(n *Node) { n.Lending.Step = 5 }},
-		{`{"cpu":{"margin":0,"forecast":{"off":true}}}`, "", func(n *Node) { n.CPU.Margin, n.CPU.Forecast.Off = 0, true }},
+		{`{"cpu":{"margin":0,"forecast":{"enabled":false}}}`, "", func(n *Node) { n.CPU.Margin, n.CPU.Forecast.Enabled = 0, false }},
 		{`{"eviction":{"escalation":{"noticeGrace":"0s"}}}`, "", func(n *Node) { n.Eviction.Escalation.NoticeGrace = 0 }},
 		{`{"lending":{"io":{"costDevices":["nvme0n1"]}}}`, "", func(n *Node) { n.Lending.IO.CostDevices = []string{"nvme0n1"} }},
 		{`{"lending":{"step":50}}`, "node.lending.step: 50: want 1 to 25", nil},

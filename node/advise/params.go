@@ -113,7 +113,7 @@ func ParamsOf(n *spec.Node) Params {
 
 		CPUReserve: c.Reserve, UseOver: c.UseOver.D(), RiseAfter: c.RiseAfter.D(), CPUDeadband: c.Deadband,
 
-		NoForecast: c.Forecast.Off, ForecastUse: c.Forecast.Use, Horizon: c.Forecast.Horizon.D(),
+		NoForecast: !c.Forecast.Enabled, ForecastUse: c.Forecast.Use, Horizon: c.Forecast.Horizon.D(),
 		ForecastPercentile: c.Forecast.Percentile, ForecastHalfLife: c.Forecast.HalfLife,
 		FallbackFactor: c.Forecast.FallbackFactor, FallbackHalfLife: c.Forecast.FallbackHalfLife.D(),
 
