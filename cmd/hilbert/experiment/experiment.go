@@ -23,6 +23,7 @@ func NewCommand() *cobra.Command {
 		newExperimentDLRM(),
 		newExperimentNUMA(),
 		newExperimentOpenB(),
+		newExperimentRecommend(),
 	} {
 		cmd.AddCommand(sub)
 	}
