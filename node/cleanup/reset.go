@@ -18,7 +18,7 @@ var ErrTooMany = errors.New("there are too many cgroups")
 
 // Reset makes the files of the parts what they are on a node without an agent: those of top, "kubepods", of the cgroups below it, and at the root. tree is the
 // hierarchy, for its directories; the files are read and written by kernel. It returns how many writes the kernel took, and what it
-// refused. A cgroup that has gone is no error.
+// refused. A cgroup that has gone is no error, nor is the container of the cleanup itself, which ends.
 func Reset(kernel enforce.Kernel, tree fs.FS, top string, parts []Part) (written int, err error) {
 	available, all, err := Read(kernel, tree, top, parts)
 	errs := []error{err}
@@ -30,7 +30,7 @@ func Reset(kernel enforce.Kernel, tree fs.FS, top string, parts []Part) (written
 		switch {
 		case err == nil:
 			written++
-		case !errors.Is(err, fs.ErrNotExist):
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, enforce.ErrOwnContainer):
 			errs = append(errs, fmt.Errorf("%s = %q: %w", w.Path, w.Value, err))
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,7 +90,11 @@ func (f *Files) Write(name, value string) error {
 		return nil
 	case OOMScoreAdj:
 	default:
-		return f.write(f.root, name, value)
+		err := f.write(f.root, name, value)
+		if errors.Is(err, unix.EPERM) && f.own(path.Dir(name)) {
+			err = fmt.Errorf("%w: %w", ErrOwnContainer, err)
+		}
+		return err
 	}
 	want, err := strconv.Atoi(value)
 	if err != nil {
@@ -100,6 +106,12 @@ func (f *Files) Write(name, value string) error {
 		}
 		return f.write(f.processes, file, value)
 	})
+}
+
+// own reports whether this process is in a cgroup. Without the host's PID namespace its own number is one of the few that it sees.
+func (f *Files) own(cgroup string) bool {
+	list, err := f.read(f.root, cgroup+"/cgroup.procs", maxProcessBytes)
+	return err == nil && slices.Contains(strings.Fields(list), strconv.Itoa(os.Getpid()))
 }
 
 // eachProcess calls visit with the file and the score of each process of a cgroup. A process that ends meanwhile is passed over.

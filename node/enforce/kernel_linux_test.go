@@ -109,6 +109,16 @@ func TestOOMScoreAdj(t *testing.T) {
 	}
 }
 
+// A process knows the container that it runs in, whether it sees those of others (by the numbers of its own namespace, or as 0) or not.
+func TestOwn(t *testing.T) {
+	f, _ := tree(t, map[string]string{"cgroup/mine/cgroup.procs": fmt.Sprintf("0\n%d\n", os.Getpid()), "cgroup/foreign/cgroup.procs": "0\n1234567\n"})
+	for cgroup, want := range map[string]bool{"mine": true, "foreign": false, "gone": false} {
+		if got := f.own(cgroup); got != want {
+			t.Errorf("%s: %v, want %v", cgroup, got, want)
+		}
+	}
+}
+
 // Of a cgroup with very many processes a part is looked at, and no number is cut in two.
 func TestManyProcesses(t *testing.T) {
 	var list strings.Builder

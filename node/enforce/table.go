@@ -12,11 +12,15 @@ import (
 )
 
 // Kernel reads and writes knobs. Paths are below the root of the hierarchy. A cgroup that is not there (any more) is syscall.ENOENT or
-// ENODEV.
+// ENODEV. A write that ErrOwnContainer says of is none that the kernel would take later.
 type Kernel interface {
 	Read(path string) (string, error)
 	Write(path, value string) error
 }
+
+// ErrOwnContainer says that a knob is one of the container that this process runs in. Where cgroups are mounted with nsdelegate, as systemd does it, nobody in a cgroup namespace
+// of its own may write those. The runtime does, and is told the same values.
+var ErrOwnContainer = errors.New("the container that this process runs in is the runtime's alone")
 
 const (
 	// MaxAttempts is how often one knob is written in a tick while the kernel is busy.
@@ -49,6 +53,7 @@ type Outcome struct {
 	Gone       int // knobs of cgroups that are not there: not yet, or no more
 	Reverted   int // of Written: values that were right before and that another process had changed
 	BackingOff int // knobs that were refused lately and not tried
+	Left       int // knobs that only the runtime can write: ErrOwnContainer
 	Refused    []Refused
 }
 
@@ -219,6 +224,10 @@ func (r *row) isRight() { r.settled, r.failures, r.backoff = true, 0, 0 }
 func (o *Outcome) failed(r *row, err error) {
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV) {
 		o.Gone++
+		return
+	}
+	if errors.Is(err, ErrOwnContainer) {
+		o.Left++
 		return
 	}
 	r.failures++

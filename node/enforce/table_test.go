@@ -212,6 +212,23 @@ func TestRefusedRests(t *testing.T) {
 	}
 }
 
+// What the runtime alone can write is no refusal, and is tried at each tick: it may be right then.
+func TestOwnContainer(t *testing.T) {
+	w := newWorld("p/cpuset.cpus=0")
+	w.fail["write p/cpuset.cpus"] = []error{fmt.Errorf("%w: %w", ErrOwnContainer, syscall.EPERM)}
+	table := NewTable()
+	want(t, table, "p/cpuset.cpus=1")
+	for range 3 {
+		if o := table.Tick(w); o.Left != 1 || len(o.Refused) != 0 || o.BackingOff != 0 {
+			t.Errorf("%+v", o)
+		}
+	}
+	w.files["p/cpuset.cpus"] = "1" // the runtime has done it
+	if o := table.Tick(w); o.Right != 1 || o.Left != 0 {
+		t.Errorf("%+v", o)
+	}
+}
+
 // The kernel rounds memory limits down to its pages; that is no difference.
 func TestRounding(t *testing.T) {
 	const page = 64 << 10

@@ -74,6 +74,7 @@ serving: {certificate: existing}
 
 // monitored switches on what needs operators of others.
 const monitored = `
+scheduler: {podLabels: {hilbert.dev/qos-level: system_cores}}
 agent: {enabled: true}
 serving: {certificate: certManager}
 monitoring: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}
