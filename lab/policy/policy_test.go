@@ -104,7 +104,7 @@ func prepare(ctx context.Context) error {
 	}
 	for name, labels := range map[string]map[string]string{
 		plain: {"hilbert.dev/allow-dedicated-cores": "false"}, dedicated: {"hilbert.dev/allow-dedicated-cores": "true"},
-		system: {"hilbert.dev/allow-system-cores": "true"}, both: {"hilbert.dev/allow-dedicated-cores": "true", "hilbert.dev/allow-system-cores": "true"},
+		system: {"hilbert.dev/allow-system-cores": "true"}, both: {"hilbert.dev/allow-dedicated-cores": "true", "hilbert.dev/allow-system-cores": "true", "resource.kubernetes.io/admin-access": "true"},
 	} {
 		if err := makeNamespace(ctx, name, labels); err != nil {
 			return err
@@ -122,6 +122,9 @@ func prepare(ctx context.Context) error {
 		return err
 	}
 	if err := prepareBounds(ctx); err != nil {
+		return err
+	}
+	if err := prepareClaim(ctx); err != nil {
 		return err
 	}
 	if err := plane.InstallPolicies(ctx); err != nil {
@@ -189,6 +192,9 @@ func awaitPolicies(ctx context.Context) error {
 		if err := patches(hilbertd, "old", `{"status":{"phase":"Failed"}}`, "status")(ctx); err == nil {
 			return errors.New("hilbert-pod-status is not in force")
 		}
+		if err := patchesClaim(hilbertd, `{"metadata":{"labels":{"a":"b"}}}`)(ctx); err == nil {
+			return errors.New("hilbert-resource-claim is not in force")
+		}
 		if err := createsNode(agents.unbound, "n3")(ctx); err == nil {
 			return errors.New("hilbert-cnr-own-node is not in force")
 		}
@@ -213,7 +219,7 @@ func stock(ctx context.Context) error {
 		pod("bound", scheduler(spec.DefaultSchedulerName), label(spec.LabelQoS, string(spec.QoSDedicated)), annotation(spec.AnnotationNUMA, spec.NUMABound)),
 		pod("katalyst", annotation(spec.AnnotationKatalystQoS, string(spec.QoSShared))),
 		pod("busy", main("cpu=1")), pod("lent", main("=cpu=1 memory=1G"), label(spec.LabelQoS, string(spec.QoSReclaimed))),
-		pod("gpu", scheduler(spec.DefaultSchedulerName), gpus("1")), pod("placed", scheduler(spec.DefaultSchedulerName), gpus("2")),
+		pod("wired", asks(extendedNIC, "1")), pod("gpu", scheduler(spec.DefaultSchedulerName), gpus("1")), pod("placed", scheduler(spec.DefaultSchedulerName), gpus("2")),
 	} {
 		if err := create(ctx, both, p); err != nil {
 			return fmt.Errorf("create %s: %w", p.Name, err)

@@ -30,6 +30,7 @@ func Policies() []Policy {
 		{validating + "hilbert-reclaimed-node", "reclaimed pods are admitted to nodes that lend nothing", true},
 		{validating + "hilbert-required-plugin", "pods that need the agent are started where it is not", false},
 		{validating + "hilbert-pod-status", "whoever may write the status of pods can forge what agents say", false},
+		{validating + "hilbert-resource-claim", "whoever may create claims of devices as hilbertd can take any device in any namespace", false},
 		{mutating + "hilbert-reclaimed", "reclaimed pods must be written as docs/reference/policies.md says, else they are refused", false},
 		{mutating + "hilbert-required-plugin", "pods that need the agent must name its plugin as required", false},
 	}
