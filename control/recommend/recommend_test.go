@@ -303,12 +303,13 @@ func hold(t *rapid.T, v *View, w *Workload, actions []Action) {
 func TestProfileHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := DefaultParams()
+		p.MemoryPercentile = rapid.SampledFrom([]float64{0.5, 0.9}).Draw(t, "percentile")
 		f, clean := NewProfile(&p), NewProfile(&p)
-		now, peak := start, 0.0
+		now, peaks := start, map[int64]float64{}
 		for i := range rapid.IntRange(2, 60).Draw(t, "samples") {
-			now = now.Add(time.Duration(rapid.IntRange(1, 30).Draw(t, "minutes")) * time.Minute)
+			now = now.Add(time.Duration(rapid.SampledFrom([]int{1, 30, 600}).Draw(t, "minutes")) * time.Minute)
 			s := Sample{rapid.Float64Range(0, 64).Draw(t, "cpu"), rapid.Float64Range(0, 1<<36).Draw(t, "memory")}
-			peak = max(peak, s.Memory)
+			peaks[dayOf(now)] = max(peaks[dayOf(now)], s.Memory)
 			f.See(s, now)
 			clean.See(s, now)
 			if i%3 == 0 {
@@ -317,6 +318,7 @@ func TestProfileHolds(t *testing.T) {
 				f.See(Sample{1e6, 1e15}, now.Add(-48*time.Hour))
 			}
 		}
+		peak := max(peaks[dayOf(now)], peaks[dayOf(now)-1])
 		r, known := f.Recommend(nil, now)
 		q, _ := clean.Recommend(nil, now)
 		if !known || r.Target != q.Target {

@@ -24,6 +24,7 @@ func NewCommand() *cobra.Command {
 		newExperimentNUMA(),
 		newExperimentOpenB(),
 		newExperimentRecommend(),
+		newExperimentTide(),
 	} {
 		cmd.AddCommand(sub)
 	}

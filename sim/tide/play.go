@@ -1,0 +1,249 @@
+package tide
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/control/forecast"
+	"hilbert.dev/hilbert/sim/trace"
+)
+
+// Way is a way to have capacity.
+type Way string
+
+// The ways, see the package's documentation.
+const (
+	HPAAlone     Way = "hpa alone"
+	Hilbert      Way = "hilbert"
+	LendingAlone Way = "lending alone"
+)
+
+// Ways are all of them.
+var Ways = []Way{HPAAlone, Hilbert, LendingAlone}
+
+// Outcome is what a way did on a series.
+type Outcome struct {
+	Series string `json:"series"`
+	// Planned: a peak that was planned is on top.
+	Planned bool    `json:"plannedPeak"`
+	Way     Way     `json:"way"`
+	Days    float64 `json:"days"`
+	// Rises are times at which capacity was missing, Minutes how long each took on average until it was there, Longest the longest.
+	Rises   int     `json:"rises"`
+	Minutes float64 `json:"minutesToCapacity"`
+	Longest float64 `json:"longestMinutes"`
+	// Missed is the share of time in which capacity was missing.
+	Missed float64 `json:"targetsMissed"`
+	// Evictions of offline jobs, and the hours of work that they lost and that others did.
+	Evictions int     `json:"evictions"`
+	LostHours float64 `json:"workLostHours"`
+	WorkHours float64 `json:"workDoneHours"`
+	// ReplicaHours is what the replicas cost.
+	ReplicaHours float64 `json:"replicaHours"`
+	// Trusted is the share of time in which the forecast was used, and Why the last word about it.
+	Trusted float64 `json:"forecastTrusted"`
+	Why     string  `json:"forecast,omitempty"`
+}
+
+// game is one way on one series.
+type game struct {
+	o       *Options
+	s       *trace.Series
+	way     Way
+	peaks   []forecast.Peak
+	perPod  float64 // load that a replica can serve at most
+	most    float64 // before what is judged
+	cluster cluster
+	hpa     hpa
+	near    *forecast.Series // for replicas
+	far     *forecast.Series // for slots that take no new jobs
+	soon    forecast.Prediction
+	later   forecast.Prediction
+	out     Outcome
+	missing []time.Duration
+	trusted int
+	ticks   int
+	late    bool
+}
+
+// play has a way meet a series.
+func play(o *Options, s *trace.Series, way Way, peaks []forecast.Peak) Outcome {
+	g := newGame(o, s, way, peaks)
+	from := len(s.Loads) * 3 / 4
+	for i := range from {
+		g.learn(i)
+	}
+	begin := s.Start.Add(time.Duration(from) * s.Step)
+	g.hpa.replicas = g.replicas(g.load(from, 0, begin))
+	g.cluster.scale(g.hpa.replicas, begin.Add(-g.o.Start))
+	if way == LendingAlone {
+		g.cluster.scale(g.replicas(g.most), begin.Add(-g.o.Start))
+	}
+	for i := from; i+1 < len(s.Loads); i++ {
+		learnt := false
+		for k := time.Duration(0); k < s.Step; k += syncPeriod {
+			if !learnt && k >= o.MetricAge {
+				g.learn(i)
+				learnt = true
+			}
+			g.tick(i, k)
+		}
+	}
+	return g.outcome(time.Duration(len(s.Loads)-1-from) * s.Step)
+}
+
+func newGame(o *Options, s *trace.Series, way Way, peaks []forecast.Peak) *game {
+	g := &game{o: o, s: s, way: way, peaks: peaks}
+	highest := 0.0
+	for i, v := range s.Loads {
+		if v >= 0 {
+			highest = max(highest, v)
+			if i < len(s.Loads)*3/4 {
+				g.most = max(g.most, v)
+			}
+		}
+	}
+	for _, p := range peaks {
+		highest = max(highest, p.Load)
+	}
+	g.most = max(g.most, 1e-6)
+	g.perPod = g.most / (float64(o.Replicas) * o.Target)
+	slots := int(math.Ceil(1.25 * max(highest, g.most) / (g.perPod * o.Target)))
+	g.cluster = cluster{slots: slots, random: rand.New(rand.NewPCG(o.Seed, 1)), mean: o.Job, grace: o.Grace, start: o.Start}
+	g.hpa = hpa{target: g.perPod * o.Target, low: 1, high: slots}
+	near, far := o.params(s.Step, o.lead()), o.params(s.Step, o.lead()+o.Job)
+	g.near, g.far = forecast.NewSeries(near), forecast.NewSeries(far)
+	return g
+}
+
+// lead is how long it takes from a load to a replica that serves it.
+func (o *Options) lead() time.Duration { return o.Start + o.Grace + 2*syncPeriod + o.MetricAge }
+
+// params are of a forecast that looks so far ahead, and a step more, because it has to last until the next one; of the periods that are multiples of the step.
+func (o *Options) params(step, lead time.Duration) *forecast.Params {
+	p := forecast.DefaultParams(step, lead+step)
+	p.Periods = slices.DeleteFunc(p.Periods, func(period time.Duration) bool { return period%step != 0 })
+	p.Recent = max(p.Recent, step)
+	return &p
+}
+
+// learn tells the forecasts the load at the beginning of a step. What they say holds until the next one.
+func (g *game) learn(i int) {
+	at := g.s.Start.Add(time.Duration(i) * g.s.Step)
+	g.near.See(g.s.Loads[i], at)
+	g.far.See(g.s.Loads[i], at)
+	if g.way == Hilbert && i >= len(g.s.Loads)*3/4 {
+		g.soon, g.later = g.near.Predict(), g.far.Predict()
+	}
+}
+
+// load is the load at some time into a step, with planned peaks on top.
+func (g *game) load(i int, k time.Duration, now time.Time) float64 {
+	a := known(g.s.Loads, i)
+	b := known(g.s.Loads, min(i+1, len(g.s.Loads)-1))
+	load := a + (b-a)*float64(k)/float64(g.s.Step)
+	planned, _ := forecast.Planned(g.peaks, now, 0)
+	return max(load, planned)
+}
+
+// known is the load of a step, or of the last one before it that is known.
+func known(loads []float64, i int) float64 {
+	for ; i >= 0; i-- {
+		if !math.IsNaN(loads[i]) {
+			return loads[i]
+		}
+	}
+	return 0
+}
+
+// replicas is how many the target asks for.
+func (g *game) replicas(load float64) int {
+	return min(max(int(math.Ceil(load/(g.perPod*g.o.Target)-1e-9)), 1), g.cluster.slots)
+}
+
+// tick lets a sync period pass.
+func (g *game) tick(i int, k time.Duration) {
+	now := g.s.Start.Add(time.Duration(i)*g.s.Step + k)
+	load := g.load(i, k, now)
+	seen := load
+	if k >= g.o.MetricAge {
+		seen = g.load(i, k-g.o.MetricAge, now.Add(-g.o.MetricAge))
+	} else if i > 0 {
+		seen = g.load(i-1, g.s.Step+k-g.o.MetricAge, now.Add(-g.o.MetricAge))
+	}
+	most := g.cluster.slots
+	switch g.way {
+	case HPAAlone:
+		g.cluster.scale(g.hpa.sync(seen), now)
+	case Hilbert:
+		most = g.hilbert(seen, now)
+	case LendingAlone: // what replicas do not use is lent, and is taken back at once
+		most = g.cluster.slots - int(math.Ceil(load/(g.perPod*g.o.Limit)))
+		for len(g.cluster.jobs) > max(most, 0) {
+			g.cluster.evict(now)
+		}
+		g.lend(now, most)
+	}
+	if g.way != LendingAlone {
+		g.cluster.run(now, syncPeriod, most)
+	}
+	g.judge(load, now)
+}
+
+// lend runs jobs beside replicas that do not need their slots.
+func (g *game) lend(now time.Time, most int) {
+	online := g.cluster.online
+	g.cluster.online = online[:0]
+	g.cluster.run(now, 0, most)
+	g.cluster.online = online
+	g.cluster.podTime += syncPeriod * time.Duration(len(online))
+}
+
+// hilbert scales by the greatest of live load, trusted forecast and planned peaks. It returns how many jobs may run: slots that will be needed while a
+// job runs take none.
+func (g *game) hilbert(seen float64, now time.Time) int {
+	lead := g.o.lead()
+	planned, _ := forecast.Planned(g.peaks, now, lead)
+	wanted, _ := forecast.Wanted(seen, &g.soon, planned)
+	g.cluster.scale(g.hpa.sync(wanted), now)
+	g.out.Why = g.soon.Reason
+	if g.soon.Trusted {
+		g.trusted++
+	}
+	planned, _ = forecast.Planned(g.peaks, now, lead+g.o.Job)
+	soon, _ := forecast.Wanted(wanted, &g.later, planned)
+	return g.cluster.slots - g.replicas(soon)
+}
+
+// judge looks whether the capacity is there.
+func (g *game) judge(load float64, now time.Time) {
+	g.ticks++
+	if load <= float64(g.cluster.ready(now))*g.perPod*g.o.Limit*(1+1e-9) {
+		g.late = false
+		return
+	}
+	if !g.late {
+		g.late = true
+		g.missing = append(g.missing, 0)
+	}
+	g.missing[len(g.missing)-1] += syncPeriod
+}
+
+func (g *game) outcome(length time.Duration) Outcome {
+	o := &g.out
+	o.Series, o.Planned, o.Way, o.Days = g.s.Name, len(g.peaks) > 0, g.way, length.Hours()/24
+	var sum time.Duration
+	for _, m := range g.missing {
+		sum += m
+		o.Longest = max(o.Longest, m.Minutes())
+	}
+	if o.Rises = len(g.missing); o.Rises > 0 {
+		o.Minutes = sum.Minutes() / float64(o.Rises)
+	}
+	o.Missed = sum.Hours() / max(length.Hours(), 1e-9)
+	o.Evictions, o.LostHours, o.WorkHours, o.ReplicaHours = g.cluster.evictions, g.cluster.lost.Hours(), g.cluster.done.Hours(), g.cluster.podTime.Hours()
+	o.Trusted = float64(g.trusted) / float64(max(g.ticks, 1))
+	return *o
+}
