@@ -98,6 +98,9 @@ type Pod struct {
 // Node returns the name of the node that the pod is on or on its way to, empty for none.
 func (p *Pod) Node() string { return p.node }
 
+// UsesClaims reports whether the pod has volumes that stand for claims, or ResourceClaims.
+func (p *Pod) UsesClaims() bool { return p.usesClaims || p.usesResourceClaims }
+
 // Grant returns what the pod holds of its node: GPUs, network cards, and parts of NUMA nodes.
 func (p *Pod) Grant() topology.Grant { return p.holding().grant() }
 

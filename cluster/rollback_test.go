@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/topology"
 )
 
 // TestRollbackRestores lifts pods, opens reservations and assumes placements on a snapshot, in random order, and takes them back to random
@@ -31,6 +32,7 @@ func TestRollbackRestores(t *testing.T) {
 			w.store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Name: string(uid), Namespace: "x", Ours: true, Node: "n0", Requirements: townNeeds[1+i]}})
 		}
 		snapshot := cluster.NewSnapshot()
+		expectant := cluster.NewExpectantSnapshot()
 		placer := place.NewPlacer(snapshot, profile, 7, rapid.IntRange(1, 4).Draw(t, "indexes"))
 		placer.SetMaxHolders(rapid.SampledFrom([]int{0, 64}).Draw(t, "shared"))
 		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
@@ -44,6 +46,16 @@ func TestRollbackRestores(t *testing.T) {
 			if got, want := rowsOf(&snapshot.State, w.store, false), rowsOf(&fresh.State, w.store, false); got != want {
 				t.Fatalf("rolled back:\n%s\nfresh:\n%s", got, want)
 			}
+			// What was assumed came true, or something else did.
+			expectant.Advance(w.store)
+			if got, want := rowsOf(&expectant.State, w.store, false), rowsOf(&fresh.State, w.store, false); got != want {
+				t.Fatalf("expectant:\n%s\nfresh:\n%s", got, want)
+			}
+			w.store.EachPod(func(pod *cluster.Pod) {
+				if slot := cluster.Slot(len(pod.UID)); pod.Schedulable() && int(slot) < expectant.Slots() && expectant.Node(slot) != nil {
+					expectant.Assume(slot, pod, topology.Grant{})
+				}
+			})
 		}
 	})
 }

@@ -293,6 +293,21 @@ func (s *State) copySlot(from *State, slot Slot, kind changes.Kind) {
 	s.touched[slot] = from.touched[slot]
 }
 
+// agrees reports whether what runs on a slot is the same in another state. It may be false where it is: of nodes with reports, storage or devices, and of sums beyond
+// all measure, it knows nothing.
+func (s *State) agrees(from *State, slot Slot) bool {
+	for kind := range from.requested {
+		if kind >= len(s.requested) || s.requested[kind].At(int(slot)) != from.requested[kind].At(int(slot)) || from.requested[kind].At(int(slot)) >= resource.MaxSum {
+			return false
+		}
+	}
+	return s.scoreCPU.At(int(slot)) == from.scoreCPU.At(int(slot)) && s.scoreMemory.At(int(slot)) == from.scoreMemory.At(int(slot)) &&
+		s.rows[slot] == nil && from.rows[slot] == nil && s.views[slot] == from.views[slot] && s.attached[slot] == from.attached[slot] &&
+		s.reserved[slot] == from.reserved[slot] && s.gpus[slot] == from.gpus[slot] &&
+		slices.Equal(s.ports[slot], from.ports[slot]) && len(s.disks[slot])+len(from.disks[slot]) == 0 &&
+		slices.Equal(s.counts.Tallies(slot), from.counts.Tallies(slot))
+}
+
 // copyAll replaces the columns by copies of another state's.
 func (s *State) copyAll(from *State) {
 	s.kinds, s.fits, s.gpuKind = from.kinds, from.fits, from.gpuKind

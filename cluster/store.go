@@ -57,6 +57,10 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 	return s
 }
 
+// BeforeDefinitionsChange has a function called before what Snapshots share with the Store changes: the definitions of what is counted. It returns when nobody
+// reads a Snapshot; nobody begins to before the Store's method has returned. What else they share never changes, or changes with nodes, queues and workloads.
+func (s *Store) BeforeDefinitionsChange(wait func()) { s.classes.registry.BeforeChange(wait) }
+
 // Revision counts the changes of slots so far.
 func (s *Store) Revision() changes.Revision { return s.log.Len() }
 

@@ -21,7 +21,7 @@ import (
 func TestStore(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		store := cluster.NewStore()
-		follower := cluster.NewSnapshot()
+		follower, expectant := cluster.NewSnapshot(), cluster.NewExpectantSnapshot()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := run(t, store, d)
 			if err := store.Verify(); err != nil {
@@ -32,6 +32,10 @@ func TestStore(t *testing.T) {
 			follower.Advance(store)
 			if err := sameRows(&follower.State, &fresh.State); err != nil {
 				d.Fatalf(t, "a snapshot that followed the log differs from a fresh one: %v", err)
+			}
+			expectant.Advance(store)
+			if err := sameRows(&expectant.State, &fresh.State); err != nil {
+				d.Fatalf(t, "an expectant snapshot differs from a fresh one: %v", err)
 			}
 			return out
 		})

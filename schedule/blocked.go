@@ -319,6 +319,15 @@ func (b *blocked) flushSome() {
 	}
 }
 
+// flushed reports whether a flush has woken the units that sleep with this one, and none of them was tried since.
+func (b *blocked) flushed(u *queue.Unit) bool {
+	if len(b.flush.tried) == 0 {
+		return false
+	}
+	_, woken := b.flush.tried[keyOf(u)]
+	return woken
+}
+
 // onlyFlushed reports whether a unit that is tried now was woken by a flush, and nothing has come up since that might help it.
 func (b *blocked) onlyFlushed(u *queue.Unit) bool {
 	if len(b.flush.tried) == 0 {

@@ -28,8 +28,7 @@ func (in *instance) place(decider *profiles.Decider, class *cluster.Class) (inde
 	return decider.Place(class)
 }
 
-func newInstance(number int, store *cluster.Store, set *profiles.Set, cfg *spec.Scheduling) *instance {
-	snapshot := cluster.NewSnapshot()
+func newInstance(number int, store *cluster.Store, snapshot *cluster.Snapshot, set *profiles.Set, cfg *spec.Scheduling) *instance {
 	// Each instance breaks ties its own way, so that instances on equal snapshots do not all want the same node.
 	seed := cfg.Seed + uint64(number)*0x9e3779b97f4a7c15
 	return &instance{number: number, snapshot: snapshot, placers: profiles.NewPlacers(set, store, snapshot, profiles.Options{

@@ -48,9 +48,14 @@ const maxLooks = 250_000
 const looksPerEffect = 64
 
 // Step makes at most limit decisions and returns how many it made; none means that there is nothing to decide now, or that as many
-// placements as may be wait for a place in flight. Decisions that look at many nodes end it early.
+// placements as may be wait for a place in flight. Decisions that look at many nodes end it early. Where several schedulers decide, what they have is counted too: another
+// Step takes it in.
 func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
-	s.partitions.observe(now)
+	s.workers.step++
+	if s.partitions.due(now) {
+		s.workers.idle()
+		s.partitions.observe(now)
+	}
 	s.queue.Expire(now)
 	s.runTimers(now)
 	decisions = s.redecideObliged(now)
@@ -63,7 +68,13 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 			continue
 		}
 		s.blocked.wakeNext()
-		u := s.queue.Pop()
+		if len(s.workers.list) > 0 {
+			if n, more := s.shareWork(now); more {
+				decisions += n
+				continue
+			}
+		}
+		u := s.nextUnit()
 		if u == nil {
 			more := s.redecideObliged(now)
 			if decisions += more; more == 0 && !s.obliged.ready() {
@@ -73,6 +84,7 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 			continue
 		}
 		if s.market.Due() {
+			s.workers.idle()
 			s.market.Learn(&s.store.State)
 		}
 		s.decide(u, now)
@@ -82,7 +94,7 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 	if s.looked >= maxLooks {
 		s.endedSteps++
 	}
-	return decisions
+	return decisions + s.endSharing()
 }
 
 // applyConsequences lets pods that wait know what earlier placements mean for them: what is left of the volumes, and terms that are about them.

@@ -20,6 +20,7 @@ type partitions struct {
 	partitioner *dispatch.Partitioner
 	store       *cluster.Store
 	instances   []*instance
+	confined    bool // they see nothing but their partition
 	counts      PartitionCounts
 	next        time.Time
 	last        time.Time
@@ -44,11 +45,11 @@ func (p *partitions) judged(plan *cluster.Plan, v cluster.Verdict) {
 	}
 }
 
-// observe thinks the partitions over when it is time.
+// due reports whether it is time to think the partitions over.
+func (p *partitions) due(now time.Time) bool { return len(p.instances) > 1 && !now.Before(p.next) }
+
+// observe thinks the partitions over. Nobody may decide meanwhile.
 func (p *partitions) observe(now time.Time) {
-	if len(p.instances) < 2 || now.Before(p.next) {
-		return
-	}
 	p.next = now.Add(observeEvery)
 	nodes, allocated := p.nodes()
 	load := dispatch.Load{Schedulers: len(p.instances), Allocated: allocated}
@@ -101,6 +102,10 @@ func (p *partitions) divide(of []uint8) {
 	p.of = of
 	for i, in := range p.instances {
 		in.divided, in.part = of != nil, uint8(i%max(p.partitioner.Parts(), 1))
-		in.placers.Divide(of)
+		if p.confined {
+			in.placers.Confine(of, in.part)
+		} else {
+			in.placers.Divide(of)
+		}
 	}
 }

@@ -15,6 +15,8 @@ type Options struct {
 	Config spec.Scheduling
 	// Instances of place that propose Plans to the one binder; 0 means 1.
 	Instances int
+	// Runner runs the schedulers that Config.Schedulers asks for, if there are several; nil: in turn.
+	Runner Runner
 	// Lag, if set, is asked before an instance would catch up with the ledger; true makes it decide on what it has. The simulator uses
 	// it; nil is always up to date.
 	Lag func(instance int) bool

@@ -55,6 +55,7 @@ type Scheduler struct {
 	podEvents   *events.Pods
 	noPodEvents bool
 	partitions  partitions
+	workers     workers
 
 	attempt    attempt      // the turn that is on
 	looked     int          // nodes that the decisions of this Step have looked at, see maxLooks
@@ -104,10 +105,18 @@ func New(o Options) (*Scheduler, error) {
 	s.binder = bind.New(s.store, rules.Commits, o.Config.Binding, o.Config.Conditions)
 	s.obliged = newObliged(s.store, s.binder)
 	for i := range max(o.Instances, 1) {
-		s.instances = append(s.instances, newInstance(i, s.store, set, &s.cfg))
+		s.instances = append(s.instances, newInstance(i, s.store, cluster.NewSnapshot(), set, &s.cfg))
 	}
 	if o.Partitions != nil {
 		s.partitions = partitions{partitioner: dispatch.NewPartitioner(*o.Partitions), store: s.store, instances: s.instances}
+	}
+	if n := o.Config.Schedulers; n > 1 {
+		s.workers = newWorkers(n, o.Runner, s.store, set, &s.cfg)
+		s.partitions = partitions{partitioner: dispatch.NewPartitioner(dispatch.DefaultRules()), store: s.store, confined: true}
+		for _, w := range s.workers.list {
+			s.partitions.instances = append(s.partitions.instances, w.instance)
+		}
+		s.store.BeforeDefinitionsChange(s.workers.idle)
 	}
 	return s, nil
 }
@@ -144,6 +153,10 @@ func (s *Scheduler) Bounds() BoundCounts {
 	}
 	for _, in := range s.instances {
 		c.GPUStates.Add(in.placers.GPUStates())
+	}
+	s.workers.idle()
+	for _, w := range s.workers.list {
+		c.GPUStates.Add(w.placers.GPUStates())
 	}
 	return c
 }
@@ -191,6 +204,11 @@ func (s *Scheduler) Waiting(gang *cluster.Unit) int {
 
 // Apply takes in what a door saw. It returns how many pods were judged because of it.
 func (s *Scheduler) Apply(event facts.Event, now time.Time) (judged int) {
+	switch event.(type) {
+	case facts.PodUpserted, facts.PodRemoved:
+	default:
+		s.workers.idle() // they read of nodes, queues and workloads what this may change
+	}
 	s.countArrivals(event)
 	effects := s.store.Apply(event)
 	for _, effect := range effects {
@@ -410,7 +428,7 @@ func (s *Scheduler) Flush() {
 func (s *Scheduler) Pending() Pending {
 	waiting := s.queue.Counts()
 	return Pending{
-		Active: waiting.Ready, Backoff: waiting.BackingOff, Unschedulable: waiting.Parked, Quota: waiting.QuotaBlocked, Gathering: waiting.Gathering,
+		Active: waiting.Ready + s.workers.pending(), Backoff: waiting.BackingOff, Unschedulable: waiting.Parked, Quota: waiting.QuotaBlocked, Gathering: waiting.Gathering,
 		Held: len(s.held), InFlight: s.binder.Len(),
 	}
 }

@@ -32,12 +32,13 @@ type process struct {
 	check      *check.Checker // nil: not checked
 	seams      seams
 
-	scheduler *schedule.Scheduler // nil while none runs
-	divided   Partitioned         // by schedulers that have ended
-	wakeAt    int64               // the earliest wake-up on the agenda, 0 for none
-	flushes   bool                // sleeping units are tried again now and then; not in a scenario, because its script expects each step at a certain time
-	flushAt   int64               // when that is next
-	mark      time.Duration       // when the decision under way began, by the wall clock
+	scheduler *schedule.Scheduler   // nil while none runs
+	divided   Partitioned           // by schedulers that have ended
+	beside    schedule.WorkerCounts // so too
+	wakeAt    int64                 // the earliest wake-up on the agenda, 0 for none
+	flushes   bool                  // sleeping units are tried again now and then; not in a scenario, because its script expects each step at a certain time
+	flushAt   int64                 // when that is next
+	mark      time.Duration         // when the decision under way began, by the wall clock
 }
 
 // start makes a new Scheduler, fed with a consistent list.
@@ -49,6 +50,9 @@ func (p *process) start() error {
 		if p.o.Partitions {
 			options.Partitions = partitionRules()
 		}
+	}
+	if n := p.o.Config.Schedulers; n > 1 {
+		options.Runner = make(late, n)
 	}
 	scheduler, err := schedule.New(options)
 	if err != nil {
@@ -129,6 +133,10 @@ func (p *process) pump() {
 			p.send(&writes[i])
 		}
 		busy = decisions > 0 || len(writes) > 0 || len(p.writer.results)+len(p.watches.inbox) > 0
+		if p.o.Faults != nil && p.scheduler.Workers().Pending > 0 && p.lag.IntN(2) == 0 { // much else happens before they have decided
+			p.clock.add(event{at: p.clock.now + p.lag.Int64N(int64(time.Second)), kind: evWake})
+			return
+		}
 	}
 	at, ok := p.scheduler.NextWake(now)
 	if !ok || p.seams.asleep {
@@ -306,6 +314,7 @@ func (p *process) countPartitions() {
 	if p.scheduler != nil {
 		c := p.scheduler.Partitions()
 		p.divided.add(&Partitioned{c.Splits, c.Merges, c.Rebalances})
+		p.beside.Add(p.scheduler.Workers())
 	}
 }
 
@@ -315,4 +324,14 @@ func partitionRules() *dispatch.Rules {
 	rules.SplitAllocated, rules.MergeAllocated, rules.SplitPerSecond, rules.MergePerSecond = 0.5, 0.4, 5, 1
 	rules.SplitAfter, rules.MergeAfter = 20*time.Second, time.Minute
 	return &rules
+}
+
+// late runs the decisions of schedulers beside the process's own as late as they may be: when they are waited for. What has happened meanwhile must not show.
+type late []func()
+
+func (l late) Start(scheduler int, work func()) { l[scheduler] = work }
+
+func (l late) Wait(scheduler int) {
+	l[scheduler]()
+	l[scheduler] = nil
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"hilbert.dev/hilbert/schedule"
 )
 
 // Report is what came of a run. Figures that were not measured are absent.
@@ -56,6 +58,8 @@ type Report struct {
 	ConflictPercent float64 `json:"conflictPercent"`
 	// Partitioned is how often the nodes were divided among several schedulers.
 	Partitioned *Partitioned `json:"partitioned,omitempty"`
+	// Beside is what has come of the units that Config.Schedulers decided on beside the process's own.
+	Beside *schedule.WorkerCounts `json:"beside,omitempty"`
 	// RefusedThoughFit counts decisions that nothing fits though the naive judge found a node. It is counted when steps are checked.
 	RefusedThoughFit *int `json:"refusedThoughFit,omitempty"`
 	// Released placements were given up because their Binding failed.
@@ -112,9 +116,12 @@ func (s *simulation) report(wall time.Duration) *Report {
 		Released:        m.released, Preempted: m.evicted, Faults: m.faults,
 		Steps: s.clock.step, Digest: hex.EncodeToString(s.server.digest.Sum(nil)),
 	}
+	s.process.countPartitions()
 	if s.o.Partitions {
-		s.process.countPartitions()
 		r.Partitioned = &s.process.divided
+	}
+	if s.o.Config.Schedulers > 1 {
+		r.Beside = &s.process.beside
 	}
 	s.reportAllocated(r)
 	s.reportTimes(r, wall)

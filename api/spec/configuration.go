@@ -136,6 +136,10 @@ type Scheduling struct {
 	Events SchedulingEvents `json:"events,omitzero"`
 	// Evictions bounds what the nodes' agents want evicted.
 	Evictions Evictions `json:"evictions,omitzero"`
+	// Schedulers is how many schedulers place pods at the same time, each in a part of the nodes, on a CPU of its own. With 2 or more, what a part of the nodes cannot show
+	// (gangs, constraints between pods, volumes, claims, preemption, pods for which a part has no room) is decided as with 1, with all nodes in view. Each takes about as
+	// much memory for nodes as the ledger does.
+	Schedulers int `json:"schedulers,omitempty"`
 	// MaxClassIndexes bounds the rankings that a scheduler keeps (one for each size of pod), and separately the indexes of classes with
 	// constraints between pods. Each takes about 20 bytes a node. The least recently used one is dropped first.
 	MaxClassIndexes int `json:"maxClassIndexes,omitempty"`
@@ -144,6 +148,9 @@ type Scheduling struct {
 	// more for each term about other pods that they have, and as one more for each 16 terms that others have about them. Pods beyond it are held back with the condition TooManyDifferentPods, and are taken in when there is room, the oldest first. 0: no bound.
 	MaxWaitingClasses *int `json:"maxWaitingClasses,omitempty"`
 }
+
+// MaxSchedulers bounds Scheduling.Schedulers.
+const MaxSchedulers = 64
 
 // SchedulingEvents says which Events are written about pods. FailedScheduling always is, within a budget.
 type SchedulingEvents struct {

@@ -110,6 +110,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"scheduling.conditions.perSecond":  func(c *Configuration) { c.Scheduling.Conditions.PerSecond = -1 },
 		"scheduling.conditions.burst":      func(c *Configuration) { c.Scheduling.Conditions.Burst = -1 },
 		"scheduling.maxClassIndexes":       func(c *Configuration) { c.Scheduling.MaxClassIndexes = -1 },
+		"scheduling.schedulers":            func(c *Configuration) { c.Scheduling.Schedulers = MaxSchedulers + 1 },
 		"scheduling.units.timeout":         func(c *Configuration) { c.Scheduling.Units.Timeout = -1 },
 		"scheduling.units.reserveAfter":    func(c *Configuration) { c.Scheduling.Units.ReserveAfter = -1 },
 		"scheduling.units.repairTimeout":   func(c *Configuration) { c.Scheduling.Units.RepairTimeout = -1 },

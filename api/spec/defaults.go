@@ -71,6 +71,7 @@ func newScheduling() Scheduling {
 		NodeReports:     NodeReports{Policies: PoliciesRequire, StaleAfter: Duration(15 * time.Minute), UsageStaleAfter: Duration(3 * time.Minute)},
 		Reclaimed:       LentReports{StaleAfter: Duration(time.Minute)},
 		Evictions:       Evictions{PercentPerMinute: 1, Burst: 1},
+		Schedulers:      1,
 		MaxClassIndexes: 256,
 	}
 }

@@ -222,6 +222,9 @@ func validateScheduling(s *Scheduling, bad report) {
 	}
 	positive("conditions.burst", s.Conditions.Burst)
 	positive("maxClassIndexes", s.MaxClassIndexes)
+	if n := s.Schedulers; n < 1 || n > MaxSchedulers {
+		bad("scheduling.schedulers", "%d is out of range; write 1 to %d, at most as many as there are CPUs", n, MaxSchedulers)
+	}
 	if most := s.MaxWaitingClasses; most != nil && *most < 0 {
 		bad("scheduling.maxWaitingClasses", "%d is negative; write 0 for no bound", *most)
 	}

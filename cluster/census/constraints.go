@@ -47,6 +47,11 @@ type Preference struct {
 // SpreadsSoftly reports whether there are soft spread constraints. A pod without constraints has nil.
 func (c *Constraints) SpreadsSoftly() bool { return c != nil && len(c.Soft) > 0 }
 
+// OnlySpreadsSoftly reports whether there are no constraints but soft spread ones.
+func (c *Constraints) OnlySpreadsSoftly() bool {
+	return c == nil || len(c.Hard)+len(c.Affinity)+len(c.AntiAffinity)+len(c.ExistingAntiAffinity)+len(c.Preferred) == 0
+}
+
 // Each visits all censuses.
 func (c *Constraints) Each(visit func(ID)) {
 	for _, list := range [][]Spread{c.Hard, c.Soft} {

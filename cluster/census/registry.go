@@ -30,6 +30,19 @@ type Registry struct {
 	inNamespace map[string][]TallyID
 	anywhere    []TallyID // those that select namespaces by their labels
 	generation  uint64    // changes with every definition
+
+	beforeChange func() // nil: nobody reads beside the ledger
+}
+
+// BeforeChange has a function called each time before the definitions change, for readers that read them beside the ledger's own goroutine: it returns when none of
+// them does.
+func (r *Registry) BeforeChange(wait func()) { r.beforeChange = wait }
+
+// changing must be called before a definition changes that readers of Counts read.
+func (r *Registry) changing() {
+	if r.beforeChange != nil {
+		r.beforeChange()
+	}
 }
 
 // NewRegistry returns a Registry without definitions.
@@ -132,6 +145,7 @@ func (d *scopeDefinition) encode() string {
 func (r *Registry) useKey(name string) KeyID {
 	id, known := r.keys.find(name)
 	if !known {
+		r.changing()
 		id = r.keys.add(name, &topologyKey{name: name})
 		r.generation++
 	}
@@ -143,6 +157,7 @@ func (r *Registry) useKey(name string) KeyID {
 func (r *Registry) dropKey(id KeyID) {
 	key := r.keys.list[id]
 	if key.users--; key.users == 0 {
+		r.changing()
 		r.keys.remove(key.name)
 		r.generation++
 	}
@@ -155,6 +170,7 @@ func (r *Registry) useTally(t *tally) (_ TallyID, fresh bool) {
 		r.tallies.list[id].users++
 		return TallyID(id), false
 	}
+	r.changing()
 	t.users = 1
 	id := TallyID(r.tallies.add(t.key, t))
 	if t.carried {
@@ -194,6 +210,7 @@ func (r *Registry) useCensus(t TallyID, d *scopeDefinition) ID {
 	w.Number(int64(scope))
 	id, known := r.censuses.find(string(w))
 	if !known {
+		r.changing()
 		def := &definition{key: string(w), tally: t, scope: scope}
 		id = r.censuses.add(def.key, def)
 		of := r.tallies.list[t]
@@ -211,6 +228,7 @@ func (r *Registry) scope(d *scopeDefinition) int32 {
 	if id, known := r.scopes.find(d.text); known {
 		return id
 	}
+	r.changing()
 	for _, key := range append(d.eligible.keys, d.key) {
 		r.keys.list[key].users++
 	}
@@ -238,6 +256,7 @@ func (r *Registry) useSum(terms []TallyID, key KeyID) ID {
 	text := "sum " + string(w) + string(digest.Sum(nil))
 	id, known := r.censuses.find(text)
 	if !known {
+		r.changing()
 		id = r.censuses.add(text, &definition{key: text, tally: terms[0], terms: terms, scope: scope})
 		r.scopes.list[scope].users++
 		r.generation++
@@ -252,6 +271,7 @@ func (r *Registry) dropCensus(id ID) {
 	if def.users--; def.users > 0 {
 		return
 	}
+	r.changing()
 	if def.terms == nil {
 		t := r.tallies.list[def.tally]
 		t.censuses = slices.DeleteFunc(t.censuses, func(c ID) bool { return c == id })
@@ -270,6 +290,7 @@ func (r *Registry) dropCensus(id ID) {
 
 // listHolders asks for the Holders of a tally, once more or once less.
 func (r *Registry) listHolders(id TallyID, more int) {
+	r.changing()
 	r.tallies.list[id].listed += more
 	r.generation++
 }
@@ -293,6 +314,7 @@ func (r *Registry) Purge(forget func(unused func(TallyID) bool)) {
 	if len(dead) == 0 {
 		return
 	}
+	r.changing()
 	forget(unused)
 	for _, id := range dead {
 		t := r.tallies.list[id]

@@ -144,6 +144,7 @@ func (r *Registry) Act(id TallyID) (fresh bool) {
 	if t.acts {
 		return false
 	}
+	r.changing()
 	t.acts = true
 	r.file(t, func(list []TallyID) []TallyID { return append(list, id) })
 	r.generation++

@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/rules"
+	"hilbert.dev/hilbert/topology"
 )
 
 // TestPlaceIn: the best node of a partition is the one that a pod gets which may use only nodes with a label that says the same, whatever changes and however
@@ -55,10 +56,16 @@ func TestPlaceIn(t *testing.T) {
 		}
 		snapshot, divided := newPlacer()
 		plain, whole := newPlacer()
+		// It knows the nodes of one partition alone, and assumes what the store will say.
+		const own = 0
+		expectant := cluster.NewExpectantSnapshot()
+		expectant.Advance(store)
+		confined := place.NewPlacer(expectant, profile, 7, 8)
 		isDivided := false
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			if rapid.IntRange(0, 9).Draw(t, "divide") == 0 {
 				divided.Divide(of)
+				confined.Confine(of, own)
 				isDivided = true
 			}
 			i, part := rapid.IntRange(0, 5).Draw(t, "class"), uint8(rapid.IntRange(0, parts-1).Draw(t, "in"))
@@ -74,6 +81,10 @@ func TestPlaceIn(t *testing.T) {
 			if ok != (fits && isDivided) || ok && got.Slot != want.Slot {
 				t.Fatalf("class %d in part %d (divided: %t): node %d, %t, want %d, %t", i, part, isDivided, got.Slot, ok, want.Slot, fits)
 			}
+			expectant.Advance(store)
+			if alone, fits := confined.PlaceIn(own, c); part == own && isDivided && (fits != ok || alone.Slot != got.Slot) {
+				t.Fatalf("class %d by a placer that knows part %d alone: node %d, %t, want %d, %t", i, own, alone.Slot, fits, got.Slot, ok)
+			}
 			if !ok {
 				continue
 			}
@@ -81,8 +92,20 @@ func TestPlaceIn(t *testing.T) {
 			store.Apply(facts.PodUpserted{Pod: facts.Pod{
 				UID: uid, Namespace: "default", Name: string(uid), Ours: true, Node: store.Node(got.Slot).Name, Requirements: store.Pod(facts.UID(fmt.Sprintf("asks-%d-", i))).Record().Facts.Requirements,
 			}})
+			mayAssume(t, expectant, got.Slot, store.Pod(uid))
 			snapshot.Advance(store)
 			plain.Advance(store)
 		}
 	})
+}
+
+// mayAssume has a snapshot assume that a pod has gone where it went, or elsewhere, or nothing.
+func mayAssume(t *rapid.T, s *cluster.Snapshot, slot cluster.Slot, pod *cluster.Pod) {
+	if !rapid.Bool().Draw(t, "assumed") {
+		return
+	}
+	if rapid.IntRange(0, 3).Draw(t, "overtaken") == 0 {
+		slot = cluster.Slot(rapid.IntRange(0, s.Slots()-1).Draw(t, "node"))
+	}
+	s.Assume(slot, pod, topology.Grant{})
 }

@@ -61,6 +61,9 @@ func (p *Placer) Place(c *cluster.Class) (index.Choice, bool) { return p.index.P
 // Divide divides the nodes into partitions, by slot, for PlaceIn; nil: not.
 func (p *Placer) Divide(parts []uint8) { p.index.Divide(parts) }
 
+// Confine divides the nodes, and has the Placer know those of one partition alone: only PlaceIn of it may be asked then.
+func (p *Placer) Confine(parts []uint8, part uint8) { p.index.Confine(parts, part) }
+
 // PlaceIn returns the best node of a partition for a pod of the class, as if there were no others. ok is false when none fits, and for classes whose pods are
 // not placed by partition; Place looks at all nodes.
 func (p *Placer) PlaceIn(part uint8, c *cluster.Class) (index.Choice, bool) {

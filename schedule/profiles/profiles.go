@@ -95,6 +95,8 @@ type Placers struct {
 	options  Options
 	list     []*Decider // by profile
 	parts    []uint8    // see Divide
+	confined bool       // see Confine
+	part     uint8
 }
 
 // Options are those of all placers of one snapshot.
@@ -121,12 +123,42 @@ func NewPlacers(set *Set, store *cluster.Store, snapshot *cluster.Snapshot, opti
 func (p *Placers) For(pod *cluster.Pod) *Decider {
 	n := p.set.Of(pod, p.store.Quota())
 	if p.list[n] == nil {
-		placer := place.NewPlacer(p.snapshot, p.set.weights[n], p.options.Seed, p.options.MaxIndexes)
-		placer.SetLevels(p.options.Levels)
-		placer.Divide(p.parts)
+		placer := p.newPlacer(n)
 		p.list[n] = &Decider{placer, place.NewPreemptor(placer, p.store, p.options.MaxCostIndexes), place.NewReclaimer(placer, p.store)}
 	}
 	return p.list[n]
+}
+
+// Of is the profile of a pod now.
+func (p *Placers) Of(pod *cluster.Pod) int { return p.set.Of(pod, p.store.Quota()) }
+
+// Placer is what decides by a profile where there is room, for Placers of which For is never asked. It does not read the store.
+func (p *Placers) Placer(profile int) *place.Placer {
+	if p.list[profile] == nil {
+		p.list[profile] = &Decider{Placer: p.newPlacer(profile)}
+	}
+	return p.list[profile].Placer
+}
+
+func (p *Placers) newPlacer(profile int) *place.Placer {
+	placer := place.NewPlacer(p.snapshot, p.set.weights[profile], p.options.Seed, p.options.MaxIndexes)
+	placer.SetLevels(p.options.Levels)
+	if p.confined {
+		placer.Confine(p.parts, p.part)
+	} else {
+		placer.Divide(p.parts)
+	}
+	return placer
+}
+
+// Confine divides the nodes, and has the placers know those of one partition alone. See place.Placer.
+func (p *Placers) Confine(parts []uint8, part uint8) {
+	p.parts, p.confined, p.part = parts, true, part
+	for _, d := range p.list {
+		if d != nil {
+			d.Confine(parts, part)
+		}
+	}
 }
 
 // Divide divides the nodes into partitions, by slot; nil: not. See place.Placer.

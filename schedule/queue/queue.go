@@ -266,6 +266,12 @@ func (u *Unit) markTried(now time.Time) *Unit {
 	return u
 }
 
+// Decides reports whether the caller still decides on a unit that it has taken out: it has not gone since, nor become another unit.
+func (q *Queue) Decides(u *Unit) bool { return q.holds(u) && u.location == popped }
+
+// Sleeps reports whether the shape queue that a unit was taken out of has been parked since.
+func (q *Queue) Sleeps(u *Unit) bool { return q.shapeQueueOf(u).parked }
+
 // Done forgets the pods of a popped unit that have their places; none named: all of them. What remains of a gang waits on, as a unit that
 // was not tried yet.
 func (q *Queue) Done(u *Unit, placed ...facts.UID) {

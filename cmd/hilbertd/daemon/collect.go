@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/fragment"
 	"hilbert.dev/hilbert/schedule/inspect"
 	"hilbert.dev/hilbert/schedule/intake"
@@ -37,7 +38,7 @@ func (l *loop) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range loopCollections {
 		out <- desc
 	}
-	for _, desc := range slices.Concat(queueCollections, numaCollections, headroomCollections, gpuCollections, boundCollections) {
+	for _, desc := range slices.Concat(queueCollections, numaCollections, headroomCollections, gpuCollections, boundCollections, schedulerCollections) {
 		out <- desc
 	}
 }
@@ -50,6 +51,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		numaNodes                       numaCounts
 		headroom                        headroomCounts
 		bounds                          boundCounts
+		workers                         schedule.WorkerCounts
 		gpus                            *fragment.GPUSummary
 		nodes, pods, depth, outstanding int
 		over                            int
@@ -61,6 +63,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		state.over, state.numaNodes = overcommitted(&l.scheduler.Store().State), newNUMACounts(l.scheduler.Store())
 		state.kinds, state.kindless = l.scheduler.Store().ResourceNames()
 		state.headroom, state.bounds = newHeadroomCounts(l.scheduler), newBoundCounts(l.scheduler)
+		state.workers = l.scheduler.Workers()
 		state.gpus = newGPUSummary(&l.scheduler.Store().State)
 		state.depth, state.outstanding = len(l.watch.Events())+l.intake.Len(), l.outstanding
 	})
@@ -82,6 +85,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 	collectUpstreamPending(state.pending, out)
 	state.tenancy.collect(out)
 	state.bounds.collect(out)
+	collectSchedulers(state.workers, out)
 	state.numaNodes.collect(out)
 	state.headroom.collect(out)
 	collectGPUs(state.gpus, out)

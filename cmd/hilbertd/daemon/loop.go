@@ -156,7 +156,7 @@ func (l *loop) run(ctx context.Context) error {
 
 // start makes an empty scheduler and begins to watch.
 func (l *loop) start() error {
-	scheduler, err := schedule.New(schedule.Options{Config: l.config.Scheduling, Observer: l.meter, Devices: l.ports.devices})
+	scheduler, err := schedule.New(schedule.Options{Config: l.config.Scheduling, Observer: l.meter, Devices: l.ports.devices, Runner: newGoroutines(l.config.Scheduling.Schedulers)})
 	if err != nil {
 		return fmt.Errorf("scheduling: %w", err)
 	}

@@ -131,6 +131,10 @@ func (ix *Index) Place(c *cluster.Class) (Choice, bool) {
 // Divide divides the nodes into partitions, by slot, for PlaceIn; nil: not. Where that would make too many node classes the nodes are not divided.
 func (ix *Index) Divide(parts []uint8) { ix.nodeClasses.divide(parts) }
 
+// Confine divides the nodes as Divide does, and has the Index know those of one partition alone: it costs a part of the memory, and of the time to follow changes. Then
+// only PlaceIn of that partition may be asked.
+func (ix *Index) Confine(parts []uint8, part uint8) { ix.nodeClasses.confine(parts, part) }
+
 // PlaceIn returns the best node of a partition for a pod of the class, as if there were no others. ok is false when none fits, or when the class's place is
 // not decided by node classes: where it names its nodes, depends on other pods, or tells nodes apart too finely.
 func (ix *Index) PlaceIn(part uint8, c *cluster.Class) (Choice, bool) {

@@ -32,7 +32,9 @@ type nodeClasses struct {
 	fine   map[string]bool  // labels that tell too many nodes apart
 	forgot changes.Revision // when labels were forgotten last
 
-	parts []uint8 // by slot: its partition; nil while the cluster is not divided
+	parts    []uint8 // by slot: its partition; nil while the cluster is not divided
+	confined bool    // the nodes of other partitions than own have no node class
+	own      uint8
 
 	selections map[string]*selection
 	byPodClass map[cluster.ClassID]*selection
@@ -98,6 +100,17 @@ func (a *nodeClasses) divide(parts []uint8) {
 	clear(a.inPart)
 }
 
+// confine has the nodes of one partition alone have node classes. Nil: there are no other nodes.
+func (a *nodeClasses) confine(parts []uint8, own uint8) {
+	a.divide(parts)
+	a.confined, a.own = parts != nil, own
+}
+
+// has reports whether a slot may have a node class.
+func (a *nodeClasses) has(s *cluster.State, slot cluster.Slot) bool {
+	return s.Node(slot) != nil && (!a.confined || a.part(slot) == a.own)
+}
+
 // part is the partition of a slot.
 func (a *nodeClasses) part(slot cluster.Slot) uint8 {
 	if int(slot) < len(a.parts) {
@@ -160,7 +173,7 @@ func (a *nodeClasses) tooFine(s *cluster.State, label string) bool {
 	}
 	parts := make(map[part]struct{})
 	for slot, of := range a.of {
-		if node := s.Node(cluster.Slot(slot)); node != nil {
+		if node := s.Node(cluster.Slot(slot)); node != nil && of != NoGroup {
 			value, ok := node.Labels[label]
 			if ok {
 				value = "=" + value
@@ -245,7 +258,7 @@ func (a *nodeClasses) follow(s *cluster.State) {
 	for ; a.cursor < log.Len(); a.cursor++ {
 		if change := log.At(a.cursor); change.Kind&changes.Redefined != 0 {
 			a.leave(s, change.Slot)
-			if node := s.Node(change.Slot); node != nil {
+			if node := s.Node(change.Slot); node != nil && a.has(s, change.Slot) {
 				a.notice(node)
 				a.enter(change.Slot, a.classOf(node, change.Slot))
 			}
@@ -278,12 +291,12 @@ func (a *nodeClasses) build(s *cluster.State) {
 	a.classes, a.of = a.classes[:0], a.of[:0]
 	for i := range s.Slots() {
 		a.of = append(a.of, NoGroup)
-		if node := s.Node(cluster.Slot(i)); node != nil {
+		if node := s.Node(cluster.Slot(i)); node != nil && a.has(s, cluster.Slot(i)) {
 			a.enter(cluster.Slot(i), a.classOf(node, cluster.Slot(i)))
 		}
 	}
 	a.cursor = s.Log().Len()
-	if len(a.classes) > a.most && a.parts != nil { // better not divided than each class of pods by itself
+	if len(a.classes) > a.most && a.parts != nil && !a.confined { // better not divided than each class of pods by itself
 		a.divide(nil)
 		a.build(s)
 		return
@@ -401,8 +414,11 @@ func (a *nodeClasses) selection(ix *Index, c *cluster.Class) *selection {
 
 // selectionIn is the part of a selection that lies in a partition. It is false while the cluster is not divided.
 func (a *nodeClasses) selectionIn(of *selection, c *cluster.Class, part uint8) (*selection, bool) {
-	if a.parts == nil {
+	switch {
+	case a.parts == nil:
 		return nil, false
+	case a.confined:
+		return of, part == a.own
 	}
 	key := partOf{c.ID, part}
 	v := a.inPart[key]

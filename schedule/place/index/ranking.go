@@ -36,7 +36,7 @@ func (ix *Index) onlySoftSpread(c *census.Constraints) bool {
 	if c == nil {
 		return true
 	}
-	if len(c.Hard)+len(c.Affinity)+len(c.AntiAffinity)+len(c.ExistingAntiAffinity)+len(c.Preferred) > 0 {
+	if !c.OnlySpreadsSoftly() {
 		return false
 	}
 	holders := 0
