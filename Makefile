@@ -168,6 +168,7 @@ nightly: ## what is too long for .ci/run: SEEDS seeds of each simulation, a mill
 	$(MAKE) test
 	$(MAKE) sim
 	$(MAKE) sim-claims SEEDS=200
+	$(MAKE) chaos SEEDS=1000
 	$(MAKE) diff CASES=1000000
 	$(MAKE) lab-test
 	$(MAKE) vm-test
@@ -261,6 +262,10 @@ sim: build ## simulate SEEDS seeds with four schedulers
 .PHONY: sim-claims
 sim-claims: ## simulate SEEDS seeds of pods and gangs with claims whose drivers refuse, are away and make volumes twice; a minute for some 60
 	$(call timed,sim-claims,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m -run 'TestFaultsOfClaims' ./sim)
+
+.PHONY: chaos
+chaos: ## simulate SEEDS seeds of clusters in which everything goes wrong while three schedulers of one process decide
+	$(call timed,chaos,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 120m -run 'TestFaultsBeside' ./sim)
 
 .PHONY: diff
 diff: lab ## compare CASES placements with kube-scheduler's plugins, from SEED; ARGS go to it (--keep: failures become regression tests)

@@ -76,10 +76,10 @@ func (l *planLog) Judged(plan *cluster.Plan, v cluster.Verdict) {
 
 func (l *planLog) MissedWakeup(*cluster.Pod, time.Time) { l.missed++ }
 
-// dayPod is a pod of a random day: of one of 24 applications, some of which are spread.
+// dayPod is a pod of a random day: of one of 24 applications, some of which are spread. There are ever new ones.
 func dayPod(uid int) facts.Pod {
 	r := *benchRequirements(uid % 24)
-	name := fmt.Sprint("app-", uid%24)
+	name := fmt.Sprint("app-", uid%24, "-", uid/100)
 	replicas := facts.PodSelector{Namespaces: []string{"default"}, Labels: facts.LabelSelector{Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{name}}}}}
 	switch uid % 12 {
 	case 3, 4:
