@@ -21,6 +21,7 @@ func NewCommand() *cobra.Command {
 	for _, sub := range []*cobra.Command{
 		newExperimentConflicts(),
 		newExperimentDLRM(),
+		newExperimentInterference(),
 		newExperimentNUMA(),
 		newExperimentOpenB(),
 		newExperimentRecommend(),

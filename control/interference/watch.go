@@ -1,0 +1,312 @@
+package interference
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Signal is something that harm shows in.
+type Signal int
+
+// The signals: how long threads wait for a CPU, the share of time in which some do, and the service's own indicator, such as CPU time by request.
+const (
+	Delay Signal = iota
+	Pressure
+	Indicator
+	signals
+)
+
+func (s Signal) String() string { return [...]string{"run delay", "CPU pressure", "indicator"}[s] }
+
+// Neighbour is what runs beside the service.
+type Neighbour struct {
+	Name string
+	// Use is its CPUs in use in the window; NaN is not known.
+	Use float64
+}
+
+// Window is what was seen of a service in some seconds. NaN is not known.
+type Window struct {
+	// Load is what the service had to do, as a share of the most: requests, or its CPU use without an indicator.
+	Load       float64
+	Signals    [signals]float64
+	Neighbours []Neighbour
+}
+
+// Params are what harm is told by.
+type Params struct {
+	// Bins of load from 0 to 1; Weight is of a new window in the baseline, Enough how many windows a bin needs.
+	Bins   int
+	Weight float64
+	Enough int
+	// High is how many deviations beyond the baseline a residual is high, and Least is the least deviation as a share of the baseline's mean.
+	High, Least float64
+	// Floor is the least deviation of each signal, in its unit: CPUs that wait, a share of time, and of the indicator none.
+	Floor [signals]float64
+	// Windows in a row have to be high; Kept is over how many neighbours are correlated, and Correlation is the least that names one.
+	Windows, Kept int
+	Correlation   float64
+	// Patience is how many windows a step of the ladder has to help, Quiet how many calm windows take all of it back.
+	Patience, Quiet int
+	// Apart is for how long the scheduler keeps the two apart.
+	Apart time.Duration
+}
+
+// DefaultParams are for windows of ten seconds.
+func DefaultParams() Params {
+	return Params{
+		Bins: 10, Weight: 0.05, Enough: 30, High: 6, Least: 0.05, Floor: [signals]float64{0.2, 0.05, 0}, Windows: 3, Kept: 60, Correlation: 0.7, Patience: 3, Quiet: 60, Apart: time.Hour,
+	}
+}
+
+// Bounds of a Watch's memory.
+const (
+	maxBins = 100
+	maxKept = 1000
+	// maxNeighbours bounds those that are correlated: the others are too many for a node.
+	maxNeighbours = 512
+)
+
+// Validate says what is wrong with the parameters.
+func (p *Params) Validate() error {
+	switch {
+	case p.Bins < 1 || p.Bins > maxBins || !(p.Weight > 0 && p.Weight <= 1) || p.Enough < 2:
+		return fmt.Errorf("interference: %d bins, weight %g, enough %d: want 1 to %d bins, a weight above 0 and at most 1, at least 2 windows", p.Bins, p.Weight, p.Enough, maxBins)
+	case slices.ContainsFunc(p.Floor[:], func(f float64) bool { return !(f >= 0) }):
+		return fmt.Errorf("interference: floors %v: want at least 0", p.Floor)
+	case !(p.High > 0 && p.Least > 0 && p.Correlation > 0 && p.Correlation <= 1):
+		return fmt.Errorf("interference: high %g, least %g, correlation %g: want more than 0, and a correlation of at most 1", p.High, p.Least, p.Correlation)
+	case p.Windows < 3 || p.Kept < 2*p.Windows || p.Kept > maxKept:
+		return fmt.Errorf("interference: %d windows of %d kept: want at least 3, at least twice as many kept, and at most %d", p.Windows, p.Kept, maxKept)
+	case p.Patience < 1 || p.Quiet < p.Patience || p.Apart < 0:
+		return errors.New("interference: want a patience of at least a window, as many quiet ones at the least, and a time apart of at least 0")
+	}
+	return nil
+}
+
+// Kind is what an Action does.
+type Kind string
+
+// The steps of the ladder, and taking them back.
+const (
+	StopGrowth Kind = "stop growth"
+	Narrow     Kind = "narrow"
+	Evict      Kind = "evict"
+	KeepApart  Kind = "keep apart"
+	Release    Kind = "release"
+)
+
+// Action is one thing to do.
+type Action struct {
+	Kind Kind
+	// Neighbour is whom it is done to; empty of StopGrowth, which holds for all.
+	Neighbour string
+	// Until is when a KeepApart ends.
+	Until  time.Time
+	Reason string
+}
+
+// baseline is what a signal usually is at a load.
+type baseline struct {
+	mean, deviation float64
+	seen            int
+}
+
+// Watch is what is remembered of a service. It has a bounded size.
+type Watch struct {
+	params    *Params
+	bins      [][signals]baseline
+	residuals []float64            // of the last windows, the newest last
+	uses      map[string][]float64 // of neighbours, as long as residuals; NaN is not known
+	high      int                  // windows in a row
+	calm      int
+	since     int // windows since the last step
+	step      int // of the ladder, 0: none
+	culprit   string
+}
+
+// NewWatch returns an empty one. The parameters have to be valid and stay as they are.
+func NewWatch(p *Params) *Watch {
+	return &Watch{params: p, bins: make([][signals]baseline, p.Bins), uses: make(map[string][]float64)}
+}
+
+// Alarm says whether the service is harmed as far as is known, and the neighbour that is named; it may be empty.
+func (w *Watch) Alarm() (bool, string) { return w.step > 0, w.culprit }
+
+// See tells a window, and returns what to do.
+func (w *Watch) See(x *Window, now time.Time) []Action {
+	if !(x.Load >= 0) || math.IsInf(x.Load, 0) {
+		w.high = 0
+		return nil
+	}
+	bin := &w.bins[min(int(x.Load*float64(w.params.Bins)), w.params.Bins-1)]
+	residual, which := w.residual(bin, x)
+	w.remember(residual, x.Neighbours)
+	if math.IsNaN(residual) || residual <= w.params.High {
+		w.high = 0
+		w.calm++
+	} else {
+		w.high++
+		w.calm = 0
+	}
+	if w.step == 0 && w.high == 0 {
+		learn(bin, x, w.params)
+	}
+	return w.decide(residual, which, now)
+}
+
+// residual is how many deviations the worst of the signals is beyond its baseline; NaN: none is known.
+func (w *Watch) residual(bin *[signals]baseline, x *Window) (float64, Signal) {
+	most, which := math.NaN(), Delay
+	for s := range signals {
+		b := &bin[s]
+		if v := x.Signals[s]; b.seen >= w.params.Enough && v >= 0 && !math.IsInf(v, 0) {
+			if r := (v - b.mean) / max(b.deviation, w.params.Least*b.mean, w.params.Floor[s], 1e-9); !(r <= most) {
+				most, which = r, s
+			}
+		}
+	}
+	return most, which
+}
+
+// learn moves the baseline to a quiet window.
+func learn(bin *[signals]baseline, x *Window, p *Params) {
+	for s := range signals {
+		v, b := x.Signals[s], &bin[s]
+		if !(v >= 0) || math.IsInf(v, 0) {
+			continue
+		}
+		b.seen++
+		weight := max(p.Weight, 1/float64(b.seen))
+		b.deviation += weight * (math.Abs(v-b.mean) - b.deviation)
+		if b.seen == 1 {
+			b.deviation = 0
+		}
+		b.mean += weight * (v - b.mean)
+	}
+}
+
+// remember keeps the last residuals, and the use of neighbours beside them.
+func (w *Watch) remember(residual float64, list []Neighbour) {
+	n := len(w.residuals)
+	w.residuals = append(w.residuals, residual)
+	for i := range list {
+		if _, known := w.uses[list[i].Name]; !known && len(w.uses) < maxNeighbours {
+			w.uses[list[i].Name] = make([]float64, n) // it was not there: it used nothing
+		}
+	}
+	for name, uses := range w.uses {
+		use := 0.0
+		if i := slices.IndexFunc(list, func(x Neighbour) bool { return x.Name == name }); i >= 0 {
+			use = list[i].Use
+		}
+		w.uses[name] = append(uses, use)
+	}
+	if drop := len(w.residuals) - w.params.Kept; drop > 0 {
+		w.residuals = append(w.residuals[:0], w.residuals[drop:]...)
+		for name, uses := range w.uses {
+			if uses = append(uses[:0], uses[drop:]...); !slices.ContainsFunc(uses, func(u float64) bool { return u != 0 }) {
+				delete(w.uses, name)
+				continue
+			}
+			w.uses[name] = uses
+		}
+	}
+}
+
+// name finds the neighbour whose use goes with the residuals: the greatest correlation, times how much its use grew to the high windows.
+func (w *Watch) name() (string, float64) {
+	calm := 0
+	for _, r := range w.residuals {
+		if r <= w.params.High {
+			calm++
+		}
+	}
+	if calm*4 < len(w.residuals) {
+		return "", 0 // harm all the time goes with everything that stays, and with what chances to rise
+	}
+	best, most, strength := "", 0.0, 0.0
+	for name, uses := range w.uses {
+		c, slope := correlation(w.residuals, uses)
+		if c < w.params.Correlation {
+			continue
+		}
+		// Of those that go with it about as well, the one whose use rose most.
+		if score := c * c * math.Sqrt(max(slope, 0)); score > strength || score == strength && strings.Compare(name, best) < 0 {
+			best, most, strength = name, c, score
+		}
+	}
+	return best, most
+}
+
+// correlation is Pearson's, of what is known of both, and the deviation of ys.
+func correlation(xs, ys []float64) (r, deviation float64) {
+	n, sx, sy := 0.0, 0.0, 0.0
+	for i, x := range xs {
+		if !math.IsNaN(x) && !math.IsNaN(ys[i]) {
+			n++
+			sx += bounded(x)
+			sy += ys[i]
+		}
+	}
+	if n < 6 {
+		return 0, 0
+	}
+	sx, sy = sx/n, sy/n
+	xx, yy, xy := 0.0, 0.0, 0.0
+	for i, x := range xs {
+		if !math.IsNaN(x) && !math.IsNaN(ys[i]) {
+			dx, dy := bounded(x)-sx, ys[i]-sy
+			xx += dx * dx
+			yy += dy * dy
+			xy += dx * dy
+		}
+	}
+	if xx <= 0 || yy <= 0 {
+		return 0, 0
+	}
+	return xy / math.Sqrt(xx*yy), math.Sqrt(yy / n)
+}
+
+// bounded keeps one extreme window from deciding alone.
+func bounded(residual float64) float64 { return min(max(residual, -10), 30) }
+
+// decide goes up and down the ladder.
+func (w *Watch) decide(residual float64, which Signal, now time.Time) []Action {
+	w.since++
+	switch {
+	case w.step > 0 && w.calm >= w.params.Quiet:
+		a := Action{Kind: Release, Neighbour: w.culprit, Reason: fmt.Sprintf("%d calm windows", w.calm)}
+		w.step, w.culprit = 0, ""
+		return []Action{a}
+	case w.high < w.params.Windows, w.step > 0 && w.since < w.params.Patience:
+		return nil
+	}
+	why := fmt.Sprintf("%s is %.1f deviations beyond its baseline at this load, for %d windows", which, residual, w.high)
+	var actions []Action
+	if w.step == 0 {
+		w.step, w.since = 1, 0
+		actions = append(actions, Action{Kind: StopGrowth, Reason: why})
+	}
+	name, r := w.name()
+	if name == "" {
+		return actions // nobody can be named: growth stays stopped
+	}
+	if name != w.culprit {
+		w.culprit, w.step = name, 1
+	}
+	w.step, w.since = min(w.step+1, 4), 0
+	why = fmt.Sprintf("%s; the use of %s goes with it (correlation %.2f)", why, name, r)
+	switch w.step {
+	case 2:
+		actions = append(actions, Action{Kind: Narrow, Neighbour: name, Reason: why})
+	case 3:
+		actions = append(actions, Action{Kind: Evict, Neighbour: name, Reason: why},
+			Action{Kind: KeepApart, Neighbour: name, Until: now.Add(w.params.Apart), Reason: why})
+	}
+	return actions
+}

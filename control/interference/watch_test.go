@@ -1,0 +1,165 @@
+package interference
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var start = time.Date(2026, time.March, 2, 0, 0, 0, 0, time.UTC)
+
+// bench shows windows to a Watch: the delay follows the load, plus what the hog adds.
+type bench struct {
+	watch  *Watch
+	random *rand.Rand
+	n      int
+}
+
+func newBench() *bench {
+	p := DefaultParams()
+	return &bench{watch: NewWatch(&p), random: rand.New(rand.NewPCG(1, 1))}
+}
+
+// see shows a window with what the hog uses and adds to the delay.
+func (b *bench) see(hog, harm float64) []Action {
+	b.n++
+	load := 0.5 + 0.3*math.Sin(float64(b.n)/30)
+	x := Window{Load: load, Neighbours: []Neighbour{
+		{"hog", hog}, {"innocent", 2 + math.Mod(float64(b.n/17), 3)}, {"unknown", math.NaN()}, {"steady", 20},
+	}}
+	x.Signals[Delay] = 4*load*load*(1+0.02*b.random.NormFloat64()) + harm
+	x.Signals[Pressure] = math.NaN()
+	x.Signals[Indicator] = math.NaN()
+	return b.watch.See(&x, start.Add(time.Duration(b.n)*10*time.Second))
+}
+
+func (b *bench) quiet(t *testing.T, windows int) {
+	t.Helper()
+	for range windows {
+		if a := b.see(0, 0); len(a) > 0 {
+			t.Fatalf("window %d: %+v", b.n, a)
+		}
+	}
+}
+
+func kinds(actions []Action) (list []Kind) {
+	for _, a := range actions {
+		list = append(list, a.Kind)
+	}
+	return list
+}
+
+// TestLadder: load alone raises no alarm; a hog is named in the third window, narrowed, evicted and kept apart; calm takes it back.
+func TestLadder(t *testing.T) {
+	b := newBench()
+	b.quiet(t, 400)
+	for i, want := range [][]Kind{nil, nil, {StopGrowth, Narrow}, nil, nil, {Evict, KeepApart}, nil, nil, nil} {
+		got := b.see(10, 3)
+		if !slices.Equal(kinds(got), want) {
+			t.Fatalf("harm %d: %+v, want %v", i+1, got, want)
+		}
+		for _, a := range got {
+			if a.Reason == "" || a.Kind != StopGrowth && a.Neighbour != "hog" || a.Kind == KeepApart && a.Until.Sub(start) < time.Hour {
+				t.Errorf("%+v", a)
+			}
+		}
+	}
+	if alarm, who := b.watch.Alarm(); !alarm || who != "hog" {
+		t.Errorf("alarm %t, %q", alarm, who)
+	}
+	for i := range DefaultParams().Quiet {
+		got := b.see(0, 0)
+		if last := i == DefaultParams().Quiet-1; last != (len(got) == 1 && got[0].Kind == Release) {
+			t.Fatalf("calm %d: %+v", i+1, got)
+		}
+	}
+	b.quiet(t, 100)
+}
+
+// TestShortHarm: two windows are not enough, and a calm one begins the count anew.
+func TestShortHarm(t *testing.T) {
+	b := newBench()
+	b.quiet(t, 400)
+	for range 5 {
+		for range 2 {
+			if a := b.see(10, 3); len(a) > 0 {
+				t.Fatalf("%+v", a)
+			}
+		}
+		b.quiet(t, 1)
+	}
+}
+
+// TestNobody: harm that goes with no neighbour stops growth, and names none.
+func TestNobody(t *testing.T) {
+	b := newBench()
+	b.quiet(t, 400)
+	var all []Kind
+	for range 20 {
+		all = append(all, kinds(b.see(0, 3))...)
+	}
+	if !slices.Equal(all, []Kind{StopGrowth}) {
+		t.Errorf("%v", all)
+	}
+}
+
+// TestBaselineKeeps: harm that lasts does not become usual.
+func TestBaselineKeeps(t *testing.T) {
+	b := newBench()
+	b.quiet(t, 400)
+	for range 500 {
+		b.see(10, 3)
+	}
+	if alarm, who := b.watch.Alarm(); !alarm || who != "hog" {
+		t.Errorf("after long harm: alarm %t, %q", alarm, who)
+	}
+}
+
+// TestHolds: odd windows never panic, act without a name, or act twice for different reasons on two equal watches; memory is bounded.
+func TestHolds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := DefaultParams()
+		a, b := NewWatch(&p), NewWatch(&p)
+		odd := rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), -1, 0, 0.3, 1, 5, 1e9})
+		for i := range rapid.IntRange(1, 200).Draw(t, "windows") {
+			x := Window{Load: odd.Draw(t, "load")}
+			for s := range x.Signals {
+				x.Signals[s] = odd.Draw(t, "signal")
+			}
+			for range rapid.IntRange(0, 3).Draw(t, "neighbours") {
+				x.Neighbours = append(x.Neighbours, Neighbour{fmt.Sprint(rapid.IntRange(0, 2000).Draw(t, "name")), odd.Draw(t, "use")})
+			}
+			now := start.Add(time.Duration(i) * time.Minute)
+			got, again := a.See(&x, now), b.See(&x, now)
+			if fmt.Sprint(got) != fmt.Sprint(again) {
+				t.Fatalf("%v, and %v", got, again)
+			}
+			for _, act := range got {
+				if act.Reason == "" || (act.Kind == Narrow || act.Kind == Evict || act.Kind == KeepApart) && act.Neighbour == "" {
+					t.Fatalf("%+v", act)
+				}
+			}
+		}
+		if len(a.residuals) > p.Kept || len(a.uses) > maxNeighbours {
+			t.Fatalf("%d windows, %d neighbours are kept", len(a.residuals), len(a.uses))
+		}
+	})
+}
+
+func TestParamsAreChecked(t *testing.T) {
+	for i, spoil := range []func(*Params){
+		func(p *Params) { p.Bins = 0 }, func(p *Params) { p.Windows = 2 }, func(p *Params) { p.Correlation = 1.1 }, func(p *Params) { p.Floor[0] = -1 },
+		func(p *Params) { p.Patience = 0 }, func(p *Params) { p.Kept = maxKept + 1 }, func(p *Params) { p.Enough = 1 },
+	} {
+		p := DefaultParams()
+		spoil(&p)
+		if err := p.Validate(); err == nil {
+			t.Errorf("spoiled parameters %d are accepted", i)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package interference
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	"hilbert.dev/hilbert/control/interference"
+)
+
+// Options say what is played.
+type Options struct {
+	// Seeds is how many mixes are drawn: half of them have a hog.
+	Seeds int `json:"seeds"`
+	// Tuning plays the mixes that parameters were tuned on instead of others.
+	Tuning bool                `json:"tuning,omitempty"`
+	Params interference.Params `json:"params"`
+}
+
+// DefaultOptions take seconds.
+func DefaultOptions() Options { return Options{Seeds: 200, Params: interference.DefaultParams()} }
+
+// heldOut is the first seed of the mixes that parameters were not tuned on.
+const heldOut = 1_000_000
+
+// maxSeeds bounds a run.
+const maxSeeds = 100_000
+
+// Validate says what is wrong with the options.
+func (o *Options) Validate() error {
+	if o.Seeds < 2 || o.Seeds > maxSeeds {
+		return fmt.Errorf("interference: %d seeds: want 2 to %d", o.Seeds, maxSeeds)
+	}
+	return o.Params.Validate()
+}
+
+// Score is how well harm was told.
+type Score struct {
+	// Sees is what was seen: counters alone, or the service's indicator too.
+	Sees string `json:"sees"`
+	// Hog is the kind of hog, or all.
+	Hog   string `json:"hog"`
+	Mixes int    `json:"mixes"`
+	// Harmed are the mixes whose hog harmed a service. Right and Wrong are those of them in which the hog, or another, was named first.
+	Harmed int     `json:"harmed"`
+	Right  int     `json:"right"`
+	Wrong  int     `json:"wrong"`
+	Named  float64 `json:"namingAccuracy"`
+	// Largest is how often the neighbour that uses most would have been right, of those in which one was named: a control.
+	Largest float64 `json:"largestIsRight"`
+	// FalseAlarms is the share of mixes with an alarm while no hog was there.
+	FalseAlarms float64 `json:"falseAlarms"`
+	// NamedAfter and ReliefAfter are seconds from when the hog came: the median of those named right; ReliefMost is the longest.
+	NamedAfter  float64 `json:"secondsToName"`
+	ReliefAfter float64 `json:"secondsToRelief"`
+	ReliefMost  float64 `json:"longestSecondsToRelief"`
+}
+
+// Result is the whole experiment.
+type Result struct {
+	Setup  Options `json:"setup"`
+	Scores []Score `json:"scores"`
+}
+
+// What a Watch may see.
+const (
+	withIndicator = "counters and indicator"
+	countersAlone = "counters alone"
+	allHogs       = "all"
+)
+
+// Run plays all mixes. progress, which may be nil, is told before each how many of how many are done.
+func Run(ctx context.Context, o *Options, progress func(done, of int)) (*Result, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	res := &Result{Setup: *o}
+	for i, sees := range []string{withIndicator, countersAlone} {
+		var list []outcome
+		for n := range o.Seeds {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			if progress != nil {
+				progress(i*o.Seeds+n, 2*o.Seeds)
+			}
+			seed := uint64(n)
+			if !o.Tuning {
+				seed += heldOut
+			}
+			list = append(list, newMix(seed, n%2 == 0, sees == withIndicator, &o.Params).play())
+		}
+		for _, hog := range []string{allHogs, "threads", "bandwidth", "cache"} {
+			res.Scores = append(res.Scores, scored(sees, hog, list))
+		}
+	}
+	return res, nil
+}
+
+// scored sums up the mixes of a kind of hog, or all.
+func scored(sees, hog string, list []outcome) Score {
+	s := Score{Sees: sees, Hog: hog}
+	var named, relief []float64
+	alarms, largest := 0, 0
+	for i := range list {
+		o := &list[i]
+		if hog != allHogs && o.kind != hog {
+			continue
+		}
+		s.Mixes++
+		if o.falseAlarm {
+			alarms++
+		}
+		if !o.harmed {
+			continue
+		}
+		s.Harmed++
+		if o.largest {
+			largest++
+		}
+		switch {
+		case o.named < 0:
+		case !o.right:
+			s.Wrong++
+		default:
+			s.Right++
+			named = append(named, o.named)
+			if o.relief >= 0 {
+				relief = append(relief, o.relief)
+				s.ReliefMost = max(s.ReliefMost, o.relief)
+			}
+		}
+	}
+	s.Named = float64(s.Right) / float64(max(s.Harmed, 1))
+	s.Largest = float64(largest) / float64(max(s.Right+s.Wrong, 1))
+	s.FalseAlarms = float64(alarms) / float64(max(s.Mixes, 1))
+	s.NamedAfter, s.ReliefAfter = median(named), median(relief)
+	return s
+}
+
+func median(list []float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// WriteTable writes the figures for people.
+func (r *Result) WriteTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "SEES\tHOG\tMIXES\tHARMED\tNAMED RIGHT\tWRONG\tACCURACY\tLARGEST\tFALSE ALARMS\tNAMED s\tRELIEF s\tLONGEST s\t")
+	for i := range r.Scores {
+		s := &r.Scores[i]
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%.1f%%\t%.1f%%\t%.1f%%\t%.0f\t%.0f\t%.0f\t\n", s.Sees, s.Hog, s.Mixes, s.Harmed, s.Right, s.Wrong, 100*s.Named, 100*s.Largest,
+			100*s.FalseAlarms, s.NamedAfter, s.ReliefAfter, s.ReliefMost)
+	}
+	return t.Flush()
+}
