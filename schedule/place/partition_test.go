@@ -15,6 +15,9 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
+// own is the partition that the confined placer of TestPlaceIn knows.
+const own = 0
+
 // TestPlaceIn: the best node of a partition is the one that a pod gets which may use only nodes with a label that says the same, whatever changes and however
 // often the nodes are divided anew; and Place goes on to look at all nodes.
 func TestPlaceIn(t *testing.T) {
@@ -57,7 +60,6 @@ func TestPlaceIn(t *testing.T) {
 		snapshot, divided := newPlacer()
 		plain, whole := newPlacer()
 		// It knows the nodes of one partition alone, and assumes what the store will say.
-		const own = 0
 		expectant := cluster.NewExpectantSnapshot()
 		expectant.Advance(store)
 		confined := place.NewPlacer(expectant, profile, 7, 8)
@@ -82,7 +84,7 @@ func TestPlaceIn(t *testing.T) {
 				t.Fatalf("class %d in part %d (divided: %t): node %d, %t, want %d, %t", i, part, isDivided, got.Slot, ok, want.Slot, fits)
 			}
 			expectant.Advance(store)
-			sameAlone(t, confined, part == own && isDivided, own, c, got.Slot)
+			sameAlone(t, confined, part == own && isDivided, c, got.Slot)
 			if !ok {
 				continue
 			}
@@ -109,7 +111,7 @@ func mayAssume(t *rapid.T, s *cluster.Snapshot, slot cluster.Slot, pod *cluster.
 }
 
 // sameAlone holds a placer that knows one partition alone against the choice of one that knows all, if that was about the same partition; NoSlot: there is no room.
-func sameAlone(t *rapid.T, confined *place.Placer, same bool, own uint8, c *cluster.Class, want cluster.Slot) {
+func sameAlone(t *rapid.T, confined *place.Placer, same bool, c *cluster.Class, want cluster.Slot) {
 	if alone, _ := confined.PlaceIn(own, c); same && alone.Slot != want {
 		t.Fatalf("by a placer that knows part %d alone: node %d, want %d", own, alone.Slot, want)
 	}
