@@ -176,6 +176,14 @@ nightly: ## what is too long for .ci/run: SEEDS seeds of each simulation, a mill
 	$(MAKE) fuzz
 	$(MAKE) lint lint-lab
 
+.PHONY: integration-upstream
+integration-upstream: lab ## upstream's integration tests of scheduling in lab/integration/tests.txt, with Hilbert and then with kube-scheduler; status 1 if one fails only with Hilbert; half an hour
+	$(call timed,integration-upstream,bin/hilbert-lab integration $(ARGS))
+
+.PHONY: integration-upstream-short
+integration-upstream-short: lab ## the quick ones of them, with Hilbert alone
+	$(call timed,integration-upstream-short,bin/hilbert-lab integration --scheduler=hilbert --short $(ARGS))
+
 .PHONY: e2e-upstream
 e2e-upstream: lab e2e-workloads ## upstream's specs in lab/suite/specs.txt, with Hilbert and then with kube-scheduler; status 1 if one fails only with Hilbert; 45 minutes
 	$(call timed,e2e-upstream,bin/hilbert-lab e2e --program bin/e2e-workloads $(ARGS))

@@ -27,6 +27,7 @@ var commands = []func() *cobra.Command{
 	newDiffCommand,
 	newScenarioCommand,
 	newE2ECommand,
+	newIntegrationCommand,
 	newE2ELabCommand,
 	newEtcdCommand,
 	newAPIServerCommand,
@@ -34,6 +35,7 @@ var commands = []func() *cobra.Command{
 	newKubeSchedulerCommand,
 	newRawBinderCommand,
 	newHilbertdCommand,
+	newIntegrationSchedulerCommand,
 }
 
 func main() {
