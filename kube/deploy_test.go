@@ -22,6 +22,7 @@ import (
 	deployvisibility "hilbert.dev/hilbert/deploy/visibility"
 	"hilbert.dev/hilbert/kube/agent"
 	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/controller"
 	"hilbert.dev/hilbert/kube/visibility"
 )
 
@@ -36,7 +37,11 @@ func deployed(t *testing.T) []runtime.Object {
 	if err != nil || len(uninstall) == 0 {
 		t.Fatalf("files %v, err %v", uninstall, err)
 	}
-	files = append(files, uninstall...)
+	controller, err := filepath.Glob("../deploy/controller/*.yaml") // apart too: only who writes NodeConfigurations needs it
+	if err != nil || len(controller) == 0 {
+		t.Fatalf("files %v, err %v", controller, err)
+	}
+	files = slices.Concat(files, uninstall, controller)
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	var out []runtime.Object
 	for _, file := range files {
@@ -59,6 +64,7 @@ func deployed(t *testing.T) []runtime.Object {
 // The roles that are deployed grant what Permissions and OptionalPermissions list, to the verb, and to the agent what Permissions and KubeletPermissions list.
 func TestRolesGrantThePermissions(t *testing.T) {
 	grants(t, "hilbertd", slices.Concat(Permissions, OptionalPermissions))
+	grants(t, "hilbert-controller", controller.Permissions)
 	grants(t, "hilbert-agent", slices.Concat(agent.Permissions, agent.KubeletPermissions))
 }
 
@@ -116,7 +122,9 @@ func deployedManifests(t *testing.T) manifests {
 	for _, object := range deployed(t) {
 		switch o := object.(type) {
 		case *appsv1.Deployment:
-			m.deployment = o
+			if o.Name == "hilbertd" {
+				m.deployment = o
+			}
 		case *appsv1.DaemonSet:
 			if o.Name == "hilbert-agent" { // the other one has its own test, in node/mps
 				m.agent = o
@@ -256,7 +264,7 @@ func TestWatchdogDaemonSet(t *testing.T) {
 func TestPeoplesRoles(t *testing.T) {
 	want := map[string][]string{
 		"view": {
-			"get podexplanations,podgroupexplanations.visibility.hilbert.dev", "get,list,watch serviceprofiles,customnoderesources.node.hilbert.dev",
+			"get podexplanations,podgroupexplanations.visibility.hilbert.dev", "get,list,watch serviceprofiles,customnoderesources,nodeconfigurations.node.hilbert.dev",
 			"get,list,watch queues.scheduling.hilbert.dev",
 		},
 		"edit":  {"create,update,patch,delete,deletecollection serviceprofiles.node.hilbert.dev"},

@@ -92,15 +92,18 @@ type Agent struct {
 	governors  *governorController
 	profiles   *profileController
 	lending    *lendingController
-	usage      *usageController
-	storage    *storagePoller
-	eviction   *evictionController
-	thresholds *thresholdController
-	memory     *memoryController
-	clock      *clockCheck
-	promises   *brokenPromises
-	missed     *missedContainers
-	absence    *absenceController
+	// configuration swaps the parameters of the laws; health is how pods have fared.
+	configuration *configurationController
+	health        *healthController
+	usage         *usageController
+	storage       *storagePoller
+	eviction      *evictionController
+	thresholds    *thresholdController
+	memory        *memoryController
+	clock         *clockCheck
+	promises      *brokenPromises
+	missed        *missedContainers
+	absence       *absenceController
 
 	onTick, onObservation []controller
 }
@@ -144,6 +147,9 @@ func (a *Agent) addControllers() (err error) {
 	}
 	a.thresholds = newThresholdController(n, &a.eviction.params, n.options.Thresholds)
 	a.memory = newMemoryController(n)
+	a.configuration = newConfigurationController(n, a.lending, a.eviction, a.memory, a.thresholds)
+	a.configuration.restore(time.Now())
+	a.health = &healthController{node: n, lending: a.lending, eviction: a.eviction}
 	a.governors = &governorController{node: n}
 	a.knobs = newKnobController(n, a.governors, a.memory)
 	a.updates = newRuntimeUpdates(n, a.knobs)
@@ -151,6 +157,7 @@ func (a *Agent) addControllers() (err error) {
 	a.usage = &usageController{node: n}
 	a.reporter = &reporter{
 		node: n, lending: a.lending, eviction: a.eviction, devices: a.devices, usage: a.usage,
+		configuration: a.configuration, health: a.health,
 		throttle: report.NewThrottle(n.options.Node, n.options.Config.WriteInterval.D(), n.options.Config.RefreshInterval.D()),
 	}
 	a.promises = &brokenPromises{node: n, devices: a.devices, reporter: a.reporter}
@@ -187,6 +194,7 @@ func (a *Agent) addControllers() (err error) {
 		a.eviction, // which pods have to go
 		a.memory,   // limits, protection, and what is reclaimed
 		a.usage,    // what the node uses
+		a.health,   // how pods fare
 		laws,
 	}
 	return nil
@@ -263,7 +271,7 @@ func (a *Agent) giveBack() {
 func (a *Agent) flush() {
 	timeout, cancel := context.WithTimeout(context.Background(), maxLastSave) //nolint:forbidigo // that of the agent has ended
 	defer cancel()
-	last := map[string]*saver{"the checkpoint": a.checkpoint.saver, "the numbers of devices": a.devices.numbers.saver}
+	last := map[string]*saver{"the checkpoint": a.checkpoint.saver, "the numbers of devices": a.devices.numbers.saver, "the configuration": a.configuration.saver}
 	if a.absence.with != nil {
 		last["the plan for the agent's absence"] = a.absence.saver
 	}
@@ -336,6 +344,11 @@ func (a *Agent) apply() {
 // Profiles says which ServiceProfiles there are, the oldest first. They must not be changed afterwards.
 func (a *Agent) Profiles(list []spec.NamedProfile) {
 	a.node.loop.Post(func() { a.profiles.set(list) })
+}
+
+// Configure says what the node is told of configuration; nil: nothing. It must not be changed afterwards.
+func (a *Agent) Configure(w *spec.WantedConfiguration) {
+	a.node.loop.Post(func() { a.configuration.set(w, time.Now()) })
 }
 
 // Observation calls look with the last observation; look must not keep it. False: there is none yet, or counters are not read.

@@ -18,6 +18,11 @@ type Governor interface {
 	Close()
 }
 
+// Adjustable is a Governor whose parameters may change while it runs. Adjust is called before each Tick, and must do nothing where they are as before.
+type Adjustable interface {
+	Adjust(p *spec.LendingParameters)
+}
+
 // governorController runs the governors of disks, network and caches.
 type governorController struct {
 	node  *nodeState
@@ -33,11 +38,14 @@ func (g *governorController) Tick(in *inputs) (changed bool) {
 		return false
 	}
 	g.busy = true
-	at, pods := in.now.Sub(n.started), g.pods()
+	at, pods, parameters := in.now.Sub(n.started), g.pods(), n.options.Config.Lending.LendingParameters
 	n.loop.Work(func(context.Context) {
 		var knobs []enforce.DesiredKnob
 		var notes []allocate.Note
 		for _, governor := range n.options.Governors {
+			if a, ok := governor.(Adjustable); ok {
+				a.Adjust(&parameters)
+			}
 			wanted, said := governor.Tick(at, pods)
 			knobs, notes = append(knobs, wanted...), append(notes, said...)
 		}

@@ -44,6 +44,13 @@ func newMemoryController(n *nodeState) *memoryController {
 	return m
 }
 
+// adjust changes the parameters from the next step on. Requests under way end as they began.
+func (m *memoryController) adjust(p *spec.NodeMemory) {
+	m.params = *p
+	m.gauge.SetLimit(p.Reclaim.Pressure)
+	m.shrinker.SetParams(p.Writes)
+}
+
 // reclaimed takes what came of a request.
 func (m *memoryController) reclaimed(r shrink.Result) {
 	m.results[r.Cgroup] = advise.ReclaimResult{

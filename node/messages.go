@@ -89,6 +89,8 @@ type Ports struct {
 	Checkpoint Store
 	// LawState keeps what the laws have learned; it may be lost.
 	LawState Store
+	// Configuration keeps the last good configuration that the node was told.
+	Configuration Store
 	// Devices keeps which number belongs to which GPU and network card.
 	Devices Store
 }

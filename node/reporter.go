@@ -30,7 +30,10 @@ type reporter struct {
 	devices  *deviceController
 	usage    *usageController
 	promises *brokenPromises
-	throttle *report.Throttle
+	// configuration and health are of what the node was told, and of how it fares since.
+	configuration *configurationController
+	health        *healthController
+	throttle      *report.Throttle
 
 	last    *spec.NodeReport // as last written; nil: never
 	written time.Time        // when that write began
@@ -50,6 +53,7 @@ func (p *reporter) build(now time.Time) *spec.NodeReport {
 	out := report.Build(n.options.Machine, &r, p.lending.colocation(now, p.eviction), conditions)
 	out.Status.Devices, out.Status.Summary.GPUs = p.devices.status(now)
 	out.Status.Usage = p.usage.status(now)
+	out.Status.Configuration, out.Status.Health = p.configuration.applied.DeepCopy(), p.health.status(now)
 	out.Status.BrokenPromises, out.Status.Events = p.promises.status(), n.events.book.status()
 	return out
 }

@@ -170,6 +170,8 @@ type world struct {
 	store  *kept
 	// lawState is beside the checkpoint.
 	lawState *kept
+	// configuration is what was told last.
+	configuration *kept
 	// numbers are those of devices, which the inspector sees on hardware; nil: they are not inspected, and hardware is machine's.
 	numbers   *kept
 	inspector DeviceInspector
@@ -209,7 +211,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		directory: t.TempDir(),
-		T:         t, kernel: newKernel(), store: &kept{}, lawState: &kept{}, numbers: &kept{}, hardware: machine(), mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
+		T:         t, kernel: newKernel(), store: &kept{}, lawState: &kept{}, configuration: &kept{}, numbers: &kept{}, hardware: machine(), mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
 		running: make(map[string]runningPod),
 	}
 	t.Cleanup(func() {
@@ -271,6 +273,7 @@ func (w *world) start() {
 			KubeletDevices: w.given,
 			Checkpoint:     w.store,
 			LawState:       w.lawState,
+			Configuration:  w.configuration,
 			Devices:        w.numbers,
 		},
 	})

@@ -40,6 +40,7 @@ type Schema struct {
 	Enum                 []string
 	Type                 string
 	IntOrString          bool `json:"x-kubernetes-int-or-string"`
+	Open                 bool `json:"x-kubernetes-preserve-unknown-fields"`
 	MaxItems             int
 	MaxProperties        int
 	MaxLength            int
@@ -93,6 +94,8 @@ func Read(t testing.TB, file string) *Definition {
 type Rules struct {
 	// Texts are types that are written as text of a known length; Amounts are written as a bounded integer or text.
 	Texts, Amounts []reflect.Type
+	// Trees are types that are written as an object whose fields the definition leaves open.
+	Trees []reflect.Type
 	// Ends has, by path, a field of a type that contains itself with which the definition ends: ".spec.tree[]": "children".
 	Ends map[string]string
 	// Free are paths of numbers that nobody bounds.
@@ -129,6 +132,10 @@ func (c *comparison) compare(path string, s *Schema, typ reflect.Type) {
 		}
 	case slices.Contains(c.rules.Texts, typ):
 		c.is(path, s, "string")
+	case slices.Contains(c.rules.Trees, typ):
+		if c.is(path, s, "object"); !s.Open {
+			c.Errorf("%s: its fields are not left open", path)
+		}
 	case typ.Kind() == reflect.Struct:
 		c.is(path, s, "object")
 		c.fields(path, s, typ)

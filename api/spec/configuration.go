@@ -41,6 +41,8 @@ const (
 	RoleAgent Role = "agent"
 	// RoleWatchdog stands in for a node's agent that is silent; it runs in a process of its own too.
 	RoleWatchdog Role = "watchdog"
+	// RoleController carries NodeConfigurations to the nodes; it runs in a process of its own, with a Lease of its own.
+	RoleController Role = "controller"
 )
 
 // Configuration is the whole of hilbertd's configuration: the file, and the value that runs. Unknown fields are refused when it is read.
@@ -50,7 +52,7 @@ type Configuration struct {
 	// Kind is always HilbertConfiguration.
 	Kind string `json:"kind"`
 
-	// Roles are the parts of Hilbert that this process runs: dispatcher, scheduler and binder together, agent alone, or watchdog alone.
+	// Roles are the parts of Hilbert that this process runs: dispatcher, scheduler and binder together, or agent, watchdog or controller alone.
 	Roles []Role `json:"roles,omitempty"`
 	// SchedulerName is the spec.schedulerName of the pods that Hilbert places. It leaves all other pods alone.
 	SchedulerName string `json:"schedulerName,omitempty"`

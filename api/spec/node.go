@@ -41,6 +41,10 @@ type NodeStatus struct {
 	Devices *Devices `json:"devices,omitempty"`
 	// Events are what the agent has to tell people about pods and the node, the oldest first. hilbertd writes them as Events.
 	Events []NodeEvent `json:"events,omitempty"`
+	// Configuration is what the agent has made of the configuration that it was told; nil: it was told none.
+	Configuration *AppliedConfiguration `json:"configuration,omitempty"`
+	// Health is how pods have fared lately; nil: it is not known.
+	Health *NodeHealth `json:"health,omitempty"`
 	// Summary is what the printer columns show.
 	Summary NodeSummary `json:"summary"`
 }

@@ -31,6 +31,8 @@ func (n *Node) SetParameters(p *NodeParameters) {
 	n.Lending.LendingParameters, n.CPU, n.Memory, n.Eviction = p.Lending, p.CPU, p.Memory, p.Eviction
 }
 
+// +kubebuilder:object:generate=true
+
 // WrittenParameters are fields of NodeParameters as somebody wrote them, in JSON: those that are there take the place of what the node's file says, and a 0 that is
 // there means 0. For example
 //

@@ -31,6 +31,9 @@ func Validate(c *Configuration) error {
 		}
 	}
 	validateLeaderElection(c, bad)
+	if slices.Contains(c.Roles, RoleController) && c.LeaderElection.Name == New().LeaderElection.Name {
+		bad("leaderElection.name", "%q is the scheduler's Lease; write hilbert-controller for the role controller", c.LeaderElection.Name)
+	}
 	if (c.Server.TLSCertFile == "") != (c.Server.TLSPrivateKeyFile == "") {
 		bad("server.tlsCertFile", "it and server.tlsPrivateKeyFile belong together; name both or neither")
 	}
@@ -43,25 +46,28 @@ func Validate(c *Configuration) error {
 }
 
 func validateRoles(roles []Role, bad report) {
-	if slices.Equal(roles, []Role{RoleAgent}) || slices.Equal(roles, []Role{RoleWatchdog}) {
+	if len(roles) == 1 && alone(roles[0]) {
 		return
 	}
 	for _, role := range []Role{RoleDispatcher, RoleScheduler, RoleBinder} {
 		if !slices.Contains(roles, role) {
-			bad("roles", "%s is missing; one process runs dispatcher, scheduler and binder together for now, or agent alone, or watchdog alone", role)
+			bad("roles", "%s is missing; one process runs dispatcher, scheduler and binder together for now, or agent, watchdog or controller alone", role)
 		}
 	}
 	for i, role := range roles {
 		if role != RoleDispatcher && role != RoleScheduler && role != RoleBinder {
 			field := fmt.Sprintf("roles[%d]", i)
-			if role == RoleAgent || role == RoleWatchdog {
+			if alone(role) {
 				bad(field, "%s runs in a process of its own; name it alone", role)
 			} else {
-				notOneOf(bad, field, string(role), string(RoleDispatcher), string(RoleScheduler), string(RoleBinder), string(RoleAgent), string(RoleWatchdog))
+				notOneOf(bad, field, string(role), string(RoleDispatcher), string(RoleScheduler), string(RoleBinder), string(RoleAgent), string(RoleWatchdog), string(RoleController))
 			}
 		}
 	}
 }
+
+// alone reports whether a role runs in a process of its own.
+func alone(r Role) bool { return r == RoleAgent || r == RoleWatchdog || r == RoleController }
 
 func validateNode(n *Node, bad report) {
 	oneOf(bad, "node.mode", n.Mode, ModeAuto, ModeAgent, ModeKubelet)

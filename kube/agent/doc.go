@@ -4,6 +4,7 @@
 //	Reporter      writes the node's CustomNodeResource, one request a report
 //	Refusals      reads which of the evictions that the node requests a disruption budget refuses
 //	GPUOffers     asks who offers the node's GPUs: a device plugin, a DRA driver
+//	ConfigurationWatch  follows what the node's own CustomNodeResource says of configuration
 //	ProfileWatch  follows the ServiceProfiles of all namespaces
 //	PodResources  asks the kubelet which CPUs and devices it gave to pods
 //

@@ -225,6 +225,30 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// The agent hears what its node is told: when it begins to watch, and after each change; nothing of other nodes, and nothing new while the object is gone.
+func TestConfigurationIsFollowed(t *testing.T) {
+	r := newAgentRig(t)
+	r.there()
+	r.report(t, saying(true, ""), "GET GET POST PUT")
+	told := make(chan *spec.WantedConfiguration, 8)
+	w, err := WatchConfiguration(t.Context(), r.server.Connection(), "n", func(c *spec.WantedConfiguration) { told <- c }, silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	if c := <-told; c != nil {
+		t.Errorf("nothing was told, and heard was %+v", c)
+	}
+	r.told(t, `{"spec":{"configuration":{"name":"web","revision":"r","hash":"h","parameters":{"lending":{"step":5}}}}}`)
+	c := <-told
+	for c == nil { // what was said before
+		c = <-told
+	}
+	if c.Name != "web" || c.Hash != "h" || string(c.Parameters) != `{"lending":{"step":5}}` {
+		t.Errorf("heard %+v", c)
+	}
+}
+
 // The agent asks for all that Permissions lists, and for nothing else.
 func TestAgentAsksForNoMoreThanItMay(t *testing.T) {
 	r := newAgentRig(t)
@@ -246,6 +270,13 @@ func TestAgentAsksForNoMoreThanItMay(t *testing.T) {
 	}
 	<-told
 	profiles.Stop()
+	configured := make(chan *spec.WantedConfiguration, 8)
+	configuration, err := WatchConfiguration(t.Context(), r.server.Connection(), "n", func(w *spec.WantedConfiguration) { configured <- w }, silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-configured
+	configuration.Stop()
 	var want []string
 	for _, p := range Permissions {
 		for _, verb := range p.Verbs {

@@ -25,6 +25,7 @@ var optional = map[string]string{
 	"podgroups.scheduling.x-k8s.io":        "PodGroup",
 	"queues.scheduling.hilbert.dev":        "Queue",
 	"customnoderesources.node.hilbert.dev": "CustomNodeResource",
+	"nodeconfigurations.node.hilbert.dev":  "NodeConfiguration",
 	"serviceprofiles.node.hilbert.dev":     "ServiceProfile",
 	"resourceclaims.resource.k8s.io":       "ResourceClaim",
 	"deviceclasses.resource.k8s.io":        "DeviceClass",

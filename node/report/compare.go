@@ -60,7 +60,7 @@ func happened(old, now []spec.NodeEvent) bool {
 // sameNUMANodes compares all but the pools and the events, and of colocation only what must be told before the refresh.
 func sameNUMANodes(a, b spec.NodeStatus) bool {
 	near := a.Colocation != nil && b.Colocation != nil && nearby(a.Colocation.Headroom, b.Colocation.Headroom)
-	a.Pools, b.Pools, a.Events, b.Events = nil, nil, nil, nil
+	a.Pools, b.Pools, a.Events, b.Events, a.Health, b.Health = nil, nil, nil, nil, nil, nil
 	a.Colocation, b.Colocation = acted(a.Colocation, near), acted(b.Colocation, near)
 	return reflect.DeepEqual(a, b)
 }

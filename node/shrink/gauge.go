@@ -22,9 +22,9 @@ const (
 // halt is made for. Several goroutines may use it.
 type Gauge struct {
 	kernel Kernel
-	limit  float64
 
 	mu    sync.Mutex
+	limit float64
 	seen  map[string]uint64 // stalled time by cgroup, in microseconds; 0: not read yet
 	at    time.Time         // when
 	until time.Time         // pressure counts until then
@@ -33,6 +33,13 @@ type Gauge struct {
 // NewGauge returns a Gauge that finds a share of the time, from 0 to 1, high in which some task waits for memory.
 func NewGauge(k Kernel, limit float64) *Gauge {
 	return &Gauge{kernel: k, limit: limit, seen: make(map[string]uint64)}
+}
+
+// SetLimit changes the share.
+func (g *Gauge) SetLimit(limit float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.limit = limit
 }
 
 // Watch says which cgroups count from now on: the online pods'.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"hilbert.dev/hilbert/api/spec"
 )
@@ -62,7 +63,7 @@ var (
 // within one write when online pods feel pressure.
 type Shrinker struct {
 	kernel Kernel
-	params Params
+	params atomic.Pointer[Params]
 	halt   func() bool
 	told   func(Result)
 
@@ -76,8 +77,13 @@ type Shrinker struct {
 // New returns a Shrinker. halt says whether online pods feel pressure now; it is called before each write, by several goroutines. told gets
 // what came of each request, from the goroutine that did it; it may wait for the agent's loop.
 func New(k Kernel, p Params, halt func() bool, told func(Result)) *Shrinker {
-	return &Shrinker{kernel: k, params: bounded(p), halt: halt, told: told, busy: make(map[string]bool)}
+	s := &Shrinker{kernel: k, halt: halt, told: told, busy: make(map[string]bool)}
+	s.SetParams(p)
+	return s
 }
+
+// SetParams changes the parameters, also of what is under way.
+func (s *Shrinker) SetParams(p Params) { s.params.Store(new(bounded(p))) }
 
 // Run takes requests until ctx ends, and returns when those under way have ended: within one write of each.
 func (s *Shrinker) Run(ctx context.Context) {
@@ -123,7 +129,7 @@ func (s *Shrinker) refusal(r *Request) error {
 		return ErrStopped
 	case s.busy[r.Cgroup]:
 		return ErrBusy
-	case len(s.busy) >= s.params.Workers:
+	case len(s.busy) >= s.params.Load().Workers:
 		return ErrFull
 	}
 	return nil

@@ -42,13 +42,13 @@ const fileOnly = " swappiness=0"
 func (s *Shrinker) work(ctx context.Context, r Request) Result {
 	began := time.Now()
 	out := Result{Request: r}
-	for step := s.params.Step; out.Outcome == ""; {
+	for step := s.params.Load().Step; out.Outcome == ""; {
 		switch {
 		case out.Got >= r.Bytes:
 			out.Outcome = Done
 		case ctx.Err() != nil:
 			out.Outcome = Stopped
-		case time.Since(began) >= s.params.Deadline.D():
+		case time.Since(began) >= s.params.Load().Deadline.D():
 			out.Outcome = Late
 		case s.halt():
 			out.Outcome = Pressed
@@ -56,7 +56,7 @@ func (s *Shrinker) work(ctx context.Context, r Request) Result {
 			took := s.step(&out, min(step, r.Bytes-out.Got))
 			step = s.next(step, took)
 			if out.Outcome == "" && out.Got < r.Bytes {
-				rest(ctx, s.params.Rest.D())
+				rest(ctx, s.params.Load().Rest.D())
 			}
 		}
 	}
@@ -107,12 +107,12 @@ func (s *Shrinker) step(out *Result, bytes int64) time.Duration {
 // next is how much the next write asks for.
 func (s *Shrinker) next(step int64, took time.Duration) int64 {
 	switch {
-	case took > s.params.StepTime.D():
+	case took > s.params.Load().StepTime.D():
 		step /= 2
-	case took < s.params.StepTime.D()/2:
+	case took < s.params.Load().StepTime.D()/2:
 		step *= 2
 	}
-	return min(max(step, leastStep), s.params.Step)
+	return min(max(step, leastStep), s.params.Load().Step)
 }
 
 func (s *Shrinker) current(cgroup string) (int64, error) {

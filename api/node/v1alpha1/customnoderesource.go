@@ -29,6 +29,8 @@ type CustomNodeResource struct {
 type CustomNodeResourceSpec struct {
 	// RefusedEvictions are the pods of status.colocation.evictions that a disruption budget does not let go, the last time that hilbertd asked.
 	RefusedEvictions []spec.PodRef `json:"refusedEvictions,omitempty"`
+	// Configuration is the NodeConfiguration that is in force on the node; nil: none is, and the agent's file alone counts. Only the controller role writes it.
+	Configuration *spec.WantedConfiguration `json:"configuration,omitempty"`
 }
 
 // +kubebuilder:object:generate=true

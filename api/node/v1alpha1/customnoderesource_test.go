@@ -37,6 +37,7 @@ func TestDefinitionNamesTheTypes(t *testing.T) {
 func TestDefinitionHasTheFields(t *testing.T) {
 	definition(t).Compare(t, reflect.TypeFor[CustomNodeResource](), crdtest.Rules{
 		Texts: []reflect.Type{reflect.TypeFor[metav1.Time](), reflect.TypeFor[time.Time]()},
+		Trees: []reflect.Type{reflect.TypeFor[spec.WrittenParameters]()},
 		Ends:  map[string]string{".status.topology[].children[].children[]": "children"},
 		Free:  []string{".status.conditions[].observedGeneration"},
 	})

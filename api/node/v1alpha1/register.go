@@ -16,6 +16,8 @@ const (
 	CustomNodeResources = spec.NodePlural
 	// ServiceProfiles is the resource of the ServiceProfiles, which belong to the namespace of their pods.
 	ServiceProfiles = spec.ProfilePlural
+	// NodeConfigurations is the resource of the NodeConfigurations, which have no namespace.
+	NodeConfigurations = spec.NodeConfigurationPlural
 )
 
 // GroupVersion is the group and version of the types of this package.
@@ -23,7 +25,7 @@ var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
 
 // AddToScheme makes the types known to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &CustomNodeResource{}, &CustomNodeResourceList{}, &ServiceProfile{}, &ServiceProfileList{})
+	s.AddKnownTypes(GroupVersion, &CustomNodeResource{}, &CustomNodeResourceList{}, &ServiceProfile{}, &ServiceProfileList{}, &NodeConfiguration{}, &NodeConfigurationList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -44,7 +44,7 @@ type Facts struct {
 
 // Options are what is removed beyond the rest.
 type Options struct {
-	// Definitions removes the custom resource definitions, and with them all Queues, ServiceProfiles and reports.
+	// Definitions removes the custom resource definitions, and with them all Queues, ServiceProfiles, NodeConfigurations and reports.
 	Definitions bool
 }
 
@@ -141,7 +141,7 @@ func Plan(f *Facts, o Options) Removal {
 	}
 	remove("the rest", take(func(x Object) bool { return !strings.HasPrefix(x.Name, "sh.helm.release.v1.") }))
 	if o.Definitions {
-		remove("asked for: with them go all Queues, ServiceProfiles and CustomNodeResources", definitions)
+		remove("asked for: with them go all Queues, ServiceProfiles, NodeConfigurations and CustomNodeResources", definitions)
 	} else if len(definitions) > 0 {
 		r.Notes = append(r.Notes, "the custom resource definitions stay, with all Queues; --definitions removes them")
 	}

@@ -103,6 +103,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	options.Ports = api.ports
 	options.Ports.Checkpoint = node.File(filepath.Join(config.Node.StateDirectory, "checkpoint.json"))
 	options.Ports.LawState = node.File(filepath.Join(config.Node.StateDirectory, "law-state.json"))
+	options.Ports.Configuration = node.File(filepath.Join(config.Node.StateDirectory, "configuration.json"))
 	options.Ports.Devices = node.File(filepath.Join(config.Node.StateDirectory, "devices.json"))
 	options.Storage = roots.StorageReader(config.Node.KubeletDirectory)
 	options.Devices = realnode.NewDevices(roots, options.Machine, config.Node.Devices.ToolkitConfig, api.offers, log)
@@ -117,6 +118,11 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 		return err
 	}
 	defer unfollow()
+	unconfigure, err := api.configure(ctx, agent.Configure)
+	if err != nil {
+		return err
+	}
+	defer unconfigure()
 	served, err := serveAgent(agent, config, log, metrics)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,7 +38,7 @@ func governors(l *spec.Lending, mode string, roots realnode.Roots, kernel enforc
 	if err := params.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("node.lending.io: %w", err)
 	}
-	out = append(out, disks{blkio.NewControl(kernel, os.DirFS(roots.Sys), podsTop(kernel), params), log})
+	out = append(out, &disks{blkio.NewControl(kernel, os.DirFS(roots.Sys), podsTop(kernel), params), l.IO, log})
 	if l.Network.Enabled {
 		n := &network{options: egressOptions(l, roots), log: log}
 		out, metrics = append(out, n), append(metrics, n)
@@ -72,10 +73,19 @@ func podsTop(kernel enforce.Kernel) string {
 // disks governs I/O by weights, io.cost and ceilings.
 type disks struct {
 	control *blkio.Control
+	params  spec.LendingIO
 	log     *slog.Logger
 }
 
-func (d disks) Tick(_ time.Duration, pods []enforce.Pod) (knobs []enforce.DesiredKnob, notes []allocate.Note) {
+// Adjust implements node.Adjustable.
+func (d *disks) Adjust(p *spec.LendingParameters) {
+	if !reflect.DeepEqual(d.params, p.IO) {
+		d.params = p.IO
+		d.control.Set(blkio.ParamsOf(&p.IO))
+	}
+}
+
+func (d *disks) Tick(_ time.Duration, pods []enforce.Pod) (knobs []enforce.DesiredKnob, notes []allocate.Note) {
 	knobs, conditions := d.control.Tick(pods)
 	for _, c := range conditions {
 		notes = append(notes, allocate.Note(c))
@@ -83,7 +93,7 @@ func (d disks) Tick(_ time.Duration, pods []enforce.Pod) (knobs []enforce.Desire
 	return knobs, notes
 }
 
-func (d disks) Close() {
+func (d *disks) Close() {
 	if err := d.control.Close(); err != nil {
 		d.log.Warn("io.cost stays on", "err", err)
 	}

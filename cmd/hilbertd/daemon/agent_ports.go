@@ -24,6 +24,8 @@ type agentAPI struct {
 	close func()
 	// follow keeps the agent told of ServiceProfiles until stop is called.
 	follow func(ctx context.Context, changed func([]spec.NamedProfile)) (stop func(), err error)
+	// configure keeps the agent told of its configuration until stop is called.
+	configure func(ctx context.Context, changed func(*spec.WantedConfiguration)) (stop func(), err error)
 	// offers asks which device plugins and drivers offer the node's GPUs; nil: there is no API server to ask.
 	offers func(ctx context.Context) (gpu.Evidence, error)
 }
@@ -87,7 +89,8 @@ func evidence(o agent.Offers, other []string) gpu.Evidence {
 func connectAgent(config *spec.Configuration, o Options, name string, log *slog.Logger) (agentAPI, error) {
 	alone := agentAPI{
 		host: "none", close: func() {},
-		follow: func(context.Context, func([]spec.NamedProfile)) (func(), error) { return func() {}, nil },
+		follow:    func(context.Context, func([]spec.NamedProfile)) (func(), error) { return func() {}, nil },
+		configure: func(context.Context, func(*spec.WantedConfiguration)) (func(), error) { return func() {}, nil },
 	}
 	connection := o.Connection
 	if connection == nil {
@@ -124,6 +127,13 @@ func connectAgent(config *spec.Configuration, o Options, name string, log *slog.
 		host: connection.Host,
 		follow: func(ctx context.Context, changed func([]spec.NamedProfile)) (func(), error) {
 			w, err := agent.WatchProfiles(ctx, connection, changed, log)
+			if err != nil {
+				return nil, err
+			}
+			return w.Stop, nil
+		},
+		configure: func(ctx context.Context, changed func(*spec.WantedConfiguration)) (func(), error) {
+			w, err := agent.WatchConfiguration(ctx, connection, name, changed, log)
 			if err != nil {
 				return nil, err
 			}

@@ -57,6 +57,9 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	if slices.Contains(config.Roles, spec.RoleWatchdog) {
 		return runWatchdog(ctx, config, o, log, roots)
 	}
+	if slices.Contains(config.Roles, spec.RoleController) {
+		return runController(ctx, config, o, log)
+	}
 	connection := o.Connection
 	if connection == nil {
 		var err error

@@ -33,6 +33,7 @@ func TestReferenceMetrics(t *testing.T) {
 	metricTable(t, &page, "The agent", "Served by a hilbertd with the role agent.", agentMeter{}.Describe)
 	metricTable(t, &page, "The agent's network ceiling", "Served by an agent with `node.lending.network.enabled`.", (&network{}).Describe)
 	metricTable(t, &page, "The watchdog", "Served by a hilbertd with the role watchdog.", watchdogMeter{}.Describe)
+	metricTable(t, &page, "The controller", "Served by a hilbertd with the role controller.", newControllerMeter().Describe)
 	metricTable(t, &page, "Every process", "Served by every hilbertd, whatever its role.", newBuildMetric(version.Info{}).Describe)
 	page.WriteString("Beside it, the `go_*` and `process_*` metrics of the Prometheus client library: memory, goroutines, CPU time, open files.\n")
 	reference.Hold(t, "metrics.md", "Metrics", page.String())

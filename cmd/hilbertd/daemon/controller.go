@@ -1,0 +1,251 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/control/config"
+	"hilbert.dev/hilbert/internal/version"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/controller"
+	"hilbert.dev/hilbert/kube/lease"
+)
+
+const (
+	// controllerTimeout bounds a write of the controller.
+	controllerTimeout = 5 * time.Second
+	// controllerPause is the least time between two decisions, controllerIdle the most.
+	controllerPause = time.Second
+	controllerIdle  = 30 * time.Second
+	// countsEvery is how often the status of a NodeConfiguration is written for its counts alone.
+	countsEvery = 10 * time.Second
+)
+
+// controllerRole is a controller that runs: it follows the cluster, and while it leads it decides and writes.
+type controllerRole struct {
+	watch   *controller.Watch
+	writer  *controller.Writer
+	elector *lease.Elector
+	params  config.Params
+	log     *slog.Logger
+	meter   *controllerMeter
+	counted map[string]time.Time // when a status was last written, by object
+}
+
+// runController runs the role until ctx ends.
+func runController(ctx context.Context, c *spec.Configuration, o Options, log *slog.Logger) error {
+	connection := o.Connection
+	if connection == nil {
+		var err error
+		if connection, err = apiserver.Connect(c.ClientConnection.Kubeconfig); err != nil {
+			return err
+		}
+	}
+	fence := lease.NewFence(c.LeaderElection.RenewDeadline.D(), controllerTimeout)
+	elector, err := lease.NewElector(connection, c.LeaderElection, fence, log)
+	if err != nil {
+		return err
+	}
+	watch, err := controller.NewWatch(ctx, connection, log)
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	writer, err := controller.NewWriter(connection, fence, watch, controllerTimeout)
+	if err != nil {
+		return err
+	}
+	defer writer.Close()
+	r := &controllerRole{watch: watch, writer: writer, elector: elector, params: config.Defaults(), log: log, meter: newControllerMeter(), counted: make(map[string]time.Time)}
+	served, err := r.serve(c)
+	if err != nil {
+		return err
+	}
+	defer served.close()
+	if served != nil && o.OnListen != nil {
+		o.OnListen(served.address)
+	}
+	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleController, "identity", elector.Identity(), "apiServer", connection.Host, "address", served.at())
+	defer log.Info("hilbertd stopped")
+	for ctx.Err() == nil {
+		term, err := elector.Campaign(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				return fmt.Errorf("the leader election ended: %w", err)
+			}
+			return nil
+		}
+		r.lead(ctx, term)
+	}
+	return nil
+}
+
+// lead decides and writes until the Lease is lost or ctx ends; then it gives the Lease back. Each write was answered by then.
+func (r *controllerRole) lead(ctx context.Context, term *lease.Term) {
+	r.meter.leader.Store(true)
+	defer r.meter.leader.Store(false)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			term.Release()
+			return
+		case <-term.Lost():
+			r.log.Warn("lost the Lease; standing by")
+			term.Abandon()
+			return
+		case <-r.watch.Changed():
+		case <-timer.C:
+		}
+		wake := controllerIdle
+		if r.watch.Listed() {
+			wake = r.round(ctx, time.Now())
+		}
+		timer.Reset(max(wake, 0))
+		// What changes while this waits is decided upon then: a thousand changes are one decision.
+		pause := time.NewTimer(controllerPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		case <-term.Lost():
+		}
+		pause.Stop()
+	}
+}
+
+// round decides once and writes what is due. It returns when to look again though nothing changes.
+func (r *controllerRole) round(ctx context.Context, now time.Time) time.Duration {
+	view := r.watch.View(now)
+	actions, wake := config.Decide(&view, now, r.params)
+	r.meter.decisions.Add(1)
+	waiting := 0
+	for i := range actions {
+		if ctx.Err() != nil {
+			break
+		}
+		switch a := &actions[i]; {
+		case a.Status != nil:
+			r.status(ctx, a.Status, now)
+		case !r.writer.Allowed():
+			waiting++
+		default:
+			err := r.writer.Tell(ctx, a.Tell)
+			r.meter.wrote("node", err)
+			if err != nil {
+				waiting++
+				r.log.Warn("a node was not told its configuration; it is tried again", "node", a.Tell.Node, "err", err)
+			}
+		}
+	}
+	r.meter.waiting.Store(int64(waiting))
+	switch {
+	case waiting > 0:
+		return 0
+	case wake.IsZero():
+		return controllerIdle
+	}
+	return min(controllerIdle, wake.Sub(now))
+}
+
+// status writes the status of a NodeConfiguration where it must be, or where its counts have not been written for a while.
+func (r *controllerRole) status(ctx context.Context, s *config.StatusWrite, now time.Time) {
+	if !s.Changed && now.Sub(r.counted[s.Object]) < countsEvery {
+		return
+	}
+	written, err := r.writer.Status(ctx, s)
+	if written || err != nil {
+		r.counted[s.Object] = now
+		r.meter.wrote("status", err)
+	}
+	if err != nil {
+		r.log.Warn("the status of a NodeConfiguration was not written; it is tried again", "name", s.Object, "err", err)
+		return
+	}
+	if written && s.Changed && s.Status.Rollout != nil {
+		r.log.Info("a NodeConfiguration", "name", s.Object, "percent", s.Status.Rollout.Percent, "rolledBack", s.Status.Rollout.RolledBack, "message", s.Status.Rollout.Message)
+	}
+}
+
+// serve serves health checks and metrics; nil: none are wanted.
+func (r *controllerRole) serve(c *spec.Configuration) (*server, error) {
+	listener, err := listen(c.Server)
+	if err != nil || listener == nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(r.meter)
+	registry.MustRegister(processCollectors()...)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !r.watch.Listed() {
+			http.Error(w, "not everything is listed yet", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	mux.Handle("GET /metrics", newScrapes(registry))
+	served, err := serveOn(listener, certificateOf(c.Server), mux, tls.NoClientCert, r.log)
+	if err != nil {
+		return nil, errors.Join(err, closeUnused(listener))
+	}
+	return served, nil
+}
+
+// controllerMeter exports what a controller does.
+type controllerMeter struct {
+	leader    atomic.Bool
+	decisions atomic.Int64
+	waiting   atomic.Int64
+	writes    *prometheus.CounterVec
+}
+
+func controllerDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("hilbert_controller_"+name, help, nil, nil)
+}
+
+var (
+	controllerLeader    = controllerDesc("leader", "1 while this process leads the controllers.")
+	controllerDecisions = controllerDesc("decisions_total", "Decisions about which configuration is in force on which node.")
+	controllerWaiting   = controllerDesc("nodes_waiting", "Nodes that are still to be told their configuration: at most 50 are told in a second.")
+)
+
+func newControllerMeter() *controllerMeter {
+	return &controllerMeter{writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hilbert_controller_writes_total", Help: "Writes of the controller: of what a node is told (node) and of the status of a NodeConfiguration (status), by result.",
+	}, []string{"what", "result"})}
+}
+
+func (m *controllerMeter) wrote(what string, err error) {
+	result := "written"
+	if err != nil {
+		result = "failed"
+	}
+	m.writes.WithLabelValues(what, result).Inc()
+}
+
+// Describe implements prometheus.Collector.
+func (m *controllerMeter) Describe(out chan<- *prometheus.Desc) {
+	out <- controllerLeader
+	out <- controllerDecisions
+	out <- controllerWaiting
+	m.writes.Describe(out)
+}
+
+// Collect implements prometheus.Collector.
+func (m *controllerMeter) Collect(out chan<- prometheus.Metric) {
+	out <- prometheus.MustNewConstMetric(controllerLeader, prometheus.GaugeValue, oneIf(m.leader.Load()))
+	out <- prometheus.MustNewConstMetric(controllerDecisions, prometheus.CounterValue, float64(m.decisions.Load()))
+	out <- prometheus.MustNewConstMetric(controllerWaiting, prometheus.GaugeValue, float64(m.waiting.Load()))
+	m.writes.Collect(out)
+}
