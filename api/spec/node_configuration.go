@@ -145,8 +145,10 @@ func validateRollout(r ConfigurationRollout, bad report) {
 		field string
 		value int
 	}{
-		{"runDelayPercent", *r.Gate.RunDelayPercent}, {"runDelaySlack", *r.Gate.RunDelaySlack},
-		{"evictionsPerHundred", *r.Gate.EvictionsPerHundred}, {"unreadyPercent", *r.Gate.UnreadyPercent},
+		{"runDelayPercent", *r.Gate.RunDelayPercent},
+		{"runDelaySlack", *r.Gate.RunDelaySlack},
+		{"evictionsPerHundred", *r.Gate.EvictionsPerHundred},
+		{"unreadyPercent", *r.Gate.UnreadyPercent},
 	} {
 		if x.value < 0 || x.value > most {
 			bad("rollout.gate."+x.field, "%d: want 0 to %d", x.value, most)

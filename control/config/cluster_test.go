@@ -162,8 +162,9 @@ func (c *cluster) run(ticks int, check func()) {
 	}
 }
 
-func (c *cluster) condition(object string) spec.NodeCondition {
-	for _, x := range c.conditions[object] {
+// condition is whether the object "all" is rolled out.
+func (c *cluster) condition() spec.NodeCondition {
+	for _, x := range c.conditions["all"] {
 		if x.Type == ConditionRolledOut {
 			return x
 		}

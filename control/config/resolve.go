@@ -141,18 +141,6 @@ func (s *state) choice(r *spec.ConfigurationRevision, name string, n *Node) (cho
 	return choice{s, r, name, t}, t != NotTargeted && !s.expired
 }
 
-// choices are the objects that target a node, the one in force first.
-func (w *world) choices(n *Node) (out []choice) {
-	for _, s := range w.states {
-		revision, name := s.revision(n)
-		if c, ok := s.choice(revision, name, n); ok {
-			out = append(out, c)
-		}
-	}
-	slices.SortFunc(out, func(a, b choice) int { return a.compare(&b) })
-	return out
-}
-
 // world is a view with what is worked out of it.
 type world struct {
 	view   View

@@ -33,7 +33,7 @@ func TestRollout(t *testing.T) {
 			t.Errorf("%s was told %d times", name, n)
 		}
 	}
-	if got := c.condition("all"); !got.True || c.objects["all"].Status.Rollout != nil || c.objects["all"].Status.Stable == nil {
+	if got := c.condition(); !got.True || c.objects["all"].Status.Rollout != nil || c.objects["all"].Status.Stable == nil {
 		t.Errorf("%+v", got)
 	}
 }
@@ -54,7 +54,7 @@ func TestRollback(t *testing.T) {
 			c.run(120, func() { most = max(most, c.having(parameters)) })
 			c.lag, c.lost = 0, 0
 			c.run(2, func() {})
-			got := c.condition("all")
+			got := c.condition()
 			if got.Reason != ReasonRolledBack || !strings.Contains(got.Message, figures) {
 				t.Errorf("%s: %+v", parameters, got)
 			}
@@ -70,13 +70,13 @@ func TestAfterRollback(t *testing.T) {
 	c := newCluster(3, 40)
 	c.apply("all", spec.NodeConfiguration{Parameters: []byte(poison)})
 	c.run(80, func() {})
-	if c.having(poison) != nobody || c.condition("all").Reason != ReasonRolledBack {
-		t.Fatalf("%d nodes have it: %+v", c.having(poison), c.condition("all"))
+	if c.having(poison) != nobody || c.condition().Reason != ReasonRolledBack {
+		t.Fatalf("%d nodes have it: %+v", c.having(poison), c.condition())
 	}
 	c.apply("all", spec.NodeConfiguration{Parameters: []byte(better)})
 	c.run(80, func() {})
 	if c.having(better) != 40 {
-		t.Errorf("%d of 40 nodes have what is good: %+v", c.having(better), c.condition("all"))
+		t.Errorf("%d of 40 nodes have what is good: %+v", c.having(better), c.condition())
 	}
 }
 
@@ -121,7 +121,7 @@ func TestMissingIsNotGood(t *testing.T) {
 				}
 			}
 		}
-		if got := k.condition("all"); k.having(good) > 5 || !strings.Contains(got.Message, c.waits) {
+		if got := k.condition(); k.having(good) > 5 || !strings.Contains(got.Message, c.waits) {
 			t.Errorf("%s: %d nodes have it: %+v", name, k.having(good), got)
 		}
 	}

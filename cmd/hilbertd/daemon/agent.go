@@ -113,16 +113,11 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	if err != nil {
 		return err
 	}
-	unfollow, err := api.follow(ctx, agent.Profiles)
+	unfollow, err := api.tell(ctx, agent)
 	if err != nil {
 		return err
 	}
 	defer unfollow()
-	unconfigure, err := api.configure(ctx, agent.Configure)
-	if err != nil {
-		return err
-	}
-	defer unconfigure()
 	served, err := serveAgent(agent, config, log, metrics)
 	if err != nil {
 		return err

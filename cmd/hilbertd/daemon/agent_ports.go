@@ -30,6 +30,23 @@ type agentAPI struct {
 	offers func(ctx context.Context) (gpu.Evidence, error)
 }
 
+// tell keeps the agent told of ServiceProfiles and of its configuration until stop is called.
+func (a *agentAPI) tell(ctx context.Context, to *node.Agent) (stop func(), err error) {
+	unfollow, err := a.follow(ctx, to.Profiles)
+	if err != nil {
+		return nil, err
+	}
+	unconfigure, err := a.configure(ctx, to.Configure)
+	if err != nil {
+		unfollow()
+		return nil, err
+	}
+	return func() {
+		unconfigure()
+		unfollow()
+	}, nil
+}
+
 // maxKubeletWait bounds a request to the kubelet while a pod waits to start; maxDevicesWait bounds one that no pod waits for.
 const (
 	maxKubeletWait = time.Second
