@@ -217,3 +217,21 @@ func TestBounds(t *testing.T) {
 		}
 	})
 }
+
+// A change that no node has tried is not known to be good: while others are in force on all nodes that it targets it waits, and when they go it begins with its first step.
+func TestUntriedIsNotGood(t *testing.T) {
+	c := newCluster(11, 100)
+	c.apply("a", spec.NodeConfiguration{Parameters: []byte(good)})
+	c.run(60, func() {})
+	c.apply("all", spec.NodeConfiguration{Parameters: []byte(poison)})
+	c.run(100, func() {})
+	if s := c.objects["all"].Status; s.Stable != nil || c.having(poison) != nobody {
+		t.Fatalf("nobody has tried it, and it counts as good: %+v", s)
+	}
+	delete(c.objects, "a")
+	most := 0
+	c.run(60, func() { most = max(most, c.having(poison)) })
+	if most > 5 || c.condition().Reason != ReasonRolledBack {
+		t.Errorf("%d of 100 nodes had it: %+v", most, c.condition())
+	}
+}
