@@ -103,7 +103,7 @@ func prepare(ctx context.Context) error {
 		*u.to = client
 	}
 	for name, labels := range map[string]map[string]string{
-		plain: {"hilbert.dev/allow-dedicated-cores": "false"}, dedicated: {"hilbert.dev/allow-dedicated-cores": "true"},
+		plain: {"hilbert.dev/allow-dedicated-cores": "false"}, dedicated: {"hilbert.dev/allow-dedicated-cores": "true"}, "hilbert-system": nil,
 		system: {"hilbert.dev/allow-system-cores": "true"}, both: {"hilbert.dev/allow-dedicated-cores": "true", "hilbert.dev/allow-system-cores": "true", "resource.kubernetes.io/admin-access": "true"},
 	} {
 		if err := makeNamespace(ctx, name, labels); err != nil {

@@ -247,6 +247,7 @@ func namespaces() []request {
 	}
 	return append(out,
 		request{"system in kube-system", creates(admin, "kube-system", level(spec.QoSSystem)), ""},
+		request{"agents and watchdogs come on new nodes, and again after an upgrade", creates(admin, "hilbert-system", level(spec.QoSSystem)), ""},
 		request{"dedicated in kube-system", creates(admin, "kube-system", level(spec.QoSDedicated)), no(spec.QoSDedicated, "kube-system", allowDedicated)},
 		request{"dedicated by Katalyst's name", creates(owner, plain, annotation(spec.AnnotationKatalystQoS, string(spec.QoSDedicated))), "katalyst.kubewharf.io/qos_level: the namespace plain may not have dedicated_cores"},
 		request{"our name comes first", creates(owner, plain, level(spec.QoSShared), annotation(spec.AnnotationKatalystQoS, string(spec.QoSDedicated))), ""},
