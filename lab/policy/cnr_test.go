@@ -13,7 +13,8 @@ import (
 
 const (
 	// agentUser is the account that agents share; nodeName is where a token that is bound to a pod says on which node that runs.
-	agentUser = "system:serviceaccount:hilbert-system:hilbert-agent"
+	agentUser      = "system:serviceaccount:hilbert-system:hilbert-agent"
+	controllerUser = "system:serviceaccount:hilbert-system:hilbert-controller"
 	nodeName  = "authentication.kubernetes.io/node-name"
 	nodesPath = "/apis/node.hilbert.dev/v1alpha1/customnoderesources"
 )
@@ -21,7 +22,10 @@ const (
 // agents are the agent of n1, the agent of n3, and one whose token is bound to no pod.
 var agents struct{ n1, n3, unbound kubernetes.Interface }
 
-// prepareNodes makes the agents and the CustomNodeResources n1 and n2.
+// controller is the account of hilbertd with the role controller.
+var controller kubernetes.Interface
+
+// prepareNodes makes the agents, the controller, and the CustomNodeResources n1, n2 and n4, which has been told a configuration.
 func prepareNodes(ctx context.Context) error {
 	for _, a := range []struct {
 		to *kubernetes.Interface
@@ -38,6 +42,12 @@ func prepareNodes(ctx context.Context) error {
 		}
 		*a.to = client
 	}
+	config := plane.AdminConfig()
+	config.Impersonate = rest.ImpersonationConfig{UserName: controllerUser, Groups: []string{"system:authenticated"}}
+	var err error
+	if controller, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
 	meta := metav1.ObjectMeta{Name: "agents"}
 	if _, err := admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"node.hilbert.dev"}, Resources: []string{"*"}, Verbs: []string{"*"},
@@ -49,7 +59,7 @@ func prepareNodes(ctx context.Context) error {
 	}
 	if _, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-		Subjects: []rbacv1.Subject{user(agentUser), user("system:node:n1")},
+		Subjects: []rbacv1.Subject{user(agentUser), user(controllerUser), user("system:node:n1")},
 	}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
@@ -61,7 +71,9 @@ func prepareNodes(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	configured := customNode("n4")
+	tell("a")(configured)
+	return send(ctx, admin, "POST", configured, false)
 }
 
 // customNode is a CustomNodeResource that these own.
@@ -92,12 +104,28 @@ func send(ctx context.Context, user kubernetes.Interface, verb string, o map[str
 	return r.Body(body).Do(ctx).Error()
 }
 
+// tell makes a CustomNodeResource say that a configuration of this hash is in force.
+func tell(hash string) func(map[string]any) {
+	return func(o map[string]any) {
+		o["spec"] = map[string]any{"configuration": map[string]any{"name": "default", "revision": "1", "hash": hash}}
+	}
+}
+
 func createsNode(user kubernetes.Interface, name string, owners ...map[string]any) func(context.Context) error {
 	return func(ctx context.Context) error { return send(ctx, user, "POST", customNode(name, owners...), true) }
 }
 
 // updatesNode changes one that is there, or its status.
 func updatesNode(user kubernetes.Interface, name string, owner map[string]any, under ...string) func(context.Context) error {
+	return changesNode(user, name, func(o map[string]any) {
+		if owner != nil {
+			o["metadata"].(map[string]any)["ownerReferences"] = []any{owner}
+		}
+	}, under...)
+}
+
+// changesNode also annotates it, so that something is changed.
+func changesNode(user kubernetes.Interface, name string, change func(map[string]any), under ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		body, err := admin.Discovery().RESTClient().Get().AbsPath(nodesPath, name).SetHeader("Accept", "application/json").DoRaw(ctx)
 		if err != nil {
@@ -107,11 +135,32 @@ func updatesNode(user kubernetes.Interface, name string, owner map[string]any, u
 		if err := json.Unmarshal(body, &o); err != nil {
 			return err
 		}
-		if owner != nil {
-			o["metadata"].(map[string]any)["ownerReferences"] = []any{owner}
-		}
 		o["metadata"].(map[string]any)["annotations"] = map[string]any{"x": "y"}
+		change(o)
 		return send(ctx, user, "PUT", o, true, under...)
+	}
+}
+
+// configurationRows: who says which configuration is in force on a node.
+func configurationRows() []request {
+	const written, deleted = "spec.configuration is the controller's; write a NodeConfiguration", "spec.configuration is the controller's; delete the NodeConfiguration"
+	told := customNode("n3")
+	tell("a")(told)
+	nothing := func(o map[string]any) { delete(o, "spec") }
+	other := func(o map[string]any) { o["spec"] = map[string]any{"refusedEvictions": []any{}} }
+	return []request{
+		{"the controller tells a node", changesNode(controller, "n1", tell("a")), ""},
+		{"the controller tells a node something else", changesNode(controller, "n4", tell("b")), ""},
+		{"the controller takes it back", changesNode(controller, "n4", nothing), ""},
+		{"an agent tells itself", changesNode(agents.n1, "n1", tell("a")), written},
+		{"an administrator tells a node", changesNode(admin, "n1", tell("a")), written},
+		{"an administrator tells a node something else", changesNode(admin, "n4", tell("b")), written},
+		{"an administrator creates a node that is told", func(ctx context.Context) error { return send(ctx, admin, "POST", told, true) }, written},
+		{"an agent creates its own, told", func(ctx context.Context) error { return send(ctx, agents.n3, "POST", told, true) }, written},
+		{"an administrator takes it back", changesNode(admin, "n4", nothing), deleted},
+		{"an administrator writes over it", changesNode(admin, "n4", other), deleted},
+		{"an administrator leaves it", changesNode(admin, "n4", tell("a")), ""},
+		{"an administrator writes beside it", changesNode(admin, "n1", other), ""},
 	}
 }
 

@@ -198,6 +198,9 @@ func awaitPolicies(ctx context.Context) error {
 		if err := createsNode(agents.unbound, "n3")(ctx); err == nil {
 			return errors.New("hilbert-cnr-own-node is not in force")
 		}
+		if err := changesNode(admin, "n1", tell("a"))(ctx); err == nil {
+			return errors.New("hilbert-cnr-configuration is not in force")
+		}
 		if err := nodeRows()[0].try(ctx); err != nil {
 			return fmt.Errorf("hilbert-reclaimed-node is not in force: %w", err)
 		}
