@@ -3,6 +3,7 @@ package crdtest
 import (
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -79,15 +80,19 @@ func TestCompare(t *testing.T) {
 		".spec.text: type \"integer\", want \"string\"":                                                               func(s map[string]*Schema, _ *Rules) { s["text"].Type = "integer" },
 		".spec.text: a text without a bound":                                                                          func(s map[string]*Schema, _ *Rules) { s["text"].MaxLength = 0 },
 		".spec.count: a number without a bound":                                                                       func(s map[string]*Schema, _ *Rules) { s["count"].Maximum = nil },
-		".spec.part: a number without a bound":                                                                        func(s map[string]*Schema, _ *Rules) { s["part"].Minimum = nil },
-		".spec.map: a map without a bound":                                                                            func(s map[string]*Schema, _ *Rules) { s["map"].MaxProperties = 0 },
-		".spec.map[]: a text without a bound":                                                                         func(s map[string]*Schema, _ *Rules) { s["map"].AdditionalProperties.MaxLength = 0 },
-		".spec.list: a list without a bound":                                                                          func(s map[string]*Schema, _ *Rules) { s["list"].MaxItems = 0 },
-		".spec.list[]: type \"boolean\", want \"string\"":                                                             func(s map[string]*Schema, _ *Rules) { s["list"].Items.Type = "boolean" },
-		".spec.size: an amount is a bounded integer or string":                                                        func(s map[string]*Schema, _ *Rules) { s["size"].MaxLength = 0 },
-		".spec.when: type \"\", want \"object\"":                                                                      func(s map[string]*Schema, r *Rules) { s["when"].Type, r.Texts = "", nil },
-		".spec.tree.name is always written, but not required":                                                         func(s map[string]*Schema, _ *Rules) { s["tree"].Required = nil },
-		".spec.tree.children[]: fields [name], want [children name]":                                                  func(_ map[string]*Schema, r *Rules) { r.Ends = nil },
+		".spec.count: the API server cannot compare with a maximum of 9.223372036854776e+18, and refuses every object": func(s map[string]*Schema, _ *Rules) {
+			most := float64(math.MaxInt64)
+			s["count"].Maximum = &most
+		},
+		".spec.part: a number without a bound":                       func(s map[string]*Schema, _ *Rules) { s["part"].Minimum = nil },
+		".spec.map: a map without a bound":                           func(s map[string]*Schema, _ *Rules) { s["map"].MaxProperties = 0 },
+		".spec.map[]: a text without a bound":                        func(s map[string]*Schema, _ *Rules) { s["map"].AdditionalProperties.MaxLength = 0 },
+		".spec.list: a list without a bound":                         func(s map[string]*Schema, _ *Rules) { s["list"].MaxItems = 0 },
+		".spec.list[]: type \"boolean\", want \"string\"":            func(s map[string]*Schema, _ *Rules) { s["list"].Items.Type = "boolean" },
+		".spec.size: an amount is a bounded integer or string":       func(s map[string]*Schema, _ *Rules) { s["size"].MaxLength = 0 },
+		".spec.when: type \"\", want \"object\"":                     func(s map[string]*Schema, r *Rules) { s["when"].Type, r.Texts = "", nil },
+		".spec.tree.name is always written, but not required":        func(s map[string]*Schema, _ *Rules) { s["tree"].Required = nil },
+		".spec.tree.children[]: fields [name], want [children name]": func(_ map[string]*Schema, r *Rules) { r.Ends = nil },
 		".spec.tree.children[]: fields [children name], want [name]": func(s map[string]*Schema, _ *Rules) {
 			s["tree"].Properties["children"].Items.Properties["children"] = &Schema{}
 		},
