@@ -15,8 +15,8 @@ const (
 	// agentUser is the account that agents share; nodeName is where a token that is bound to a pod says on which node that runs.
 	agentUser      = "system:serviceaccount:hilbert-system:hilbert-agent"
 	controllerUser = "system:serviceaccount:hilbert-system:hilbert-controller"
-	nodeName  = "authentication.kubernetes.io/node-name"
-	nodesPath = "/apis/node.hilbert.dev/v1alpha1/customnoderesources"
+	nodeName       = "authentication.kubernetes.io/node-name"
+	nodesPath      = "/apis/node.hilbert.dev/v1alpha1/customnoderesources"
 )
 
 // agents are the agent of n1, the agent of n3, and one whose token is bound to no pod.
