@@ -69,7 +69,7 @@ func (r *Reporter) write(ctx context.Context, report *spec.NodeReport) (again bo
 		ObjectMeta: metav1.ObjectMeta{Name: r.node, UID: r.last.UID, ResourceVersion: r.last.ResourceVersion},
 		Status: v1alpha1.CustomNodeResourceStatus{
 			NodeStatus: report.Status, ObservedAt: metav1.NewTime(r.now()),
-			Conditions: nodeConditions(report.Conditions, r.last.Status.Conditions, r.now()),
+			Conditions: v1alpha1.Conditions(report.Conditions, r.last.Status.Conditions, 0, r.now()),
 		},
 	}
 	body, err := json.Marshal(next)
@@ -156,24 +156,3 @@ func (r *Reporter) create(ctx context.Context) (*v1alpha1.CustomNodeResource, er
 const nodeReportsPath = "/apis/" + v1alpha1.Group + "/" + v1alpha1.Version + "/" + v1alpha1.CustomNodeResources
 
 func (r *Reporter) path() string { return nodeReportsPath + "/" + r.node }
-
-// nodeConditions gives conditions their times: since when they are so is kept from what was there before.
-func nodeConditions(said []spec.NodeCondition, before []metav1.Condition, now time.Time) []metav1.Condition {
-	out := make([]metav1.Condition, 0, len(said))
-	for _, s := range said {
-		c := metav1.Condition{Type: s.Type, Status: metav1.ConditionFalse, Reason: s.Reason, Message: s.Message, LastTransitionTime: metav1.NewTime(now)}
-		switch {
-		case s.Unknown:
-			c.Status = metav1.ConditionUnknown
-		case s.True:
-			c.Status = metav1.ConditionTrue
-		}
-		for i := range before {
-			if before[i].Type == c.Type && before[i].Status == c.Status {
-				c.LastTransitionTime = before[i].LastTransitionTime
-			}
-		}
-		out = append(out, c)
-	}
-	return out
-}

@@ -88,7 +88,7 @@ func (w *Writer) Status(ctx context.Context, s *config.StatusWrite) (written boo
 		return false, nil // it is gone
 	}
 	now := time.Now()
-	status := v1alpha1.NodeConfigurationStatus{NodeConfigurationStatus: s.Status, Conditions: conditions(s.Conditions, known.conditions, s.Status.ObservedGeneration, now)}
+	status := v1alpha1.NodeConfigurationStatus{NodeConfigurationStatus: s.Status, Conditions: v1alpha1.Conditions(s.Conditions, known.conditions, s.Status.ObservedGeneration, now.Truncate(time.Second))}
 	before, err := json.Marshal(v1alpha1.NodeConfigurationStatus{NodeConfigurationStatus: known.Status, Conditions: known.conditions})
 	if err != nil {
 		return false, err
@@ -120,22 +120,4 @@ func (w *Writer) Status(ctx context.Context, s *config.StatusWrite) (written boo
 		}
 	}
 	return err == nil, err
-}
-
-// conditions gives conditions their times: since when they are so is kept from what was there before.
-func conditions(said []spec.NodeCondition, before []metav1.Condition, generation int64, now time.Time) []metav1.Condition {
-	out := make([]metav1.Condition, 0, len(said))
-	for _, s := range said {
-		c := metav1.Condition{Type: s.Type, Status: metav1.ConditionFalse, Reason: s.Reason, Message: s.Message, ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))}
-		if s.True {
-			c.Status = metav1.ConditionTrue
-		}
-		for i := range before {
-			if before[i].Type == c.Type && before[i].Status == c.Status {
-				c.LastTransitionTime = before[i].LastTransitionTime
-			}
-		}
-		out = append(out, c)
-	}
-	return out
 }
