@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +90,7 @@ func (w *world) advance(s *state) (out spec.NodeConfigurationStatus, conditions 
 		rolled.Reason, rolled.Message = ReasonExpired, "it expired at "+s.Spec.Expires.UTC().Format(time.RFC3339)
 	case s.settled():
 		out.Rollout = nil
-		rolled = w.complete(s)
+		rolled = w.complete(s, out.Nodes)
 	case r == nil || r.Revision != s.candidateName:
 		out.Rollout = w.begin(s)
 		rolled.Message = out.Rollout.Message
@@ -143,8 +142,7 @@ func (w *world) count(s *state) (out spec.ConfigurationNodes) {
 }
 
 // complete is the condition of an object that is in force on all of its nodes, or about to be.
-func (w *world) complete(s *state) spec.NodeCondition {
-	c := w.count(s)
+func (w *world) complete(s *state, c spec.ConfigurationNodes) spec.NodeCondition {
 	out := spec.NodeCondition{Type: ConditionRolledOut, True: true, Reason: ReasonComplete, Message: fmt.Sprintf("%d of %d nodes have applied it", c.Applied, c.Targeted)}
 	for _, n := range s.targeted {
 		if w.ready(n) && !s.applied(n) {
@@ -219,8 +217,12 @@ func (w *world) divide(s *state) (changed, others []*Node) {
 		}
 	}
 	if len(others) == 0 {
+		targeted := make(map[*Node]bool, len(s.targeted))
+		for _, n := range s.targeted {
+			targeted[n] = true
+		}
 		for i := range w.view.Nodes {
-			if n := &w.view.Nodes[i]; !slices.Contains(changed, n) {
+			if n := &w.view.Nodes[i]; !targeted[n] {
 				others = append(others, n)
 			}
 		}
