@@ -149,7 +149,7 @@ func (a *Agent) addControllers() (err error) {
 	a.memory = newMemoryController(n)
 	a.configuration = newConfigurationController(n, a.lending, a.eviction, a.memory, a.thresholds)
 	a.configuration.restore(time.Now())
-	a.health = &healthController{node: n, lending: a.lending, eviction: a.eviction}
+	a.health = &healthController{eviction: a.eviction}
 	a.governors = &governorController{node: n}
 	a.knobs = newKnobController(n, a.governors, a.memory)
 	a.updates = newRuntimeUpdates(n, a.knobs)

@@ -139,8 +139,6 @@ const healthWindow = 2 * time.Minute
 
 // healthController keeps how pods have fared lately, for whoever compares nodes.
 type healthController struct {
-	node     *nodeState
-	lending  *lendingController
 	eviction *evictionController
 	readings []healthReading
 	asked    map[string]bool // pods that the last decision wanted evicted, by UID
