@@ -29,17 +29,7 @@ const (
 )
 
 // LoadJobs reads the use of jobs from a file, which may be gzipped, and in a tar: see ReadJobs.
-func LoadJobs(path string) ([]Job, error) {
-	var jobs []Job
-	err := withContents(path, func(r io.Reader) (err error) {
-		jobs, err = ReadJobs(path, r)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("load the jobs' use: %w", err)
-	}
-	return jobs, nil
-}
+func LoadJobs(path string) ([]Job, error) { return load("jobs' use", path, ReadJobs) }
 
 // ReadJobs reads the use of jobs in percent of what they asked for: a row is a job, a day and a resource (job, day, resource, t0, t1, and so on over
 // the day), as the extraction of the Google cluster data of 2011 has them. resource is cpu or memory; other resources are left out. An empty field is

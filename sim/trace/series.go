@@ -26,17 +26,7 @@ const (
 )
 
 // LoadSeries reads a load from a file, which may be gzipped, and in a tar: see ReadSeries.
-func LoadSeries(path string) (*Series, error) {
-	var s *Series
-	err := withContents(path, func(r io.Reader) (err error) {
-		s, err = ReadSeries(path, r)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("load the series: %w", err)
-	}
-	return s, nil
-}
+func LoadSeries(path string) (*Series, error) { return load("series", path, ReadSeries) }
 
 // ReadSeries reads timestamp and value, in any order. A timestamp is "2006-01-02 15:04:05" or RFC 3339. A file with timestamp_anon (seconds) instead, as
 // cluster-trace-v2026-GenAI has them, is summed up over five minutes. file is for messages.

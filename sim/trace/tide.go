@@ -34,17 +34,7 @@ const (
 )
 
 // LoadTide reads requests of a day from a file, which may be gzipped, and in a tar: see ReadTide.
-func LoadTide(path string) (*Curves, error) {
-	var c *Curves
-	err := withContents(path, func(r io.Reader) (err error) {
-		c, err = ReadTide(path, r)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("load the tide: %w", err)
-	}
-	return c, nil
-}
+func LoadTide(path string) (*Curves, error) { return load("tide", path, ReadTide) }
 
 // ReadTide reads measured request rates of a service: timestamp_anon (seconds), value (requests a second), container_ip and request_type, as
 // cluster-trace-v2026-GenAI has them. Each row of the result is the shape of a day, with mean 1: the first of the requests that no container is named
@@ -121,17 +111,7 @@ func smooth(row []float64) bool {
 }
 
 // LoadUse reads the CPU use of machines from a file, which may be gzipped, and in a tar: see ReadUse.
-func LoadUse(path string) (*Curves, error) {
-	var c *Curves
-	err := withContents(path, func(r io.Reader) (err error) {
-		c, err = ReadUse(path, r)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("load the use: %w", err)
-	}
-	return c, nil
-}
+func LoadUse(path string) (*Curves, error) { return load("use", path, ReadUse) }
 
 // ReadUse reads the CPU use of virtual machines in percent, a row each: vm, t0, t1 and so on, as the PlanetLab traces have it. Rows of the result are
 // from 0 to 1. file is for messages.
@@ -162,6 +142,19 @@ func ReadUse(file string, r io.Reader) (*Curves, error) {
 		return nil, t.err
 	}
 	return c, nil
+}
+
+// load reads a file, or what is packed in it. what names that for people.
+func load[T any](what, path string, read func(file string, r io.Reader) (T, error)) (T, error) {
+	var loaded T
+	err := withContents(path, func(r io.Reader) (err error) {
+		loaded, err = read(path, r)
+		return err
+	})
+	if err != nil {
+		return loaded, fmt.Errorf("load the %s: %w", what, err)
+	}
+	return loaded, nil
 }
 
 // withContents reads a file, or what is packed in it: gzip and tar are told by the first bytes, and of an archive the first file is read.
