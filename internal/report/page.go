@@ -23,7 +23,7 @@ import (
 
 // Write writes a page. f0, f1 and f2 write a number with so many decimals; functions are further ones for the template, nil for none.
 func Write(w io.Writer, title, body string, functions template.FuncMap, shown any) error {
-	frame := template.New("frame").Funcs(template.FuncMap{"f0": fixed("%.0f"), "f1": fixed("%.1f"), "f2": fixed("%.2f")}).Funcs(functions)
+	frame := template.New("frame").Funcs(template.FuncMap{"f0": fixed("%.0f"), "f1": fixed("%.1f"), "f2": fixed("%.2f"), "percent": percent}).Funcs(functions)
 	if _, err := frame.New("body").Parse(body); err != nil {
 		return fmt.Errorf("page %q: %w", title, err)
 	}
@@ -35,6 +35,9 @@ func Write(w io.Writer, title, body string, functions template.FuncMap, shown an
 		Shown          any
 	}{title, version.Get().Version, shown})
 }
+
+// percent is a share in percent.
+func percent(share float64) string { return fixed("%.1f")(100 * share) }
 
 func fixed(format string) func(float64) string {
 	return func(x float64) string { return fmt.Sprintf(format, x) }

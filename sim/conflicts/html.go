@@ -28,7 +28,7 @@ func (r *Result) WriteHTML(w io.Writer) error {
 			}
 		}
 	}
-	return report.Write(w, "conflicts of schedulers", body, template.FuncMap{"percent": func(x float64) string { return fmt.Sprintf("%.1f", 100*x) }}, shown)
+	return report.Write(w, "conflicts of schedulers", body, nil, shown)
 }
 
 // colours of the strategies differ in lightness too.

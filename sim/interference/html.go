@@ -1,7 +1,6 @@
 package interference
 
 import (
-	"fmt"
 	"html/template"
 	"io"
 	"strconv"
@@ -16,7 +15,7 @@ func (r *Result) WriteHTML(w io.Writer) error {
 
 		Chart template.HTML
 	}{r, r.bars()}
-	return report.Write(w, "interference", body, template.FuncMap{"percent": func(x float64) string { return fmt.Sprintf("%.1f", 100*x) }}, shown)
+	return report.Write(w, "interference", body, nil, shown)
 }
 
 // Sizes of the chart in pixels.

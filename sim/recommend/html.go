@@ -1,7 +1,6 @@
 package recommend
 
 import (
-	"fmt"
 	"html/template"
 	"io"
 	"strconv"
@@ -27,7 +26,7 @@ func (r *Result) WriteHTML(w io.Writer) error {
 	} {
 		shown.Charts = append(shown.Charts, r.bars(c.title, c.of))
 	}
-	return report.Write(w, "recommended requests", body, template.FuncMap{"percent": func(x float64) string { return fmt.Sprintf("%.1f", 100*x) }}, shown)
+	return report.Write(w, "recommended requests", body, nil, shown)
 }
 
 // Sizes of a chart in pixels.
