@@ -17,12 +17,13 @@ import (
 	"k8s.io/component-base/version"
 
 	"hilbert.dev/hilbert/lab/controlplane"
+	"hilbert.dev/hilbert/lab/suite"
 )
 
 // Hilbert and KubeScheduler are the schedulers that can be run.
 const (
-	Hilbert       = "hilbert"
-	KubeScheduler = "kube-scheduler"
+	Hilbert       = suite.Hilbert
+	KubeScheduler = suite.KubeScheduler
 )
 
 const (
@@ -61,15 +62,7 @@ func (o *Options) validate() error {
 	if o.Parallel < 1 {
 		return fmt.Errorf("--parallel is %d: give a number from 1", o.Parallel)
 	}
-	if len(o.Schedulers) == 0 {
-		return fmt.Errorf("no scheduler is chosen: choose from %s, %s", Hilbert, KubeScheduler)
-	}
-	for _, s := range o.Schedulers {
-		if !slices.Contains([]string{Hilbert, KubeScheduler}, s) {
-			return fmt.Errorf("--scheduler names %q: choose from %s, %s", s, Hilbert, KubeScheduler)
-		}
-	}
-	return nil
+	return suite.CheckSchedulers(o.Schedulers)
 }
 
 // Run runs the tests with each scheduler.

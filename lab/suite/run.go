@@ -58,16 +58,24 @@ func (o *Options) validate() error {
 	if o.Nodes < 1 {
 		return fmt.Errorf("--nodes is %d: give a number from 1", o.Nodes)
 	}
-	if len(o.Schedulers) == 0 {
-		return fmt.Errorf("no scheduler is chosen: choose from %s, %s", Hilbert, KubeScheduler)
-	}
-	for _, s := range o.Schedulers {
-		if !slices.Contains([]string{Hilbert, KubeScheduler}, s) {
-			return fmt.Errorf("--scheduler names %q: choose from %s, %s", s, Hilbert, KubeScheduler)
-		}
+	if err := CheckSchedulers(o.Schedulers); err != nil {
+		return err
 	}
 	if _, err := os.Stat(o.Program); err != nil {
 		return fmt.Errorf("the program that holds the specs: %w; build it with make e2e-suite", err)
+	}
+	return nil
+}
+
+// CheckSchedulers refuses an empty list, and names of schedulers that cannot be run.
+func CheckSchedulers(names []string) error {
+	if len(names) == 0 {
+		return fmt.Errorf("no scheduler is chosen: choose from %s, %s", Hilbert, KubeScheduler)
+	}
+	for _, s := range names {
+		if !slices.Contains([]string{Hilbert, KubeScheduler}, s) {
+			return fmt.Errorf("--scheduler names %q: choose from %s, %s", s, Hilbert, KubeScheduler)
+		}
 	}
 	return nil
 }

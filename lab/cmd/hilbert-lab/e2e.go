@@ -41,28 +41,39 @@ what passes. The exit status is 1 if Hilbert fails what kube-scheduler passes. W
 	return command
 }
 
-func runE2E(ctx context.Context, out io.Writer, o e2eOptions, words []string) (err error) {
-	if o.output != "text" && o.output != "json" {
-		return fmt.Errorf("--output is %q: choose text or json", o.output)
-	}
+func runE2E(ctx context.Context, out io.Writer, o e2eOptions, words []string) error {
 	o.Specs, o.Progress = suite.Choose(o.Program, o.conformance, o.quick, words...), os.Stderr
-	if o.Dir == "" {
-		if o.Dir, err = os.MkdirTemp("", "hilbert-e2e-"); err != nil {
+	return runTests(out, o.output, &o.Dir, "hilbert-e2e-", func() (testResult, error) { return suite.Run(ctx, o.Options) })
+}
+
+// testResult is what came of upstream's tests.
+type testResult interface {
+	Write(w io.Writer) error
+	Err() error
+}
+
+// runTests runs upstream's tests and prints what came of them. Where dir is empty, logs lie in a directory whose name begins with prefix, which is removed if all goes well.
+func runTests(out io.Writer, output string, dir *string, prefix string, run func() (testResult, error)) (err error) {
+	if output != "text" && output != "json" {
+		return fmt.Errorf("--output is %q: choose text or json", output)
+	}
+	if *dir == "" {
+		if *dir, err = os.MkdirTemp("", prefix); err != nil {
 			return fmt.Errorf("directory for logs: %w", err)
 		}
 		defer func() {
 			if err != nil {
-				err = fmt.Errorf("%w\nlogs are kept in %s", err, o.Dir)
+				err = fmt.Errorf("%w\nlogs are kept in %s", err, *dir)
 				return
 			}
-			_ = os.RemoveAll(o.Dir)
+			_ = os.RemoveAll(*dir)
 		}()
 	}
-	result, err := suite.Run(ctx, o.Options)
+	result, err := run()
 	if err != nil {
 		return err
 	}
-	if o.output == "json" {
+	if output == "json" {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
 		err = encoder.Encode(result)

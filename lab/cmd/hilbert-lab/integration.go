@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -42,10 +41,7 @@ the go command and the sources: start it in the root of the repository.`,
 	return command
 }
 
-func runIntegration(ctx context.Context, out io.Writer, o integrationOptions, words []string) (err error) {
-	if o.output != "text" && o.output != "json" {
-		return fmt.Errorf("--output is %q: choose text or json", o.output)
-	}
+func runIntegration(ctx context.Context, out io.Writer, o integrationOptions, words []string) error {
 	list, err := integration.List()
 	if err != nil {
 		return err
@@ -54,33 +50,7 @@ func runIntegration(ctx context.Context, out io.Writer, o integrationOptions, wo
 	if o.Program, err = os.Executable(); err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	if o.Dir == "" {
-		if o.Dir, err = os.MkdirTemp("", "hilbert-integration-"); err != nil {
-			return fmt.Errorf("directory for logs: %w", err)
-		}
-		defer func() {
-			if err != nil {
-				err = fmt.Errorf("%w\nlogs are kept in %s", err, o.Dir)
-				return
-			}
-			_ = os.RemoveAll(o.Dir)
-		}()
-	}
-	result, err := integration.Run(ctx, o.Options)
-	if err != nil {
-		return err
-	}
-	if o.output == "json" {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(result)
-	} else {
-		err = result.Write(out)
-	}
-	if err != nil {
-		return fmt.Errorf("print the result: %w", err)
-	}
-	return result.Err()
+	return runTests(out, o.output, &o.Dir, "hilbert-integration-", func() (testResult, error) { return integration.Run(ctx, o.Options) })
 }
 
 func newIntegrationSchedulerCommand() *cobra.Command {
