@@ -16,7 +16,7 @@ import (
 
 	scenarios "hilbert.dev/hilbert/bench"
 	"hilbert.dev/hilbert/kube/parse"
-	"hilbert.dev/hilbert/lab/fed"
+	"hilbert.dev/hilbert/lab/fakeinformer"
 )
 
 // kubeClaims is hilbertClaims for kube-scheduler: its informers of claims, and the API server as far as claims are concerned. kubeSide.mu guards the versions.
@@ -25,18 +25,18 @@ type kubeClaims struct {
 
 	zones map[string]string // of each node
 
-	volumeClaims, volumes, classes, csiNodes *fed.Informer
-	deviceClaims, slices, deviceClasses      *fed.Informer
+	volumeClaims, volumes, classes, csiNodes *fakeinformer.Informer
+	deviceClaims, slices, deviceClasses      *fakeinformer.Informer
 }
 
 // newKubeClaims takes the place of the factory's informers, before a scheduler asks for them.
 func newKubeClaims(kind scenarios.Case, factory informers.SharedInformerFactory) *kubeClaims {
 	return &kubeClaims{
 		claimObjects: claimObjects{kind: kind}, zones: make(map[string]string),
-		volumeClaims: fed.In(factory, &corev1.PersistentVolumeClaim{}), volumes: fed.In(factory, &corev1.PersistentVolume{}),
-		classes: fed.In(factory, &storagev1.StorageClass{}), csiNodes: fed.In(factory, &storagev1.CSINode{}),
-		deviceClaims: fed.In(factory, &resourcev1.ResourceClaim{}), slices: fed.In(factory, &resourcev1.ResourceSlice{}),
-		deviceClasses: fed.In(factory, &resourcev1.DeviceClass{}),
+		volumeClaims: fakeinformer.Replace(factory, &corev1.PersistentVolumeClaim{}), volumes: fakeinformer.Replace(factory, &corev1.PersistentVolume{}),
+		classes: fakeinformer.Replace(factory, &storagev1.StorageClass{}), csiNodes: fakeinformer.Replace(factory, &storagev1.CSINode{}),
+		deviceClaims: fakeinformer.Replace(factory, &resourcev1.ResourceClaim{}), slices: fakeinformer.Replace(factory, &resourcev1.ResourceSlice{}),
+		deviceClasses: fakeinformer.Replace(factory, &resourcev1.DeviceClass{}),
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 
-	"hilbert.dev/hilbert/lab/fed"
+	"hilbert.dev/hilbert/lab/fakeinformer"
 )
 
 // devicePlugins are upstream's that are compared, and those that no framework is without.
@@ -39,7 +39,7 @@ type upstreamDevices struct {
 	state     snapshotLister
 	weight    int64
 
-	claims, classes, slices, rules *fed.Informer
+	claims, classes, slices, rules *fakeinformer.Informer
 	names                          *extendedresourcecache.ExtendedResourceCache
 }
 
@@ -79,8 +79,8 @@ func newUpstreamDevices(ctx context.Context, nodes []*corev1.Node) (*upstreamDev
 
 func (u *upstreamDevices) manager(ctx context.Context) (*dynamicresources.DefaultDRAManager, informers.SharedInformerFactory, error) {
 	factory := informers.NewSharedInformerFactory(nil, 0)
-	u.claims, u.classes = fed.In(factory, &resourcev1.ResourceClaim{}), fed.In(factory, &resourcev1.DeviceClass{})
-	u.slices, u.rules = fed.In(factory, &resourcev1.ResourceSlice{}), fed.In(factory, &resourcev1.DeviceTaintRule{})
+	u.claims, u.classes = fakeinformer.Replace(factory, &resourcev1.ResourceClaim{}), fakeinformer.Replace(factory, &resourcev1.DeviceClass{})
+	u.slices, u.rules = fakeinformer.Replace(factory, &resourcev1.ResourceSlice{}), fakeinformer.Replace(factory, &resourcev1.DeviceTaintRule{})
 	followed, err := tracker.StartTracker(ctx, tracker.Options{
 		EnableDeviceTaintRules: true, EnableConsumableCapacity: true,
 		SliceInformer: factory.Resource().V1().ResourceSlices(), TaintInformer: factory.Resource().V1().DeviceTaintRules(),

@@ -1,8 +1,8 @@
-// Package fed has an informer that is filled by hand, for parts of kube-scheduler that run in this process without an API server.
+// Package fakeinformer has an informer that is filled by hand, for parts of kube-scheduler that run in this process without an API server.
 //
 // Nothing is listed or watched, and no goroutine runs: Set and Remove change the store and call every handler before they return, as the watch of a real informer
 // would soon after. So what kube-scheduler keeps beside its informers, such as its caches of assumed claims, is what it would be.
-package fed
+package fakeinformer
 
 import (
 	"fmt"
@@ -23,8 +23,8 @@ type Informer struct {
 	handlers []cache.ResourceEventHandler
 }
 
-// In makes the informer of a factory for objects like this one. It must come before anybody asks the factory for theirs.
-func In(factory informers.SharedInformerFactory, object runtime.Object) *Informer {
+// Replace puts an Informer in the place of a factory's for objects like this one. It must come before anybody asks the factory for theirs.
+func Replace(factory informers.SharedInformerFactory, object runtime.Object) *Informer {
 	made := &Informer{SharedIndexInformer: cache.NewSharedIndexInformer(&cache.ListWatch{}, object, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
 	if got := factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return made }); got != made {
 		panic(fmt.Sprintf("the factory has an informer for %T already", object)) // a mistake of the program
