@@ -32,7 +32,7 @@ func TestRollbackRestores(t *testing.T) {
 			w.store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Name: string(uid), Namespace: "x", Ours: true, Node: "n0", Requirements: townNeeds[1+i]}})
 		}
 		snapshot := cluster.NewSnapshot()
-		expectant := cluster.NewExpectantSnapshot()
+		optimistic := cluster.NewOptimisticSnapshot()
 		placer := place.NewPlacer(snapshot, profile, 7, rapid.IntRange(1, 4).Draw(t, "indexes"))
 		placer.SetMaxHolders(rapid.SampledFrom([]int{0, 64}).Draw(t, "shared"))
 		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
@@ -47,13 +47,13 @@ func TestRollbackRestores(t *testing.T) {
 				t.Fatalf("rolled back:\n%s\nfresh:\n%s", got, want)
 			}
 			// What was assumed came true, or something else did.
-			expectant.Advance(w.store)
-			if got, want := rowsOf(&expectant.State, w.store, false), rowsOf(&fresh.State, w.store, false); got != want {
-				t.Fatalf("expectant:\n%s\nfresh:\n%s", got, want)
+			optimistic.Advance(w.store)
+			if got, want := rowsOf(&optimistic.State, w.store, false), rowsOf(&fresh.State, w.store, false); got != want {
+				t.Fatalf("optimistic:\n%s\nfresh:\n%s", got, want)
 			}
 			w.store.EachPod(func(pod *cluster.Pod) {
-				if slot := cluster.Slot(len(pod.UID)); pod.Schedulable() && int(slot) < expectant.Slots() && expectant.Node(slot) != nil {
-					expectant.Assume(slot, pod, topology.Grant{})
+				if slot := cluster.Slot(len(pod.UID)); pod.Schedulable() && int(slot) < optimistic.Slots() && optimistic.Node(slot) != nil {
+					optimistic.Assume(slot, pod, topology.Grant{})
 				}
 			})
 		}

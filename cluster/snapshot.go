@@ -8,16 +8,16 @@ import "hilbert.dev/hilbert/cluster/changes"
 // Its own log numbers its own changes (assumptions included); indexes over the snapshot follow that log.
 type Snapshot struct {
 	State
-	revision  changes.Revision
-	expectant bool
+	revision   changes.Revision
+	optimistic bool
 }
 
 // NewSnapshot returns an empty Snapshot at revision 0.
 func NewSnapshot() *Snapshot { return &Snapshot{} }
 
-// NewExpectantSnapshot returns one whose assumptions mostly come true. Its log does not name a slot on which Advance finds just what was assumed, so that no index
+// NewOptimisticSnapshot returns one whose assumptions mostly come true. Its log does not name a slot on which Advance finds just what was assumed, so that no index
 // evaluates it again.
-func NewExpectantSnapshot() *Snapshot { return &Snapshot{expectant: true} }
+func NewOptimisticSnapshot() *Snapshot { return &Snapshot{optimistic: true} }
 
 // Revision is the Store's revision that the snapshot reflects.
 func (s *Snapshot) Revision() changes.Revision { return s.revision }
@@ -40,7 +40,7 @@ func (s *Snapshot) Advance(store *Store) {
 	}
 	for i := range s.journal {
 		slot := s.journal[i].slot
-		if s.expectant && s.agrees(from, slot) {
+		if s.optimistic && s.agrees(from, slot) {
 			s.touched[slot] = from.touched[slot]
 			continue
 		}
@@ -50,7 +50,7 @@ func (s *Snapshot) Advance(store *Store) {
 	s.journal = s.journal[:0]
 	for ; s.revision < from.log.Len(); s.revision++ {
 		change := from.log.At(s.revision)
-		if s.expectant && change.Kind&^(changes.Freed|changes.Charged|changes.Recounted) == 0 && s.agrees(from, change.Slot) {
+		if s.optimistic && change.Kind&^(changes.Freed|changes.Charged|changes.Recounted) == 0 && s.agrees(from, change.Slot) {
 			s.touched[change.Slot] = from.touched[change.Slot]
 			continue
 		}

@@ -21,7 +21,7 @@ import (
 func TestStore(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		store := cluster.NewStore()
-		follower, expectant := cluster.NewSnapshot(), cluster.NewExpectantSnapshot()
+		follower, optimistic := cluster.NewSnapshot(), cluster.NewOptimisticSnapshot()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := run(t, store, d)
 			if err := store.Verify(); err != nil {
@@ -33,9 +33,9 @@ func TestStore(t *testing.T) {
 			if err := sameRows(&follower.State, &fresh.State); err != nil {
 				d.Fatalf(t, "a snapshot that followed the log differs from a fresh one: %v", err)
 			}
-			expectant.Advance(store)
-			if err := sameRows(&expectant.State, &fresh.State); err != nil {
-				d.Fatalf(t, "an expectant snapshot differs from a fresh one: %v", err)
+			optimistic.Advance(store)
+			if err := sameRows(&optimistic.State, &fresh.State); err != nil {
+				d.Fatalf(t, "an optimistic snapshot differs from a fresh one: %v", err)
 			}
 			return out
 		})

@@ -51,8 +51,8 @@ type WorkerCounts struct {
 	// Pending units are with them now.
 	Pending int
 	// Batches of them were handed out, of so many Units. Of these Committed have their places; for Elsewhere there was no room in the partition, so that all nodes were
-	// looked at; Slept joined others like them that had been found to fit nowhere; Rejected were overtaken; Gone had left, or changed, before.
-	Batches, Units, Committed, Elsewhere, Slept, Rejected, Gone int
+	// looked at; Parked joined others like them that had been found to fit nowhere; Rejected were overtaken; Gone had left, or changed, before.
+	Batches, Units, Committed, Elsewhere, Parked, Rejected, Gone int
 }
 
 // worker is one of them. While it is busy, nothing of it may be touched but through Runner.Wait.
@@ -81,7 +81,7 @@ func newWorkers(n int, runner Runner, store *cluster.Store, set *profiles.Set, c
 		w.runner = inTurn{}
 	}
 	for i := range n {
-		w.list = append(w.list, &worker{instance: newInstance(i, store, cluster.NewExpectantSnapshot(), set, cfg), batch: make([]task, 0, batchSize)})
+		w.list = append(w.list, &worker{instance: newInstance(i, store, cluster.NewOptimisticSnapshot(), set, cfg), batch: make([]task, 0, batchSize)})
 	}
 	w.counts.Schedulers = n
 	return w
@@ -268,8 +268,8 @@ func (s *Scheduler) takeInOne(w *worker, t *task, now time.Time) {
 	a := &s.attempt
 	*a = attempt{s: s, unit: t.unit, in: w.instance, now: now}
 	if !t.found || s.store.Pod(t.unit.Pod).Nominated != "" || !a.admitted() {
-		if s.joinSleepers(t.unit, now) {
-			counts.Slept++
+		if s.joinParked(t.unit, now) {
+			counts.Parked++
 			return
 		}
 		counts.Elsewhere++
@@ -287,9 +287,9 @@ func (s *Scheduler) takeInOne(w *worker, t *task, now time.Time) {
 	}
 }
 
-// joinSleepers puts a unit to sleep with those like it that were found to fit nowhere after this one was handed out: they cost one decision, however many they are.
-func (s *Scheduler) joinSleepers(u *queue.Unit, now time.Time) bool {
-	if !s.queue.Sleeps(u) || s.mayTry(u, now) {
+// joinParked parks a unit with those like it that were found to fit nowhere after this one was handed out: they cost one decision, however many they are.
+func (s *Scheduler) joinParked(u *queue.Unit, now time.Time) bool {
+	if !s.queue.IsParked(u) || s.mayTry(u, now) {
 		return false
 	}
 	s.queue.Return(u)
@@ -310,6 +310,6 @@ func (s *Scheduler) Workers() WorkerCounts {
 func (c *WorkerCounts) Add(o WorkerCounts) {
 	c.Schedulers = max(c.Schedulers, o.Schedulers)
 	c.Batches, c.Units = c.Batches+o.Batches, c.Units+o.Units
-	c.Committed, c.Elsewhere, c.Slept = c.Committed+o.Committed, c.Elsewhere+o.Elsewhere, c.Slept+o.Slept
+	c.Committed, c.Elsewhere, c.Parked = c.Committed+o.Committed, c.Elsewhere+o.Elsewhere, c.Parked+o.Parked
 	c.Rejected, c.Gone = c.Rejected+o.Rejected, c.Gone+o.Gone
 }

@@ -162,7 +162,7 @@ func playBeside(t *testing.T, seed uint64, schedulers int, runner Runner) (log s
 		t.Errorf("seed %d: %d units had been forgotten", seed, plans.missed)
 	}
 	c := s.Workers()
-	if c.Pending > 0 || c.Units != c.Committed+c.Elsewhere+c.Slept+c.Rejected+c.Gone {
+	if c.Pending > 0 || c.Units != c.Committed+c.Elsewhere+c.Parked+c.Rejected+c.Gone {
 		t.Errorf("seed %d: units are lost: %+v", seed, c)
 	}
 	s.Store().EachPod(func(p *cluster.Pod) {
@@ -195,7 +195,7 @@ func TestSchedulersBeside(t *testing.T) {
 			sum.Add(counts)
 		}
 	}
-	if sum.Committed == 0 || sum.Elsewhere == 0 || sum.Gone == 0 || sum.Rejected == 0 || sum.Slept == 0 {
+	if sum.Committed == 0 || sum.Elsewhere == 0 || sum.Gone == 0 || sum.Rejected == 0 || sum.Parked == 0 {
 		t.Errorf("something never happened: %+v", sum)
 	}
 }

@@ -39,7 +39,7 @@ func TestFaultsBeside(t *testing.T) {
 			all.Add(sum)
 		})
 	}
-	if all.Gone == 0 || all.Slept == 0 {
-		t.Errorf("no unit went, or slept, while it was decided: %+v", all)
+	if all.Gone == 0 || all.Parked == 0 {
+		t.Errorf("no unit went, or was parked, while it was decided: %+v", all)
 	}
 }

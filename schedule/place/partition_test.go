@@ -60,9 +60,9 @@ func TestPlaceIn(t *testing.T) {
 		snapshot, divided := newPlacer()
 		plain, whole := newPlacer()
 		// It knows the nodes of one partition alone, and assumes what the store will say.
-		expectant := cluster.NewExpectantSnapshot()
-		expectant.Advance(store)
-		confined := place.NewPlacer(expectant, profile, 7, 8)
+		optimistic := cluster.NewOptimisticSnapshot()
+		optimistic.Advance(store)
+		confined := place.NewPlacer(optimistic, profile, 7, 8)
 		isDivided := false
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			if rapid.IntRange(0, 9).Draw(t, "divide") == 0 {
@@ -83,7 +83,7 @@ func TestPlaceIn(t *testing.T) {
 			if ok != (fits && isDivided) || ok && got.Slot != want.Slot {
 				t.Fatalf("class %d in part %d (divided: %t): node %d, %t, want %d, %t", i, part, isDivided, got.Slot, ok, want.Slot, fits)
 			}
-			expectant.Advance(store)
+			optimistic.Advance(store)
 			sameAlone(t, confined, part == own && isDivided, c, got.Slot)
 			if !ok {
 				continue
@@ -92,7 +92,7 @@ func TestPlaceIn(t *testing.T) {
 			store.Apply(facts.PodUpserted{Pod: facts.Pod{
 				UID: uid, Namespace: "default", Name: string(uid), Ours: true, Node: store.Node(got.Slot).Name, Requirements: store.Pod(facts.UID(fmt.Sprintf("asks-%d-", i))).Record().Facts.Requirements,
 			}})
-			mayAssume(t, expectant, got.Slot, store.Pod(uid))
+			mayAssume(t, optimistic, got.Slot, store.Pod(uid))
 			snapshot.Advance(store)
 			plain.Advance(store)
 		}

@@ -269,8 +269,8 @@ func (u *Unit) markTried(now time.Time) *Unit {
 // Decides reports whether the caller still decides on a unit that it has taken out: it has not gone since, nor become another unit.
 func (q *Queue) Decides(u *Unit) bool { return q.holds(u) && u.location == popped }
 
-// Sleeps reports whether the shape queue that a unit was taken out of has been parked since.
-func (q *Queue) Sleeps(u *Unit) bool { return q.shapeQueueOf(u).parked }
+// IsParked reports whether the shape queue that a unit was taken out of has been parked since.
+func (q *Queue) IsParked(u *Unit) bool { return q.shapeQueueOf(u).parked }
 
 // Done forgets the pods of a popped unit that have their places; none named: all of them. What remains of a gang waits on, as a unit that
 // was not tried yet.

@@ -29,7 +29,7 @@ func (g goroutines) Wait(scheduler int) { <-g[scheduler] }
 // The metrics of several schedulers in one process.
 var (
 	schedulersDesc = prometheus.NewDesc("hilbert_schedulers", "Schedulers that place single pods at the same time, each in a part of the nodes; 1: one does everything.", nil, nil)
-	handedOutDesc  = prometheus.NewDesc("hilbert_units_handed_out_total", "Units that several schedulers decided on at the same time, by what came of them: committed, elsewhere (no room in the part of the nodes, so that all were looked at), slept (equal pods were found to fit nowhere meanwhile), rejected (by the committer) and gone (the pod had left or changed). Only with scheduling.schedulers above 1.", []string{"result"}, nil)
+	handedOutDesc  = prometheus.NewDesc("hilbert_units_handed_out_total", "Units that several schedulers decided on at the same time, by what came of them: committed, elsewhere (no room in the part of the nodes, so that all were looked at), parked (equal pods were found to fit nowhere meanwhile), rejected (by the committer) and gone (the pod had left or changed). Only with scheduling.schedulers above 1.", []string{"result"}, nil)
 	batchesDesc    = prometheus.NewDesc("hilbert_batches_handed_out_total", "Times that one of several schedulers was given units to decide on.", nil, nil)
 
 	schedulerCollections = []*prometheus.Desc{schedulersDesc, handedOutDesc, batchesDesc}
@@ -38,7 +38,7 @@ var (
 func collectSchedulers(c schedule.WorkerCounts, out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(schedulersDesc, prometheus.GaugeValue, float64(max(c.Schedulers, 1)))
 	out <- prometheus.MustNewConstMetric(batchesDesc, prometheus.CounterValue, float64(c.Batches))
-	for result, n := range map[string]int{"committed": c.Committed, "elsewhere": c.Elsewhere, "slept": c.Slept, "rejected": c.Rejected, "gone": c.Gone} {
+	for result, n := range map[string]int{"committed": c.Committed, "elsewhere": c.Elsewhere, "parked": c.Parked, "rejected": c.Rejected, "gone": c.Gone} {
 		out <- prometheus.MustNewConstMetric(handedOutDesc, prometheus.CounterValue, float64(n), result)
 	}
 }
