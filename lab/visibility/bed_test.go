@@ -292,7 +292,8 @@ func (b *bed) awaitAvailable() {
 		}
 		for _, c := range object.Status.Conditions {
 			if c.Type == "Available" && c.Status == metav1.ConditionTrue {
-				return nil
+				// kube-apiserver routes by its watch of APIServices, which may be behind what is stored.
+				return b.admin.Discovery().RESTClient().Get().AbsPath("/apis/visibility.hilbert.dev/v1alpha1").Do(b.t.Context()).Error()
 			}
 		}
 		return fmt.Errorf("%s", text)
