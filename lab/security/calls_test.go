@@ -77,6 +77,8 @@ func TestHilbertdAsksForWhatItMay(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := b.runHilbertd(t)
+	// A standby, because a leader that wins at once may never have watched the Lease.
+	b.runHilbertd(t)
 	b.giveWork(t, address)
 	b.giveVolumes(t)
 	b.giveDevices(t)
