@@ -9,6 +9,7 @@ import (
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/topology"
 )
@@ -42,6 +43,7 @@ type freshness struct {
 	out  receiver
 	ages staleAges
 	now  func() time.Time
+	by   clock.Clock
 	// inForce, if set, is told what keeps promises from being made: that some policy is not in force; empty: nothing does.
 	inForce func(missing string)
 
@@ -61,8 +63,11 @@ type vouched struct {
 }
 
 func newFreshness(out receiver, ages staleAges) *freshness {
-	return &freshness{out: out, ages: ages, now: time.Now, nodes: make(map[string]*vouched)}
+	return &freshness{out: out, ages: ages, now: time.Now, by: clock.Real{}, nodes: make(map[string]*vouched)}
 }
+
+// goBy makes ages those of a clock. It is called before the first report.
+func (f *freshness) goBy(c clock.Clock) { f.now, f.by = c.Now, c }
 
 // guard takes in what is missing of the policies that keep promises true; empty: nothing. While something is, no report promises anything.
 func (f *freshness) guard(missing string) error {
@@ -208,13 +213,13 @@ func (f *freshness) expire() error {
 
 // run expires reports until ctx ends. A report counts for at most an eighth longer than it should.
 func (f *freshness) run(ctx context.Context) {
-	ticker := time.NewTicker(max(min(f.ages.promises, f.ages.lent, f.ages.usage)/8, time.Millisecond))
+	ticker := f.by.NewTicker(max(min(f.ages.promises, f.ages.lent, f.ages.usage)/8, time.Millisecond))
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticker.C():
 			if f.expire() != nil {
 				return
 			}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/parse"
 )
@@ -67,6 +68,8 @@ type WatchOptions struct {
 	PoliciesMissing func(missing string)
 	// OnUnreadablePromise, if set, is called for each bound pod that is read and whose promise of NUMA nodes cannot be. It must not block.
 	OnUnreadablePromise func()
+	// Clock is what the ages of reports go by; nil: the machine's.
+	Clock clock.Clock
 }
 
 // The configuration's defaults of scheduling.nodeReports.staleAfter and scheduling.reclaimed.staleAfter.
@@ -98,6 +101,7 @@ func StartWatch(ctx context.Context, c *apiserver.Connection, o WatchOptions, lo
 		stop()
 		return nil, fmt.Errorf("make a client for watches: %w", err)
 	}
+	optionals.fresh.goBy(clock.OrReal(o.Clock))
 	optionals.fresh.ages = staleAges{
 		promises: cmp.Or(o.StaleAfter, defaultStaleAfter), lent: cmp.Or(o.LentStaleAfter, defaultLentStaleAfter),
 		usage: cmp.Or(o.UsageStaleAfter, defaultUsageStaleAfter),

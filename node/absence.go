@@ -34,9 +34,9 @@ type absenceController struct {
 }
 
 func newAbsenceController(n *nodeState, with *Absence, lending *lendingController, devices *deviceInjector, knobs *knobController) *absenceController {
-	a := &absenceController{node: n, with: with, lending: lending, devices: devices, knobs: knobs, beats: uint64(time.Now().UnixNano())}
+	a := &absenceController{node: n, with: with, lending: lending, devices: devices, knobs: knobs, beats: uint64(n.now().UnixNano())}
 	if with != nil {
-		a.saver = newSaver(n.loop, with.Plan, func(err error) {
+		a.saver = newSaver(n, with.Plan, func(err error) {
 			if err != nil {
 				n.log.Error("the plan for the agent's absence cannot be written", "err", err)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
@@ -66,7 +67,9 @@ type Options struct {
 	// Absence lies between the agent and its watchdog; nil: there is none.
 	Absence *Absence
 	Ports   Ports
-	Log     *slog.Logger
+	// Clock is the time that the loop goes by; nil: the machine's.
+	Clock clock.Clock
+	Log   *slog.Logger
 }
 
 // Agent is the node's agent: a loop over controllers. Its methods may be called by any goroutine while Run runs, except for those that are called inside
@@ -148,7 +151,7 @@ func (a *Agent) addControllers() (err error) {
 	a.thresholds = newThresholdController(n, &a.eviction.params, n.options.Thresholds)
 	a.memory = newMemoryController(n)
 	a.configuration = newConfigurationController(n, a.lending, a.eviction, a.memory, a.thresholds)
-	a.configuration.restore(time.Now())
+	a.configuration.restore(n.now())
 	a.health = &healthController{eviction: a.eviction}
 	a.governors = &governorController{node: n}
 	a.knobs = newKnobController(n, a.governors, a.memory)
@@ -168,7 +171,7 @@ func (a *Agent) addControllers() (err error) {
 		node:   n, profiles: a.profiles, eviction: a.eviction, devices: a.devices, injector: a.injector, promises: a.promises,
 		checkpoint: a.checkpoint, knobs: a.knobs,
 	}
-	a.observer = &observe.Poller{Reader: n.options.Observe, Interval: n.options.Config.ObserveInterval.D(), Observed: a.wasRead}
+	a.observer = &observe.Poller{Reader: n.options.Observe, Interval: n.options.Config.ObserveInterval.D(), Clock: n.options.Clock, Observed: a.wasRead}
 	a.sensor = &sensor{node: n, observer: a.observer, profiles: a.profiles, eviction: &a.eviction.params}
 	a.clock = &clockCheck{events: n.events}
 	laws := newLawState(n, a.lending, a.eviction)
@@ -221,13 +224,14 @@ func (a *Agent) Run(ctx context.Context) {
 		a.governors.close()
 		a.flush()
 	}()
-	a.devices.inspect(time.Now())
-	a.thresholds.ask(time.Now())
-	tick := time.NewTicker(a.options.Config.TickInterval.D())
+	a.devices.inspect(a.node.now())
+	a.thresholds.ask(a.node.now())
+	by := clock.OrReal(a.options.Clock)
+	tick := by.NewTicker(a.options.Config.TickInterval.D())
 	defer tick.Stop()
-	beat := time.NewTicker(beatEvery)
+	beat := by.NewTicker(beatEvery)
 	defer beat.Stop()
-	due := time.NewTimer(0)
+	due := by.NewTimer(0)
 	defer due.Stop()
 	for {
 		select {
@@ -236,13 +240,13 @@ func (a *Agent) Run(ctx context.Context) {
 			return
 		case message := <-messages.Messages():
 			message()
-		case now := <-tick.C:
+		case now := <-tick.C():
 			a.tick(now)
-		case <-beat.C:
+		case <-beat.C():
 			a.absence.beat()
-		case <-due.C:
+		case <-due.C():
 		}
-		due.Reset(a.reporter.report(time.Now()))
+		due.Reset(a.reporter.report(a.node.now()))
 	}
 }
 
@@ -306,7 +310,7 @@ func (a *Agent) wasRead(reversed uint64) {
 		if reversed > 0 {
 			a.node.events.noteTransient(spec.ReasonCountersReversed, fmt.Sprintf("%d counters of the kernel went backwards; no rate was made of them", reversed))
 		}
-		a.observed(time.Now())
+		a.observed(a.node.now())
 	})
 }
 
@@ -335,7 +339,7 @@ func (a *Agent) round(controllers []controller, in *inputs) {
 // apply carries out what has been decided, in the kernel and in the runtime. The disk gets it too, and nobody waits for that.
 func (a *Agent) apply() {
 	a.checkpoint.save()
-	a.absence.leave(time.Now())
+	a.absence.leave(a.node.now())
 	a.observer.Watch(a.node.pods.watched())
 	a.knobs.update()
 	a.updates.placementsChanged()
@@ -348,14 +352,14 @@ func (a *Agent) Profiles(list []spec.NamedProfile) {
 
 // Configure says what the node is told of configuration; nil: nothing. It must not be changed afterwards.
 func (a *Agent) Configure(w *spec.WantedConfiguration) {
-	a.node.loop.Post(func() { a.configuration.set(w, time.Now()) })
+	a.node.loop.Post(func() { a.configuration.set(w, a.node.now()) })
 }
 
 // Observation calls look with the last observation; look must not keep it. False: there is none yet, or counters are not read.
 func (a *Agent) Observation(look func(*observe.Observation)) bool { return a.observer.Show(look) }
 
 // Status is what the agent says of its node; inside Ask.
-func (a *Agent) Status() *spec.NodeReport { return a.reporter.build(time.Now()) }
+func (a *Agent) Status() *spec.NodeReport { return a.reporter.build(a.node.now()) }
 
 // Counts are what the agent has done since it was started. All only grow.
 type Counts struct {
@@ -419,12 +423,12 @@ func (a *Agent) State() State {
 		Ready: len(n.events.problems) == 0, Pods: len(n.pods.byUID), Containers: len(n.pods.containers),
 		Knobs: len(a.knobs.desired[0]) + len(a.knobs.desired[1]), Waiting: n.loop.Waiting(), Lost: n.runtime.why, Broken: len(a.promises.broken), EventsDropped: n.events.book.dropped,
 	}
-	s.Colocation, s.Evicting, s.Stops = a.lending.colocation(time.Now(), a.eviction), a.eviction.state.Counts, a.eviction.stops
+	s.Colocation, s.Evicting, s.Stops = a.lending.colocation(n.now(), a.eviction), a.eviction.state.Counts, a.eviction.stops
 	s.Shrinking = a.memory.shrinker.Counts()
 	if a.profiles.scraper != nil {
 		s.Scrapes = a.profiles.scraper.Counts()
 	}
-	s.Storage, s.StorageKnown = maps.Clone(a.storage.counts), a.storage.reading.Known(time.Now())
+	s.Storage, s.StorageKnown = maps.Clone(a.storage.counts), a.storage.reading.Known(n.now())
 	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
 	s.Notes, s.Refused, s.Withheld = maps.Clone(n.counts.Notes), maps.Clone(n.counts.Refused), maps.Clone(n.counts.Withheld)
 	k := a.devices.kubelet

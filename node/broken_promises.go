@@ -47,7 +47,7 @@ func (b *brokenPromises) refuse(p spec.PodRef, r allocate.Refusal, asked *alloca
 	if r.Reason != spec.ReasonPromiseBroken {
 		return
 	}
-	now := time.Now()
+	now := b.node.now()
 	b.add(p, r.Message, now)
 	if gpus, nics := asked.Devices.GPUs, asked.Devices.NICs; gpus|nics != 0 {
 		b.node.manager.Devices.Close(gpus, nics)

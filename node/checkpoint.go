@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
@@ -77,7 +76,7 @@ type checkpoint struct {
 
 func newCheckpoint(n *nodeState) *checkpoint {
 	c := &checkpoint{node: n}
-	c.saver = newSaver(n.loop, n.ports.Checkpoint, c.written)
+	c.saver = newSaver(n, n.ports.Checkpoint, c.written)
 	return c
 }
 
@@ -100,7 +99,7 @@ func (c *checkpoint) save() {
 		c.written(err)
 		return
 	}
-	c.saver.save(data, time.Now())
+	c.saver.save(data, c.node.now())
 }
 
 // written takes the end of a write. If it failed the node goes on: after a restart what runs is adopted.
@@ -137,7 +136,7 @@ func (c *checkpoint) restore() (closed []closedNUMANode) {
 	}
 	n.events.notes(spec.PodRef{}, n.manager.Restore(known))
 	for _, z := range n.manager.Report().Closed {
-		closed = append(closed, closedNUMANode{z.NUMANode, time.Now()})
+		closed = append(closed, closedNUMANode{z.NUMANode, n.now()})
 	}
 	return closed
 }

@@ -29,7 +29,7 @@ type configurationController struct {
 
 func newConfigurationController(n *nodeState, l *lendingController, e *evictionController, m *memoryController, t *thresholdController) *configurationController {
 	c := &configurationController{node: n, file: n.options.Config, lending: l, eviction: e, memory: m, thresholds: t}
-	c.saver = newSaver(n.loop, n.ports.Configuration, func(err error) {
+	c.saver = newSaver(n, n.ports.Configuration, func(err error) {
 		if err != nil {
 			n.log.Warn("the configuration cannot be kept; an agent that starts without the API server runs with its file", "err", err)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/evict"
@@ -48,6 +49,7 @@ type nodeState struct {
 	manager *allocate.Manager
 	pods    *podTable
 	runtime runtimeState
+	now     func() time.Time
 	started time.Time // when the node was, by the monotonic clock
 	// apply carries out what has been decided: see Agent.apply.
 	apply func()
@@ -55,12 +57,13 @@ type nodeState struct {
 
 func newNodeState(o *Options, manager *allocate.Manager) *nodeState {
 	counts := &Counts{Notes: make(map[string]uint64), Refused: make(map[string]uint64), Withheld: make(map[string]uint64)}
+	by := clock.OrReal(o.Clock)
 	return &nodeState{
-		options: o, ports: &o.Ports, log: o.Log, loop: loop.New(), counts: counts, manager: manager, pods: newPodTable(),
+		options: o, ports: &o.Ports, log: o.Log, loop: loop.New(), counts: counts, manager: manager, pods: newPodTable(by.Now), now: by.Now,
 		events: &events{
-			problems: make(problems), transient: make(map[string]time.Time), counts: counts.Notes, log: o.Log,
+			problems: make(problems), transient: make(map[string]time.Time), counts: counts.Notes, log: o.Log, now: by.Now,
 		},
-		runtime: runtimeState{why: "not connected yet"}, started: time.Now().Add(-o.Uptime),
+		runtime: runtimeState{why: "not connected yet"}, started: by.Now().Add(-o.Uptime),
 	}
 }
 

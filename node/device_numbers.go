@@ -38,7 +38,7 @@ type deviceNumbers struct {
 
 func newDeviceNumbers(n *nodeState, changed func()) *deviceNumbers {
 	d := &deviceNumbers{node: n, changed: changed}
-	d.saver = newSaver(n.loop, n.ports.Devices, d.written)
+	d.saver = newSaver(n, n.ports.Devices, d.written)
 	d.load()
 	return d
 }

@@ -76,7 +76,7 @@ type deviceController struct {
 }
 
 func newDeviceController(n *nodeState) *deviceController {
-	d := &deviceController{node: n, params: gpu.Defaults(), mps: mps.Defaults(), owners: mps.Owners{Since: time.Now()}}
+	d := &deviceController{node: n, params: gpu.Defaults(), mps: mps.Defaults(), owners: mps.Owners{Since: n.now()}}
 	d.params.Owner = gpu.Setting(n.options.Config.Devices.Owner)
 	d.params.SeveralNamespaces = n.options.Config.Devices.SeveralNamespaces
 	d.params.IgnoreToolkit = n.options.Config.Devices.IgnoreToolkit
@@ -160,7 +160,7 @@ func (d *deviceController) inspect(now time.Time) {
 		}
 		d.node.loop.Post(func() {
 			d.busy = false
-			d.update(&seen, answer, time.Now())
+			d.update(&seen, answer, d.node.now())
 		})
 	})
 }
@@ -223,7 +223,7 @@ func (d *deviceController) update(l *DeviceInspection, answer *kubeletAnswer, no
 		d.kubelet.charge(is)
 		d.node.manager.Devices.Set(is, d.whose)
 		if d.node.runtime.synced && !d.judged { // the runtime told what runs while this look was under way, and the kubelet was not asked
-			d.inspectNow(time.Now())
+			d.inspectNow(d.node.now())
 		}
 	}
 	d.numbers.save(now)

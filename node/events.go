@@ -62,6 +62,7 @@ type events struct {
 	counts    map[string]uint64    // notes, by reason
 	book      eventBook
 	log       *slog.Logger
+	now       func() time.Time
 }
 
 // notes tells of a pod, or of the node where the name is empty.
@@ -77,7 +78,7 @@ func (e *events) note(p spec.PodRef, n allocate.Note) {
 	if p == (spec.PodRef{}) {
 		e.log.Warn("about the node", "reason", n.Reason, "message", n.Message)
 	}
-	e.book.record(p, n.Reason, n.Message, time.Now())
+	e.book.record(p, n.Reason, n.Message, e.now())
 }
 
 // noteTransient tells of something about the node that is over already. While it is in the condition, more of the same is only counted.
@@ -88,7 +89,7 @@ func (e *events) noteTransient(reason, message string) {
 		e.note(spec.PodRef{}, allocate.Note{Reason: reason, Message: message})
 		e.problems.set(reason, message)
 	}
-	e.transient[reason] = time.Now().Add(transientFor)
+	e.transient[reason] = e.now().Add(transientFor)
 }
 
 // Tick implements controller: it takes what is over out of the condition.

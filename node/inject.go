@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
@@ -40,7 +39,7 @@ func (j *deviceInjector) inject(s *Sandbox, c *Container) (cdi.Edits, error) {
 	held, admitted := j.node.manager.Placement(s.UID)
 	g := held.Devices
 	switch {
-	case !j.devices.looked && g.GPUs|g.NICs != 0, j.devices.pending(time.Now(), false) && box.Asks():
+	case !j.devices.looked && g.GPUs|g.NICs != 0, j.devices.pending(j.node.now(), false) && box.Asks():
 		return cdi.Edits{}, errNotLooked
 	case held.Unsettled && !j.devices.others:
 		return cdi.Edits{}, errors.New("hilbert: it is not known yet whose the devices are that the pod was promised; the kubelet tries again")

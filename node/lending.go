@@ -218,7 +218,7 @@ type lawState struct {
 
 func newLawState(n *nodeState, lending *lendingController, eviction *evictionController) *lawState {
 	l := &lawState{node: n, lending: lending, eviction: eviction}
-	l.saver = newSaver(n.loop, n.ports.LawState, func(err error) {
+	l.saver = newSaver(n, n.ports.LawState, func(err error) {
 		if err != nil {
 			n.log.Warn("what was learned cannot be kept; after a restart it is learned anew", "err", err)
 		}

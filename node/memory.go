@@ -54,7 +54,7 @@ func (m *memoryController) adjust(p *spec.NodeMemory) {
 // reclaimed takes what came of a request.
 func (m *memoryController) reclaimed(r shrink.Result) {
 	m.results[r.Cgroup] = advise.ReclaimResult{
-		Asked: r.Bytes, Got: r.Got, Ended: time.Since(m.node.started), Cut: r.Outcome == shrink.Pressed || r.Outcome == shrink.Stopped,
+		Asked: r.Bytes, Got: r.Got, Ended: m.node.now().Sub(m.node.started), Cut: r.Outcome == shrink.Pressed || r.Outcome == shrink.Stopped,
 	}
 	if r.Err != nil {
 		m.node.log.Warn("memory cannot be reclaimed", "cgroup", r.Cgroup, "outcome", r.Outcome, "err", r.Err)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"time"
 
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/topology"
@@ -97,6 +96,6 @@ func (j *deviceInjector) keepFunction(uid, address string) error {
 		return numbers.err
 	}
 	numbers.noteFunction(uid, address)
-	numbers.save(time.Now())
+	numbers.save(j.node.now())
 	return nil
 }

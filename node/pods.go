@@ -71,10 +71,13 @@ type podTable struct {
 	changes uint64
 	// qosCgroups are the kubelet's cgroups of Burstable and of BestEffort pods; nil: no pod has come yet that tells where they are.
 	qosCgroups []string
+	now        func() time.Time
 }
 
-func newPodTable() *podTable {
-	return &podTable{byUID: make(map[string]*pod), sandboxes: make(map[string]*pod), containers: make(map[string]*container)}
+func newPodTable(now func() time.Time) *podTable {
+	return &podTable{
+		now: now, byUID: make(map[string]*pod), sandboxes: make(map[string]*pod), containers: make(map[string]*container),
+	}
 }
 
 // clear forgets all pods, before the runtime tells anew what runs.
@@ -97,7 +100,7 @@ func (t *podTable) sorted() []*pod {
 func (t *podTable) remember(s *Sandbox) *pod {
 	p := t.byUID[s.UID]
 	if p == nil {
-		p = &pod{containers: make(map[string]*container), since: time.Now()}
+		p = &pod{containers: make(map[string]*container), since: t.now()}
 		t.byUID[s.UID] = p
 		t.changes++
 	}

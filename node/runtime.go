@@ -23,7 +23,7 @@ func (a *Agent) Connected(_ context.Context, runtime string, u Updater) {
 func (a *Agent) Disconnected(why error) {
 	a.node.loop.Post(func() {
 		if a.node.runtime.connected || a.node.runtime.lost.IsZero() {
-			a.node.runtime.lost = time.Now()
+			a.node.runtime.lost = a.node.now()
 			a.node.log.Warn("not connected to the container runtime", "err", why)
 		}
 		a.node.runtime.updater, a.node.runtime.connected, a.node.runtime.why = nil, false, why.Error()
@@ -45,7 +45,7 @@ func (a *Agent) Synchronize(ctx context.Context, sandboxes []Sandbox, containers
 		a.node.log.Info("the container runtime told what runs", "pods", len(a.node.pods.byUID), "containers", len(a.node.pods.containers))
 		a.node.events.problems.resolve(spec.ReasonRuntimeLost)
 		a.node.runtime.synced, a.node.runtime.lost = true, time.Time{}
-		a.devices.inspectNow(time.Now()) // only now can processes be found that compute on a GPU that was not given to them
+		a.devices.inspectNow(a.node.now()) // only now can processes be found that compute on a GPU that was not given to them
 	})
 }
 

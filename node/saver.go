@@ -22,6 +22,7 @@ type saver struct {
 	loop  *loop.Loop
 	store Store // nil: nothing is kept
 	ended func(error)
+	now   func() time.Time
 
 	wanted, saved, writing []byte // the newest; what is on disk; what is being written
 	busy                   bool
@@ -31,8 +32,8 @@ type saver struct {
 }
 
 // newSaver returns a saver that calls ended in the loop after each write.
-func newSaver(l *loop.Loop, store Store, ended func(error)) *saver {
-	return &saver{loop: l, store: store, ended: ended}
+func newSaver(n *nodeState, store Store, ended func(error)) *saver {
+	return &saver{loop: n.loop, now: n.now, store: store, ended: ended}
 }
 
 // save has the value written if it is not on disk. It does not wait.
@@ -75,7 +76,7 @@ func (s *saver) done(data []byte, err error) {
 	}
 	s.ended(err)
 	if err == nil {
-		s.next(time.Now())
+		s.next(s.now())
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"hilbert.dev/hilbert/internal/clock"
 )
 
 // Poller reads the kernel's counters each interval, beside the loop that looks at them.
@@ -14,6 +16,8 @@ type Poller struct {
 	// Reader reads the counters; nil: there are no observations.
 	Reader   *Reader
 	Interval time.Duration
+	// Clock is the time that readings go by; nil: the machine's. What readings take is real time always.
+	Clock clock.Clock
 	// Observed is called after each reading, beside the loop. reversed is how many counters went backwards.
 	Observed func(reversed uint64)
 
@@ -58,9 +62,9 @@ func (o *Poller) read(since time.Time) (reversed uint64) {
 		o.retired = nil
 	}
 	o.mu.Unlock()
-	began := time.Now()
+	began, really := clock.OrReal(o.Clock).Now(), time.Now()
 	next := o.Reader.Read(began.Sub(since), cgroups)
-	took := time.Since(began)
+	took := time.Since(really)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before := o.last
@@ -82,14 +86,15 @@ func (o *Poller) read(since time.Time) (reversed uint64) {
 // Run reads until ctx ends, and closes the Reader.
 func (o *Poller) Run(ctx context.Context) {
 	defer o.Reader.Close()
-	ticker := time.NewTicker(o.Interval)
+	by := clock.OrReal(o.Clock)
+	ticker := by.NewTicker(o.Interval)
 	defer ticker.Stop()
-	for since := time.Now(); ; {
+	for since := by.Now(); ; {
 		o.Observed(o.read(since))
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticker.C():
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
+	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/kube/apiserver"
@@ -33,6 +34,9 @@ type Options struct {
 	Log *slog.Logger
 	// OnListen, if set, is called first, with the address of the endpoints.
 	OnListen func(address string)
+	// Clock is the time that decisions go by; nil: the machine's. The Lease and the time limits of writes go by the machine's always. It is for the roles of
+	// the scheduler.
+	Clock clock.Clock
 	// OnSynced, if set, is called once everything is listed for the first time. It must not block.
 	OnSynced func()
 }
@@ -71,8 +75,9 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	if err != nil {
 		return err
 	}
-	m := newMeter(time.Now, log)
-	p, elector, err := connect(ctx, connection, config, thisProcess{m, listener, log})
+	by := clock.OrReal(o.Clock)
+	m := newMeter(by.Now, log)
+	p, elector, err := connect(ctx, connection, config, thisProcess{m, listener, by, log})
 	if err != nil {
 		return errors.Join(err, closeUnused(listener))
 	}
@@ -126,6 +131,7 @@ func closeUnused(listener net.Listener) error {
 type thisProcess struct {
 	meter    *meter
 	listener net.Listener // nil: nothing is served
+	clock    clock.Clock
 	log      *slog.Logger
 }
 
@@ -175,6 +181,7 @@ func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configur
 				LentStaleAfter:      config.Scheduling.Reclaimed.StaleAfter.D(),
 				UsageStaleAfter:     config.Scheduling.NodeReports.UsageStaleAfter.D(),
 				OnUnreadablePromise: m.unreadable.Inc,
+				Clock:               d.clock,
 				PoliciesMissing:     policiesMissing(config, m, log),
 			}, log)
 		},
@@ -195,7 +202,15 @@ func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configur
 			}
 			return t, nil
 		},
-		fence: fence,
-		now:   time.Now,
+		fence: realFence{fence},
+		now:   d.clock.Now,
+		by:    d.clock,
 	}, elector, nil
+}
+
+// realFence asks the fence of the Lease by the machine's time, whatever decisions go by.
+type realFence struct{ fence *lease.Fence }
+
+func (f realFence) Open(_ time.Time, timeout time.Duration) bool {
+	return f.fence.Open(time.Now(), timeout)
 }

@@ -10,6 +10,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/schedule"
@@ -46,6 +47,7 @@ type (
 			Open(now time.Time, timeout time.Duration) bool
 		}
 		now func() time.Time
+		by  clock.Clock // of timers; nil: the machine's
 	}
 )
 
@@ -129,7 +131,7 @@ func (l *loop) run(ctx context.Context) error {
 		l.queues.close()
 	}()
 	l.campaign(campaign)
-	timer := time.NewTimer(idlePoll)
+	timer := clock.OrReal(l.ports.by).NewTimer(idlePoll)
 	defer timer.Stop()
 	for {
 		wake, busy := l.round()
@@ -139,7 +141,7 @@ func (l *loop) run(ctx context.Context) error {
 			}
 		} else {
 			timer.Reset(wake)
-			if !l.sleep(ctx, timer.C) {
+			if !l.sleep(ctx, timer.C()) {
 				break
 			}
 		}
