@@ -40,6 +40,10 @@ func (s *Store) Apply(event facts.Event) []Effect {
 		s.tell(s.quota.Upsert(e.Queue)...)
 	case facts.QueueRemoved:
 		s.tell(s.quota.Remove(e.Name)...)
+	case facts.ReservationUpserted:
+		s.upsertReservation(e.Reservation)
+	case facts.ReservationRemoved:
+		s.removeReservation(e.UID)
 	case facts.BudgetUpserted:
 		s.setBudget(keyOfBudget(e.Budget), e.Budget)
 	case facts.BudgetRemoved:
@@ -94,6 +98,8 @@ func (s *Store) applyList(event facts.Event) {
 	case facts.DRAListed:
 		relist(s.dra.Names(e.Kind), e.Objects, facts.DRAObject.DRAName,
 			func(name facts.DRAName) { s.revolume(s.dra.Remove(name)) }, func(o facts.DRAObject) { s.revolume(s.dra.Set(o)) })
+	case facts.ReservationsListed:
+		relist(s.placeholders.known(), e.Reservations, func(r *facts.Reservation) facts.UID { return r.UID }, s.removeReservation, s.upsertReservation)
 	case facts.BudgetsListed:
 		relist(s.budgets.keys(), e.Budgets, keyOfBudget,
 			func(key budgetKey) { s.setBudget(key, nil) }, func(b *facts.Budget) { s.setBudget(keyOfBudget(b), b) })

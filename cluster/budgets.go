@@ -55,7 +55,7 @@ func (b *Budgets) keys() []budgetKey {
 // covering returns the disruption budgets that are about a pod, by name, so that counting does not depend on the order of events. The pod's
 // identity remembers them.
 func (b *Budgets) covering(pod *Pod) []*facts.Budget {
-	if len(b.byKey) == 0 || len(pod.identity.Labels) == 0 {
+	if len(b.byKey) == 0 || len(pod.identity.Labels) == 0 || pod.placeholder {
 		return nil
 	}
 	if pod.identity.budgetsKnown {

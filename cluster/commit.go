@@ -21,6 +21,7 @@ type judgement struct {
 	plan    *Plan
 	victims []*Pod
 	given   []givenPlace
+	owners  []*Pod          // of the placeholders that the Plan takes
 	short   quota.Shortfall // with RejectQuota
 }
 
@@ -30,6 +31,7 @@ type givenPlace struct {
 	since   int64 // its Scheduled
 	took    bool  // it TookBack
 	class   *Class
+	phase   Phase
 	node    string
 	grant   topology.Grant
 	victims []*Pod
@@ -46,6 +48,9 @@ func (s *Store) Commit(plan *Plan, check Check) (verdict Verdict) {
 	if !j.mayGiveUp() {
 		return Verdict{Reason: RejectPodGone, Revision: s.log.Len()}
 	}
+	if !j.mayTake() {
+		return Verdict{Reason: RejectPlaceholder, Revision: s.log.Len()}
+	}
 	j.giveUp()
 	s.supposing(j.victims, plan.Through, func() { verdict = j.place(check) })
 	defer j.keepRunning()
@@ -57,6 +62,7 @@ func (s *Store) Commit(plan *Plan, check Check) (verdict Verdict) {
 	}
 	j.ease()
 	j.markTakers()
+	j.settlePlaceholders()
 	j.claim()
 	return verdict
 }
@@ -85,9 +91,9 @@ func (j *judgement) mayGiveUp() bool {
 // giveUp takes the pods that the Plan replaces off their nodes.
 func (j *judgement) giveUp() {
 	j.s.inJudgement = true
-	for _, uid := range j.plan.Replaces {
+	for _, uid := range slices.Concat(j.plan.Replaces, j.plan.Takes) {
 		pod := j.s.pods.byUID[uid]
-		j.given = append(j.given, givenPlace{pod, pod.Scheduled, pod.tookBack, pod.Class, pod.node, pod.Grant(), slices.Clone(pod.victims), pod.Unit != nil && pod.Unit.Running()})
+		j.given = append(j.given, givenPlace{pod, pod.Scheduled, pod.tookBack, pod.Class, pod.Phase, pod.node, pod.Grant(), slices.Clone(pod.victims), pod.Unit != nil && pod.Unit.Running()})
 		j.s.takeBack(pod)
 		j.s.catchUp(pod)
 	}
@@ -108,7 +114,7 @@ func (j *judgement) restore() (some bool) {
 			j.s.takeDevices(g.pod, slot)
 		}
 		j.s.place(g.pod, g.node, &g.grant)
-		j.s.units.setPhase(g.pod, Assumed)
+		j.s.units.setPhase(g.pod, g.phase)
 		g.pod.Scheduled, g.pod.tookBack = g.since, g.took
 		for _, victim := range g.victims {
 			j.s.victims.note(victim.slot)

@@ -59,6 +59,8 @@ type PodRecord struct {
 	HeldBack bool
 	// Victims of its Plan that have not left.
 	Victims []facts.UID
+	// Placeholder: it is a place that a Reservation keeps. The Reservation itself is not recorded, so that nobody can have its room in what is loaded.
+	Placeholder bool
 }
 
 // UnitRecord is a unit of the ledger: its PodGroup, and what is remembered of members that may be gone. Its members say themselves that they
@@ -86,7 +88,7 @@ func (p *Pod) Record() PodRecord {
 			NeverPreempts: p.NeverPreempts, Nominated: p.Nominated, Requirements: p.requirements, Reported: p.Reported,
 			Subgroup: p.Subgroup, Deadline: p.Deadline,
 		},
-		Phase: p.Phase,
+		Phase: p.Phase, Placeholder: p.placeholder,
 	}
 	if p.Unit != nil {
 		r.Facts.Unit = p.Unit.Name
@@ -147,6 +149,7 @@ func (s *Store) Dump() *Dump {
 		r := pod.Record()
 		r.Facts.Claims = s.volumes.Uses(pod.UID)
 		r.Facts.ResourceClaims, r.Facts.Extended = s.dra.Uses(pod.UID), s.dra.Extended(pod.UID)
+		r.Facts.Controller = s.placeholders.controllers[pod.UID]
 		d.Pods = append(d.Pods, r)
 	}
 	return d
@@ -283,7 +286,7 @@ func (l loader) pods(pods []PodRecord) {
 // pod enters a pod as it was recorded.
 func (l loader) pod(r *PodRecord) {
 	f := &r.Facts
-	pod := &Pod{UID: f.UID, Namespace: f.Namespace, Name: f.Name, Created: f.Created, slot: NoSlot}
+	pod := &Pod{UID: f.UID, Namespace: f.Namespace, Name: f.Name, Created: f.Created, slot: NoSlot, placeholder: r.Placeholder}
 	l.s.enter(pod)
 	if !f.Finished {
 		pod.usesClaims = len(f.Claims) > 0
@@ -303,6 +306,7 @@ func (l loader) pod(r *PodRecord) {
 		l.s.place(pod, f.Node, &f.Grant)
 	}
 	l.s.units.setPhase(pod, r.Phase)
+	l.s.placeholders.follow(pod, f)
 	l.s.countWaiting(pod)
 }
 

@@ -123,6 +123,7 @@ func (s *Store) removeNode(name string) {
 	for _, pod := range s.pods.onSlot[slot] {
 		s.spend(pod, -1)
 		s.placed.count(pod, -1)
+		s.placeholders.moved(pod, slot, -1)
 		pod.slot = NoSlot
 		pod.recall() // what is a guess is guessed anew should the node come back
 		s.pods.orphans[name] = append(s.pods.orphans[name], pod)

@@ -23,6 +23,7 @@ func (s *Store) place(pod *Pod, node string, held *topology.Grant) {
 // attach charges a pod to a slot without noting it in the log.
 func (s *Store) attach(pod *Pod, slot Slot) {
 	s.pods.enter(pod, slot)
+	s.placeholders.moved(pod, slot, 1)
 	pod.tally(&s.counts, slot, 1)
 	s.act(pod.Class.request.carries)
 	s.grants.arrive(pod, slot)
@@ -59,6 +60,7 @@ func (s *Store) unplace(pod *Pod) {
 		return
 	}
 	s.pods.leave(pod)
+	s.placeholders.moved(pod, slot, -1)
 	s.discharge(slot, pod.Class, pod.holding())
 	s.attachVolumes(slot, pod, -1)
 	pod.tally(&s.counts, slot, -1)

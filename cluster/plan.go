@@ -21,6 +21,9 @@ type Plan struct {
 	// Replaces are pods of one earlier Plan whose places wait for victims. They give those places up when this Plan is committed: what has been freed
 	// for them stays theirs until then. Those that this Plan does not place are Pending afterwards.
 	Replaces []facts.UID
+	// Takes are placeholders whose rooms the placements have, one each, on the same nodes. They leave when the Plan is committed, and are back
+	// if a Binding fails. A placement has one only if its pod is an owner. A Plan with Victims takes none.
+	Takes []facts.UID
 	// Decided is when the Plan was made, in nanoseconds as facts.Pod.Created. Until their Bindings say more, its pods run from then on.
 	Decided int64
 	// Through is the unit whose reserved nodes the placements may use, NoReservation for none.
@@ -69,6 +72,8 @@ const (
 	RejectHeld = "the unit's PodGroup or queue is unknown or invalid"
 	// RejectBelowMinCount: a unit of victims would be left with some of its members, but fewer than it needs.
 	RejectBelowMinCount = "would leave the gang below minCount"
+	// RejectPlaceholder: a placeholder is gone, or is not for a pod of the Plan on its node.
+	RejectPlaceholder = "the reserved place is gone, or is not for the pod"
 	// RejectVolumes: claims of the pod cannot be bound on the node any more.
 	RejectVolumes = "the volumes are taken"
 	// RejectDevices: the ResourceClaims of the pod cannot be given devices on the node any more.
@@ -90,6 +95,7 @@ func (s *Store) Release(uid facts.UID) bool {
 
 func (s *Store) release(pod *Pod) {
 	s.takeBack(pod)
+	s.giveBack(pod)
 	s.catchUp(pod)
 }
 
@@ -117,6 +123,7 @@ func (s *Store) catchUp(pod *Pod) {
 func (s *Store) Confirm(uid facts.UID) {
 	if pod := s.pods.byUID[uid]; pod != nil && pod.Phase == Assumed {
 		delete(s.pods.updates, uid)
+		s.consumeTaken(pod)
 		pod.spare(&s.victims)
 		s.units.setPhase(pod, Bound)
 		s.holdVolumes(pod)

@@ -80,6 +80,7 @@ type Pod struct {
 	tookBack           bool // see TookBack
 	usesClaims         bool // it has volumes that stand for claims
 	usesResourceClaims bool
+	placeholder        bool // see Placeholder
 
 	tenant       *quota.Tenant
 	identity     *identity
@@ -97,6 +98,9 @@ type Pod struct {
 
 // Node returns the name of the node that the pod is on or on its way to, empty for none.
 func (p *Pod) Node() string { return p.node }
+
+// Placeholder reports whether the pod is a place that a Reservation keeps: no kubelet runs it, and the API server has no such pod.
+func (p *Pod) Placeholder() bool { return p.placeholder }
 
 // UsesClaims reports whether the pod has volumes that stand for claims, or ResourceClaims.
 func (p *Pod) UsesClaims() bool { return p.usesClaims || p.usesResourceClaims }

@@ -23,7 +23,7 @@ func newPodTable() podTable {
 // known lists the pods that have finished, or those that have not, sorted.
 func (t *podTable) known(finished bool) (list []facts.UID) {
 	for uid, pod := range t.byUID {
-		if (pod.Phase == Finished) == finished {
+		if (pod.Phase == Finished) == finished && !pod.placeholder {
 			list = append(list, uid)
 		}
 	}
@@ -87,6 +87,9 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 	}
 	delete(s.pods.updates, pod.UID)
 	s.observe(pod, seen)
+	if seen.Node != "" || seen.Finished {
+		s.consumeSeen(pod, seen)
+	}
 	class := s.classify(pod, seen.Node == "" && !seen.Finished)
 	switch {
 	case seen.Finished:
@@ -98,9 +101,11 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 		s.units.setPhase(pod, Finished)
 	case seen.Node != "":
 		s.observeBound(pod, class, seen)
+		s.giveBack(pod)
 	default:
 		s.refer(pod, class)
 	}
+	s.placeholders.follow(pod, seen)
 	s.countWaiting(pod)
 	if pod.Phase != Pending || !pod.Ours {
 		s.waiting.Release(pod.UID)
@@ -194,6 +199,8 @@ func (s *Store) removePod(uid facts.UID) {
 	}
 	delete(s.pods.updates, uid)
 	s.unplace(pod)
+	s.giveBack(pod)
+	s.placeholders.forget(pod)
 	s.waiting.Release(uid)
 	s.refer(pod, nil)
 	s.units.join(pod, facts.UnitName{})
@@ -236,7 +243,7 @@ type Promises struct {
 
 // count counts a pod that is charged to a slot, sign times.
 func (c *Promises) count(pod *Pod, sign int) {
-	if !pod.promised() {
+	if pod.placeholder || !pod.promised() { // no node will ever answer for a placeholder
 		return
 	}
 	switch {

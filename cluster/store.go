@@ -14,18 +14,19 @@ import (
 // Store is the ledger. It has a single writer: its methods must not run beside one another.
 type Store struct {
 	State
-	slots      slotTable
-	pods       podTable
-	grants     grantBook
-	classes    classBook
-	selection  selection
-	units      Units
-	quota      *quota.Tree
-	budgets    Budgets
-	evictions  EvictionRequests
-	nodeEvents NodeEvents
-	dra        *dra.Book
-	revolumed  []facts.UID // pods about whose volumes or ResourceClaims something changed
+	slots        slotTable
+	pods         podTable
+	grants       grantBook
+	classes      classBook
+	selection    selection
+	units        Units
+	quota        *quota.Tree
+	budgets      Budgets
+	evictions    EvictionRequests
+	placeholders Placeholders
+	nodeEvents   NodeEvents
+	dra          *dra.Book
+	revolumed    []facts.UID // pods about whose volumes or ResourceClaims something changed
 
 	placed      PodCounts
 	victims     victimLog
@@ -47,7 +48,7 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 		selection: newSelection(registry, defaults),
 		units:     Units{byName: make(map[facts.UnitName]*Unit)},
 		budgets:   Budgets{byKey: make(map[budgetKey]*facts.Budget)},
-		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(), dra: dra.New(),
+		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(), dra: dra.New(), placeholders: newPlaceholders(),
 	}
 	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed}
 	s.fitKinds()
@@ -105,6 +106,9 @@ func (s *Store) Waiting() *waiting.Bound { return &s.waiting }
 
 // Budgets are the disruption budgets.
 func (s *Store) Budgets() *Budgets { return &s.budgets }
+
+// Placeholders are the places that Reservations keep.
+func (s *Store) Placeholders() *Placeholders { return &s.placeholders }
 
 // EvictionRequests are what nodes ask to be evicted.
 func (s *Store) EvictionRequests() *EvictionRequests { return &s.evictions }

@@ -111,6 +111,16 @@ func runBooks(t *testing.T, store *cluster.Store, d *datadriven.TestData) string
 			queues = append(queues, store.Quota().Queue(arg.Key).Facts)
 		}
 		return effects(store.Apply(facts.QueuesListed{Queues: queues}))
+	case "reservation":
+		return effects(store.Apply(facts.ReservationUpserted{Reservation: script.Reservation(t, d)}))
+	case "rmreservation":
+		return effects(store.Apply(facts.ReservationRemoved{UID: facts.UID(d.CmdArgs[0].Key)}))
+	case "reservations":
+		return script.Reservations(store)
+	case "end-places": // at a time, in seconds
+		var now int
+		d.ScanArgs(t, "at", &now)
+		return effects(store.EndPlaces(int64(now) * 1e9))
 	case "namespace":
 		return effects(store.Apply(facts.NamespaceUpserted{Namespace: script.Namespace(t, d)}))
 	case "rmnamespace":
@@ -155,7 +165,7 @@ func reserved(store *cluster.Store) string {
 // world renders all that a rejected Plan must leave as it was: that nobody was woken in vain, too.
 func world(store *cluster.Store) string {
 	var b strings.Builder
-	b.WriteString(script.Dump(store) + script.Queues(store) + script.Units(store) + reserved(store))
+	b.WriteString(script.Dump(store) + script.Queues(store) + script.Units(store) + reserved(store) + script.Reservations(store))
 	store.Quota().Root().Each(func(q *quota.Queue) { fmt.Fprintf(&b, "%s eased %d\n", q.Path(), q.Eased()) })
 	return b.String()
 }
@@ -166,6 +176,12 @@ func plan(t *testing.T, store *cluster.Store, d *datadriven.TestData) *cluster.P
 		if arg.Key == "victims" {
 			for _, uid := range arg.Vals {
 				p.Victims = append(p.Victims, facts.UID(uid))
+			}
+			continue
+		}
+		if arg.Key == "takes" {
+			for _, uid := range arg.Vals {
+				p.Takes = append(p.Takes, facts.UID(uid))
 			}
 			continue
 		}

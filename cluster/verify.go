@@ -43,6 +43,9 @@ func (s *Store) Verify() error {
 	if err := a.waiting(); err != nil {
 		return err
 	}
+	if err := s.verifyPlaceholders(); err != nil {
+		return fmt.Errorf("reservations: %w", err)
+	}
 	if err := s.dra.Verify(); err != nil {
 		return fmt.Errorf("resource claims: %w", err)
 	}

@@ -212,6 +212,15 @@ type podRecord struct {
 
 	ResourceClaims []resourceClaimUseRecord  `json:"resourceClaims,omitempty"`
 	Extended       []extendedContainerRecord `json:"extended,omitempty"`
+
+	Controller    controllerRecord `json:"controller,omitzero"`
+	Placeholder   facts.UID        `json:"placeholder,omitempty"`   // whose room its Binding names
+	IsPlaceholder bool             `json:"isPlaceholder,omitempty"` // it is one itself
+}
+
+type controllerRecord struct {
+	Kind string `json:"kind,omitempty"`
+	Name string `json:"name,omitempty"`
 }
 
 type resourceClaimUseRecord struct {
@@ -410,6 +419,7 @@ func writePod(p *cluster.PodRecord, requirements int) podRecord {
 		Claims:         each(f.Claims, writeClaimUse),
 		ResourceClaims: each(f.ResourceClaims, func(c facts.ResourceClaimUse) resourceClaimUseRecord { return resourceClaimUseRecord(c) }),
 		Extended:       each(f.Extended, writeExtended),
+		Controller:     controllerRecord(f.Controller), Placeholder: f.Placeholder, IsPlaceholder: p.Placeholder,
 	}
 	if !f.Grant.IsZero() {
 		r.Grant = writeGrant(&f.Grant)
@@ -428,8 +438,9 @@ func readPod(r *podRecord) (cluster.PodRecord, error) {
 			Claims:         each(r.Claims, readClaimUse),
 			ResourceClaims: each(r.ResourceClaims, func(c resourceClaimUseRecord) facts.ResourceClaimUse { return facts.ResourceClaimUse(c) }),
 			Extended:       each(r.Extended, readExtended),
+			Controller:     facts.Controller(r.Controller), Placeholder: r.Placeholder,
 		},
-		Phase: cluster.Phase(r.Phase), HeldBack: r.HeldBack, Victims: r.Victims,
+		Phase: cluster.Phase(r.Phase), HeldBack: r.HeldBack, Victims: r.Victims, Placeholder: r.IsPlaceholder,
 	}
 	if r.Grant != nil {
 		grant, err := r.Grant.grant()

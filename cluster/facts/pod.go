@@ -55,6 +55,10 @@ type Pod struct {
 	ResourceClaims []ResourceClaimUse
 	// Extended is what containers ask for of extended resources, for which DeviceClasses may stand. Only our own pods have it.
 	Extended []ExtendedContainer
+	// Controller is the pod's controller, of whatever kind. Only pods that wait need have it.
+	Controller Controller
+	// Placeholder is the UID of the placeholder whose room a bound pod has, as its Binding says; empty: none.
+	Placeholder UID
 	// Deadline in nanoseconds is the most that the pod may run (spec.activeDeadlineSeconds); 0: for ever.
 	Deadline int64
 }

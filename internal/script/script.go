@@ -151,6 +151,14 @@ func podField(t testing.TB, d *datadriven.TestData, pod *facts.Pod, key, value s
 		pod.Namespace = value
 	case "unit":
 		pod.Unit = value
+	case "controller": // kind/name
+		kind, name, _ := strings.Cut(value, "/")
+		pod.Controller = facts.Controller{Kind: kind, Name: name}
+	case "label": // key=value
+		key, label, _ := strings.Cut(value, "=")
+		pod.Labels = append(pod.Labels, facts.Label{Key: key, Value: label})
+	case "took": // the placeholder that its Binding names
+		pod.Placeholder = facts.UID(value)
 	case "subgroup":
 		pod.Subgroup = value
 	case "deadline":

@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster/facts"
+)
+
+// mayTake reports whether all placeholders that the Plan takes have places, and each is for a pod of the Plan on its node that has no other. It finds these pods.
+func (j *judgement) mayTake() bool {
+	if len(j.plan.Takes) == 0 {
+		return true
+	}
+	if len(j.plan.Victims) > 0 {
+		return false
+	}
+	for _, uid := range j.plan.Takes {
+		placeholder := j.s.pods.byUID[uid]
+		if placeholder == nil || !placeholder.placeholder || placeholder.Phase != Bound || placeholder.slot == NoSlot {
+			return false
+		}
+		taker := j.takerOf(placeholder)
+		if taker == nil {
+			return false
+		}
+		j.owners = append(j.owners, taker)
+	}
+	return true
+}
+
+// takerOf returns the first pod that the Plan puts on the placeholder's node which is its owner and takes nothing else; nil: there is none.
+func (j *judgement) takerOf(placeholder *Pod) *Pod {
+	set := j.s.placeholders.Set(placeholder.UID)
+	for i := range j.plan.Placements {
+		p := &j.plan.Placements[i]
+		pod := j.s.pods.byUID[p.Pod]
+		if pod != nil && p.Node == placeholder.node && set != nil && !slices.Contains(j.owners, pod) && j.s.placeholders.Owns(set, pod) {
+			return pod
+		}
+	}
+	return nil
+}
+
+// settlePlaceholders makes certain what a committed Plan has done to places: those that it takes are its pods' now, those of victims are lost, and those that it
+// found are reserved. What is left of Plan.Victims has to be evicted.
+func (j *judgement) settlePlaceholders() {
+	b := &j.s.placeholders
+	for i, uid := range j.plan.Takes {
+		p := b.byPod[uid]
+		j.s.removePod(uid)
+		p.taken = j.owners[i]
+		b.takers[p.taken] = p
+	}
+	j.loseVictims()
+	for i := range j.plan.Placements {
+		if pod := j.s.pods.byUID[j.plan.Placements[i].Pod]; pod.placeholder {
+			j.s.reserve(pod)
+		}
+	}
+}
+
+func (j *judgement) loseVictims() {
+	b := &j.s.placeholders
+	isPlaceholder := func(pod *Pod) bool { return pod.placeholder }
+	if !slices.ContainsFunc(j.victims, isPlaceholder) {
+		return
+	}
+	winner := j.s.pods.byUID[j.plan.Placements[0].Pod]
+	for _, victim := range j.victims {
+		switch p := b.byPod[victim.UID]; {
+		case !victim.placeholder:
+		case p == nil: // of a ledger that was loaded, which knows no Reservation
+			j.s.removePod(victim.UID)
+		default:
+			j.s.lose(p, ReasonPreempted, fmt.Sprintf("pod %s/%s of higher priority has its room", winner.Namespace, winner.Name))
+		}
+	}
+	j.victims = slices.DeleteFunc(j.victims, isPlaceholder)
+	j.plan.Victims = j.plan.Victims[:0:0]
+	for _, victim := range j.victims {
+		j.plan.Victims = append(j.plan.Victims, victim.UID)
+	}
+}
+
+// verifyPlaceholders holds the places against the pods.
+func (s *Store) verifyPlaceholders() error {
+	b := &s.placeholders
+	onSlots := make(map[Slot]int)
+	for _, pod := range s.pods.byUID {
+		if !pod.placeholder {
+			continue
+		}
+		if pod.slot != NoSlot {
+			onSlots[pod.slot]++
+		}
+		if len(b.byUID) > 0 && b.byPod[pod.UID] == nil {
+			return fmt.Errorf("%s is a placeholder of no Reservation", pod.UID)
+		}
+	}
+	for slot, n := range b.onSlots {
+		if onSlots[slot] != n {
+			return fmt.Errorf("slot %d: %d placeholders are counted, and %d are there", slot, n, onSlots[slot])
+		}
+	}
+	if len(onSlots) != len(b.onSlots) {
+		return fmt.Errorf("placeholders are counted on %d slots, and are on %d", len(b.onSlots), len(onSlots))
+	}
+	for _, set := range b.byUID {
+		for i := range set.places {
+			if err := s.verifyPlace(&set.places[i]); err != nil {
+				return fmt.Errorf("%s: %w", set.places[i].uid(), err)
+			}
+		}
+	}
+	for pod, p := range b.takers {
+		if p.taken != pod || pod.Phase != Assumed || s.pods.byUID[pod.UID] != pod {
+			return fmt.Errorf("%s is taken by pod %s, which is %s", p.uid(), pod.UID, pod.Phase)
+		}
+	}
+	return nil
+}
+
+func (s *Store) verifyPlace(p *place) error {
+	pod := s.pods.byUID[p.uid()]
+	switch {
+	case p.taken != nil && s.placeholders.takers[p.taken] != p:
+		return fmt.Errorf("it is taken by %s, which does not know", p.taken.UID)
+	case p.taken != nil && p.is.State != facts.PlaceReserved:
+		return fmt.Errorf("it is %s, and taken by %s", p.is.State, p.taken.UID)
+	case pod == nil && p.is.State == facts.PlaceReserved && p.taken == nil:
+		return fmt.Errorf("it is %s, and has no placeholder", p.is.State)
+	case pod != nil && (p.is.State > facts.PlaceReserved || p.taken != nil):
+		return fmt.Errorf("it is %s, taken: %v, and has a placeholder", p.is.State, p.taken != nil)
+	case pod != nil && p.is.State == facts.PlaceReserved && (pod.Phase != Bound || pod.node != p.is.Node):
+		return fmt.Errorf("it is %s on %s, and its placeholder is %s on %s", p.is.State, p.is.Node, pod.Phase, pod.node)
+	case pod != nil && p.is.State == facts.PlaceWaiting && pod.Phase != Pending:
+		return fmt.Errorf("it is %s, and its placeholder is %s", p.is.State, pod.Phase)
+	}
+	return nil
+}

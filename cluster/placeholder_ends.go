@@ -1,0 +1,146 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Reasons why a place was lost.
+const (
+	ReasonExpired   = "Expired"
+	ReasonPreempted = "Preempted"
+	// ReasonRoomTaken: pods that others have bound, or a node that is smaller than it was, leave no room.
+	ReasonRoomTaken = "RoomTaken"
+	ReasonNodeGone  = "NodeGone"
+)
+
+// lose ends a place that has not served anybody.
+func (s *Store) lose(p *place, reason, message string) {
+	s.dropPlaceholder(p)
+	p.is.State, p.is.Reason, p.is.Message = facts.PlaceLost, reason, message
+	s.placeholders.note(p.set)
+}
+
+// EndPlaces ends the places of Reservations whose TTL is over, and those whose room or node is gone, and returns what that did to placeholders which waited. A place
+// whose room a pod has waits for what becomes of the pod. Only who has seen all there is may call it: what is missing in a list that has not come yet is not gone.
+func (s *Store) EndPlaces(now int64) []Effect {
+	b := &s.placeholders
+	s.effects = s.effects[:0]
+	if len(b.byUID) == 0 {
+		return nil
+	}
+	s.loseCrowdedOut()
+	for _, uid := range b.known() {
+		set := b.byUID[uid]
+		if set.expired || set.Facts.Expires == 0 || set.Facts.Expires > now {
+			continue
+		}
+		set.expired = true
+		for i := range set.places {
+			if p := &set.places[i]; p.is.State < facts.PlaceConsumed && p.taken == nil {
+				s.lose(p, ReasonExpired, "the reservation has expired")
+			}
+		}
+		b.note(set)
+	}
+	return s.effects
+}
+
+// NextExpiry is when the next Reservation expires, in nanoseconds; ok is false if none does.
+func (b *Placeholders) NextExpiry() (at int64, ok bool) {
+	for _, set := range b.byUID {
+		if e := set.Facts.Expires; e != 0 && !set.expired && (!ok || e < at) {
+			at, ok = e, true
+		}
+	}
+	return at, ok
+}
+
+// moved keeps count of the placeholders on a slot.
+func (b *Placeholders) moved(pod *Pod, slot Slot, sign int) {
+	if !pod.placeholder {
+		return
+	}
+	if b.onSlots[slot] += sign; b.onSlots[slot] == 0 {
+		delete(b.onSlots, slot)
+	}
+}
+
+// loseCrowdedOut ends places whose room is gone: of those on a node that holds more than it has, the least important first.
+func (s *Store) loseCrowdedOut() {
+	b := &s.placeholders
+	since := b.checked
+	b.checked = s.log.Len()
+	for _, slot := range slices.Sorted(maps.Keys(b.onSlots)) {
+		if !s.log.Covers(since) || s.touched[slot] > since {
+			s.loseCrowdedOutOf(slot)
+		}
+	}
+	if len(s.pods.orphans) == 0 {
+		return
+	}
+	for _, uid := range b.known() {
+		set := b.byUID[uid]
+		for i := range set.places {
+			p := &set.places[i]
+			if pod := s.pods.byUID[p.uid()]; pod != nil && pod.node != "" && pod.slot == NoSlot {
+				s.lose(p, ReasonNodeGone, fmt.Sprintf("node %s is gone", pod.node))
+			}
+		}
+	}
+}
+
+func (s *Store) loseCrowdedOutOf(slot Slot) {
+	var placeholders []*Pod
+	trial := s.Try(slot, false)
+	for _, pod := range s.pods.onSlot[slot] {
+		switch {
+		case pod.Claimed():
+			trial.Take(pod)
+		case pod.placeholder:
+			placeholders = append(placeholders, pod)
+		}
+	}
+	slices.SortFunc(placeholders, func(x, y *Pod) int { return -MoreImportant(x, y) })
+	var lost []*Pod
+	for _, pod := range placeholders {
+		if s.crowds(slot, pod) {
+			trial.Take(pod)
+			lost = append(lost, pod)
+		}
+	}
+	trial.End()
+	for _, pod := range lost {
+		if p := s.placeholders.byPod[pod.UID]; p != nil {
+			s.lose(p, ReasonRoomTaken, "others hold the room on node "+s.nodes[slot].Name)
+		}
+	}
+}
+
+// crowds reports whether a slot holds more than it has of something that a pod takes there.
+func (s *Store) crowds(slot Slot, pod *Pod) bool {
+	for _, a := range pod.Class.Amounts {
+		if free, takes := s.Room(slot, pod.Class, a.Kind); takes && a.Value > 0 && free < 0 {
+			return true
+		}
+	}
+	for i := range pod.Class.Ports {
+		for _, other := range s.pods.onSlot[slot] {
+			if other != pod && !other.Claimed() && slices.ContainsFunc(other.Class.Ports, pod.Class.Ports[i].Conflicts) {
+				return true
+			}
+		}
+	}
+	g := pod.Grant()
+	for i := range topology.MaxGPUs {
+		if g.GPUs&(1<<i) != 0 && s.gpus[slot][i] < 0 {
+			return true
+		}
+	}
+	a := audit{s: s}
+	return !pod.holding().isZero() && a.exceeded(slot)
+}

@@ -1,0 +1,202 @@
+package cluster_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/place/rules"
+)
+
+// kept is a ledger with Reservations under whatever happens to it, and what must hold of them.
+type kept struct {
+	store *cluster.Store
+	owner map[facts.UID]bool // of pods
+	last  map[facts.UID]facts.PlaceState
+	now   int64
+}
+
+// TestReservedRoomIsKept: whatever is committed, released, bound by others, shrunk and expired, in whatever order,
+//   - Commit lets nobody but an owner have the room of a placeholder, and nobody at all beside it;
+//   - once places that are crowded out have ended, pods and placeholders together hold no more than a node has, unless the pods alone do;
+//   - a place goes forward only, and one that was taken is back when the Binding fails and nobody has come in between;
+//   - the ledger's invariants hold, and a rejected Plan leaves nothing behind.
+func TestReservedRoomIsKept(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		k := &kept{store: cluster.NewStore(), owner: make(map[facts.UID]bool), last: make(map[facts.UID]facts.PlaceState)}
+		for i := range 2 {
+			k.node(i, 8)
+		}
+		for range rapid.IntRange(5, 60).Draw(t, "steps") {
+			k.step(t)
+			k.check(t)
+		}
+	})
+}
+
+func (k *kept) node(i, cpus int) {
+	name := fmt.Sprintf("n%d", i)
+	k.store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: name, Labels: map[string]string{}, Allocatable: rq(cpus)}})
+}
+
+func rq(cpus int) []resource.Quantity {
+	return []resource.Quantity{{Name: resource.NameCPU, Amount: int64(cpus) * 1000}, {Name: resource.NamePods, Amount: 110}}
+}
+
+func (k *kept) pod(t *rapid.T) facts.Pod {
+	uid := facts.UID(fmt.Sprintf("p%d", rapid.IntRange(0, 7).Draw(t, "pod")))
+	f := facts.Pod{
+		UID: uid, Name: string(uid), Namespace: "ns", Ours: true, Priority: int32(rapid.IntRange(0, 2).Draw(t, "priority")),
+		Requirements: &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: int64(rapid.IntRange(1, 4).Draw(t, "cpus")) * 1000}}},
+	}
+	if uid < "p5" { // the others own nothing
+		f.Labels = []facts.Label{{Key: "app", Value: "web"}}
+		k.owner[uid] = true
+	}
+	return f
+}
+
+func (k *kept) step(t *rapid.T) {
+	node := fmt.Sprintf("n%d", rapid.IntRange(0, 1).Draw(t, "node"))
+	switch rapid.IntRange(0, 11).Draw(t, "op") {
+	case 0, 1:
+		f := k.pod(t)
+		k.reservation(t, f)
+	case 2, 3:
+		if f := k.pod(t); k.store.Pod(f.UID) == nil {
+			k.store.Apply(facts.PodUpserted{Pod: f})
+		}
+	case 4, 5, 6:
+		k.commit(t, node)
+	case 7:
+		uid := k.pod(t).UID
+		before := k.place(k.store.Pod(uid))
+		k.store.Release(uid)
+		if before != "" && k.store.Pod(before) == nil && !k.store.Placeholders().Set(before).View().Expired {
+			t.Fatalf("%s has not got its room back", before)
+		}
+	case 8:
+		k.store.Confirm(k.pod(t).UID)
+	case 9: // a foreign binder, or the kubelet
+		f := k.pod(t)
+		f.Node = node
+		if known := k.store.Pod(f.UID); known == nil || known.Node() == "" {
+			k.store.Apply(facts.PodUpserted{Pod: f})
+		}
+	case 10:
+		k.store.Apply(facts.PodRemoved{UID: k.pod(t).UID})
+	case 11:
+		if rapid.Bool().Draw(t, "expires") {
+			k.now += 10
+		} else {
+			k.node(rapid.IntRange(0, 1).Draw(t, "shrinks"), rapid.IntRange(4, 8).Draw(t, "to"))
+		}
+	}
+}
+
+func (k *kept) place(pod *cluster.Pod) facts.UID {
+	if pod == nil {
+		return ""
+	}
+	return k.store.Placeholders().TakenBy(pod)
+}
+
+func (k *kept) reservation(t *rapid.T, f facts.Pod) {
+	uid := facts.UID(fmt.Sprintf("r%d", rapid.IntRange(0, 2).Draw(t, "reservation")))
+	if sets := k.store.Placeholders().In("ns"); len(sets) > 0 && rapid.Bool().Draw(t, "removed") {
+		k.store.Apply(facts.ReservationRemoved{UID: uid})
+		for i := range 2 {
+			delete(k.last, facts.PlaceholderUID(uid, i))
+		}
+		return
+	}
+	if k.has(uid) {
+		return
+	}
+	web := facts.ReservationOwner{Pods: &facts.LabelSelector{Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{"web"}}}}}
+	r := &facts.Reservation{UID: uid, Name: string(uid), Namespace: "ns", Count: 2, Template: f, Owners: []facts.ReservationOwner{web}, Expires: k.now + 15}
+	if rapid.Bool().Draw(t, "restored") {
+		r.Places = []facts.Place{{Index: 0, State: facts.PlaceReserved, Node: "n0"}}
+	}
+	k.store.Apply(facts.ReservationUpserted{Reservation: r})
+}
+
+// world is all that a rejected Plan must leave as it was. In which order a node lists its pods is nothing.
+func (k *kept) world() string {
+	lines := strings.Split(world(k.store), "\n")
+	for i := range lines {
+		words := strings.Fields(lines[i])
+		slices.Sort(words)
+		lines[i] = strings.Join(words, " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (k *kept) has(uid facts.UID) bool {
+	return k.store.Placeholders().Set(facts.PlaceholderUID(uid, 0)) != nil
+}
+
+func (k *kept) commit(t *rapid.T, node string) {
+	plan := &cluster.Plan{Placements: []cluster.Placement{{Pod: k.pod(t).UID, Node: node}}}
+	placeholder := facts.PlaceholderUID(facts.UID(fmt.Sprintf("r%d", rapid.IntRange(0, 2).Draw(t, "whose"))), rapid.IntRange(0, 1).Draw(t, "index"))
+	what := rapid.IntRange(0, 3).Draw(t, "what")
+	switch what {
+	case 0:
+		plan.Takes = []facts.UID{placeholder}
+	case 1:
+		plan.Victims = []facts.UID{placeholder}
+	case 2:
+		plan.Placements[0].Pod = placeholder
+	}
+	before, overcommitted := k.world(), k.store.Overcommitted()
+	verdict := k.store.Commit(plan, rules.Commits)
+	if !verdict.Committed {
+		if after := k.world(); after != before {
+			t.Fatalf("a rejected Plan left something behind; before:\n%s\nafter:\n%s", before, after)
+		}
+		return
+	}
+	uid := plan.Placements[0].Pod
+	if what == 0 && (!k.owner[uid] || k.place(k.store.Pod(uid)) != placeholder) {
+		t.Fatalf("%s has the room of %s", uid, placeholder)
+	}
+	if after := k.store.Overcommitted(); len(after) > len(overcommitted) {
+		t.Fatalf("the Plan of %s overcommits %v:\n%s", uid, after, world(k.store))
+	}
+}
+
+func (k *kept) check(t *rapid.T) {
+	k.store.EndPlaces(k.now)
+	if err := k.store.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range k.store.Slots() {
+		var pods, all int64
+		for _, pod := range k.store.PodsOn(cluster.Slot(i)) {
+			asks := pod.Class.Amounts.Get(resource.CPU)
+			all += asks
+			if !pod.Placeholder() {
+				pods += asks
+			}
+		}
+		if has := k.store.Allocatable(cluster.Slot(i), resource.CPU); all > has && all > pods {
+			t.Fatalf("pods hold %d of %d, with placeholders %d:\n%s", pods, has, all, world(k.store))
+		}
+	}
+	k.store.Placeholders().Each(func(set *cluster.PlaceholderSet) {
+		view := set.View()
+		for i := range view.Places {
+			uid := facts.PlaceholderUID(view.UID, i)
+			if view.Places[i].State < k.last[uid] {
+				t.Fatalf("%s was %s, and is %s", uid, k.last[uid], view.Places[i].State)
+			}
+			k.last[uid] = view.Places[i].State
+		}
+	})
+}
