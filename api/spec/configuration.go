@@ -61,6 +61,7 @@ type Configuration struct {
 	LeaderElection   LeaderElection   `json:"leaderElection,omitzero"`
 	Server           Server           `json:"server,omitzero"`
 	Logging          Logging          `json:"logging,omitzero"`
+	Tracing          Tracing          `json:"tracing,omitzero"`
 	Scheduling       Scheduling       `json:"scheduling,omitzero"`
 	Node             Node             `json:"node,omitzero"`
 }
@@ -95,6 +96,18 @@ type Server struct {
 	TLSCertFile string `json:"tlsCertFile,omitempty"`
 	// TLSPrivateKeyFile is a PEM file with the key of that certificate.
 	TLSPrivateKeyFile string `json:"tlsPrivateKeyFile,omitempty"`
+	// Profiling serves Go's profiles below /debug/pprof/: the scheduler's to users who may get the path, those of the other roles to their own host.
+	Profiling bool `json:"profiling,omitempty"`
+}
+
+// Tracing sends, for some of the pods, a trace of their way from the moment they could be placed to their Binding, as OpenTelemetry's OTLP over HTTP. The ID of a pod's trace
+// is its UID without the dashes.
+type Tracing struct {
+	// Endpoint is the URL of a collector, such as https://otel-collector.observability:4318. Empty: nothing is traced. Its headers and certificates are set by the
+	// environment variables that OpenTelemetry's specification names, such as OTEL_EXPORTER_OTLP_HEADERS and OTEL_EXPORTER_OTLP_CERTIFICATE.
+	Endpoint string `json:"endpoint,omitempty"`
+	// SamplingRatePerMillion is how many of a million pods are traced.
+	SamplingRatePerMillion int `json:"samplingRatePerMillion,omitempty"`
 }
 
 // Logging is quiet by default: at "info" a healthy cluster logs start, leadership and stop.

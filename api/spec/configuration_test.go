@@ -101,6 +101,8 @@ func TestValidateNamesTheField(t *testing.T) {
 		"leaderElection.leaseDuration":     func(c *Configuration) { c.LeaderElection.LeaseDuration = c.LeaderElection.RenewDeadline },
 		"leaderElection.retryPeriod":       func(c *Configuration) { c.LeaderElection.RetryPeriod = -1 },
 		"server.tlsCertFile":               func(c *Configuration) { c.Server.TLSPrivateKeyFile = "key.pem" },
+		"tracing.endpoint":                 func(c *Configuration) { c.Tracing.Endpoint = "collector:4318" },
+		"tracing.samplingRatePerMillion":   func(c *Configuration) { c.Tracing.SamplingRatePerMillion = 1_000_001 },
 		"logging.level":                    func(c *Configuration) { c.Logging.Level = "loud" },
 		"logging.format":                   func(c *Configuration) { c.Logging.Format = "xml" },
 		"scheduling.binding.writeTimeout":  func(c *Configuration) { c.Scheduling.Binding.WriteTimeout = c.LeaderElection.RenewDeadline },

@@ -25,6 +25,7 @@ func New() *Configuration {
 		LeaseDuration: Duration(15 * time.Second), RenewDeadline: Duration(10 * time.Second), RetryPeriod: Duration(2 * time.Second),
 	}
 	c.Server.BindAddress = "127.0.0.1:10461"
+	c.Tracing.SamplingRatePerMillion = 10_000
 	c.Logging = Logging{Level: "info", Format: "text"}
 	c.Scheduling = newScheduling()
 	c.Node = newNode()

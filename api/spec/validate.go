@@ -39,6 +39,7 @@ func Validate(c *Configuration) error {
 	}
 	oneOf(bad, "logging.level", c.Logging.Level, "debug", "info", "warn", "error")
 	oneOf(bad, "logging.format", c.Logging.Format, "text", "json")
+	validateTracing(&c.Tracing, bad)
 	validateScheduling(&c.Scheduling, bad)
 	validateSchedulingProfiles(c, bad)
 	validateNode(&c.Node, bad)
@@ -174,6 +175,18 @@ func validateLending(n *Node, bad report) {
 		if percent < 1 || percent > 100 {
 			bad("node.lending.rdt."+field, "%d: want 1 to 100 percent", percent)
 		}
+	}
+}
+
+func validateTracing(t *Tracing, bad report) {
+	if t.Endpoint != "" {
+		scheme, at, _ := strings.Cut(t.Endpoint, "://")
+		if at == "" || scheme != "http" && scheme != "https" {
+			bad("tracing.endpoint", "%q is no URL of http or https; write one such as https://otel-collector.observability:4318", t.Endpoint)
+		}
+	}
+	if t.SamplingRatePerMillion < 0 || t.SamplingRatePerMillion > 1_000_000 {
+		bad("tracing.samplingRatePerMillion", "%d is not between 0 and 1000000", t.SamplingRatePerMillion)
 	}
 }
 

@@ -31,6 +31,7 @@ func serveAgent(a *node.Agent, config *spec.Configuration, log *slog.Logger, mor
 	mux.HandleFunc("GET /readyz", p.readyz)
 	mux.Handle("GET /metrics", newScrapes(registry))
 	mux.HandleFunc("GET /configz", localOnly(p.configz))
+	serveProfiles(mux, config.Server, localOnly)
 	mux.HandleFunc("GET /v1/node", localOnly(p.node))
 	mux.HandleFunc("GET /v1/observation", localOnly(p.observation))
 	return serveOn(listener, certificateOf(config.Server), mux, tls.NoClientCert, log)

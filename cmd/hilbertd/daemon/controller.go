@@ -15,7 +15,6 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/control/config"
 	"hilbert.dev/hilbert/internal/version"
-	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/controller"
 	"hilbert.dev/hilbert/kube/lease"
 )
@@ -43,12 +42,9 @@ type controllerRole struct {
 
 // runController runs the role until ctx ends.
 func runController(ctx context.Context, c *spec.Configuration, o Options, log *slog.Logger) error {
-	connection := o.Connection
-	if connection == nil {
-		var err error
-		if connection, err = apiserver.Connect(c.ClientConnection.Kubeconfig); err != nil {
-			return err
-		}
+	connection, err := o.connect(c)
+	if err != nil {
+		return err
 	}
 	fence := lease.NewFence(c.LeaderElection.RenewDeadline.D(), controllerTimeout)
 	elector, err := lease.NewElector(connection, c.LeaderElection, fence, log)
@@ -195,6 +191,7 @@ func (r *controllerRole) serve(c *spec.Configuration) (*server, error) {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.Handle("GET /metrics", newScrapes(registry))
+	serveProfiles(mux, c.Server, localOnly)
 	served, err := serveOn(listener, certificateOf(c.Server), mux, tls.NoClientCert, r.log)
 	if err != nil {
 		return nil, errors.Join(err, closeUnused(listener))

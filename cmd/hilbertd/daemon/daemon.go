@@ -41,6 +41,14 @@ type Options struct {
 	OnSynced func()
 }
 
+// connect returns the connection to the API server that was given, or the one that the configuration names.
+func (o Options) connect(config *spec.Configuration) (*apiserver.Connection, error) {
+	if o.Connection != nil {
+		return o.Connection, nil
+	}
+	return apiserver.Connect(config.ClientConnection.Kubeconfig)
+}
+
 // Run runs a hilbertd until ctx ends, and then returns nil. It fails only at the start: if the configuration, the kubeconfig or the address to serve on
 // cannot work. Several may run in one process.
 func Run(ctx context.Context, config *spec.Configuration, o Options) error {
@@ -64,19 +72,21 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	if slices.Contains(config.Roles, spec.RoleController) {
 		return runController(ctx, config, o, log)
 	}
-	connection := o.Connection
-	if connection == nil {
-		var err error
-		if connection, err = apiserver.Connect(config.ClientConnection.Kubeconfig); err != nil {
-			return err
-		}
-	}
-	listener, err := listen(config.Server)
+	connection, err := o.connect(config)
 	if err != nil {
 		return err
 	}
 	by := clock.OrReal(o.Clock)
 	m := newMeter(by.Now, log)
+	endTraces, err := m.trace(config.Tracing)
+	if err != nil {
+		return err
+	}
+	defer endTraces()
+	listener, err := listen(config.Server)
+	if err != nil {
+		return err
+	}
 	p, elector, err := connect(ctx, connection, config, thisProcess{m, listener, by, log})
 	if err != nil {
 		return errors.Join(err, closeUnused(listener))

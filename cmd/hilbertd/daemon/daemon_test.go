@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/tracing/tracingtest"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/kube/standin"
 )
@@ -236,6 +237,28 @@ func makeRoom(t *testing.T, s *standin.Server, p *process) {
 	if _, metrics := p.get(t, "/metrics"); !strings.Contains(metrics, "\nhilbert_preemption_victims_total 3\n") ||
 		!strings.Contains(metrics, "\nhilbert_preemption_writes_total{kind=\"deletion\",outcome=\"written\"} 3\n") {
 		t.Error("/metrics do not tell of three victims")
+	}
+}
+
+// TestTraces: a pod's way to its node is sent to the collector that the configuration names.
+func TestTraces(t *testing.T) {
+	s, collector := standin.New(t), tracingtest.New(t)
+	s.SetNode(apiNode("4"))
+	s.SetPod(apiPod("fits", "1"))
+	c := quickConfig()
+	c.Tracing = spec.Tracing{Endpoint: collector.URL, SamplingRatePerMillion: 1_000_000}
+	p := start(t, s, c)
+	eventually(t, "the pod is bound", func() bool { return bound(s) == 1 })
+	p.stop(t)
+	var names []string
+	for _, span := range collector.Spans() {
+		names = append(names, span.Name)
+		if span.Root && (span.Attributes["k8s.node.name"] != "n1" || span.Attributes["k8s.pod.name"] != "fits" || span.Attributes["hilbert.outcome"] == "") {
+			t.Errorf("the pod's span says %v", span.Attributes)
+		}
+	}
+	if want := []string{"wait", "bind", "schedule pod"}; !slices.Equal(names, want) {
+		t.Errorf("spans %q, want %q", names, want)
 	}
 }
 

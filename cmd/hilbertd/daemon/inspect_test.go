@@ -184,6 +184,22 @@ func TestEveryPathIsGuarded(t *testing.T) {
 			t.Errorf("%s as %q: %d, want %d", c.path, c.token, got, c.want)
 		}
 	}
+	// Profiles are for whom the path is granted, once they are switched on.
+	s.User("developer", "alice", profilesPath, profilesPath+"heap")
+	l := newWorld(t).loop
+	l.config.Server.Profiling = true
+	served = paths(newInspector(l, r), &visibility.Server{Rights: r, Log: slog.New(slog.DiscardHandler)})
+	for _, path := range []string{profilesPath, profilesPath + "heap", profilesPath + "cmdline", profilesPath + "profile", profilesPath + "symbol", profilesPath + "trace"} {
+		granted := http.StatusForbidden
+		if path == profilesPath || path == profilesPath+"heap" {
+			granted = http.StatusOK
+		}
+		for token, want := range map[string]int{"": http.StatusUnauthorized, "prometheus": http.StatusForbidden, "developer": granted} {
+			if got := get(path, token); got != want {
+				t.Errorf("%s as %q: %d, want %d", path, token, got, want)
+			}
+		}
+	}
 }
 
 // allowAll is a reviewer without doubts.

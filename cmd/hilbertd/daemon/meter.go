@@ -6,8 +6,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cmd/hilbertd/tracing"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -39,6 +41,7 @@ type meter struct {
 	filters map[string]int               // filter to bit
 	gauges  [maxFilters]prometheus.Gauge // by bit
 	gangs   gangClock
+	traces  *tracing.Recorder // nil: nothing is traced
 }
 
 // maxFilters bounds the filters that have a bit of their own in blocked.
@@ -125,6 +128,21 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 	return m
 }
 
+// trace has the ways of pods traced, if the configuration wants it, until end is called.
+func (m *meter) trace(config spec.Tracing) (end func(), err error) {
+	traces, err := tracing.New(config, m.log)
+	if err != nil || traces == nil {
+		return func() {}, err
+	}
+	m.traces = traces
+	m.registry.MustRegister(traces)
+	return func() {
+		if err := traces.Close(m.now()); err != nil {
+			m.log.Warn("traces are lost", "err", err)
+		}
+	}, nil
+}
+
 // newReliefs makes the counter of evictions that nodes request.
 func newReliefs() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -148,6 +166,7 @@ func newEvents() *prometheus.CounterVec {
 
 // reset forgets all pods: a new term begins with an empty ledger.
 func (m *meter) reset(store *cluster.Store) {
+	m.traces.Reset(m.now())
 	m.gangs = gangClock{store: store, seen: make(map[facts.UnitName]time.Time)}
 	m.waiting = make(map[facts.UID]time.Time)
 	m.blocked = make(map[facts.UID]uint64)
@@ -171,19 +190,24 @@ func (m *meter) lapEnds(a attempt) {
 // Placed implements schedule.Observer.
 func (m *meter) Placed(pod *cluster.Pod, now time.Time) {
 	m.lapEnds(m.placed)
+	m.traces.Placed(pod, m.waiting[pod.UID], now)
 	m.unblock(pod.UID)
 	m.clockGang(pod, now)
 }
 
 // Preempting implements schedule.Observer.
-func (m *meter) Preempting(pod *cluster.Pod, victims []*cluster.Pod, _ time.Time) {
+func (m *meter) Preempting(pod *cluster.Pod, victims []*cluster.Pod, now time.Time) {
 	m.lapEnds(m.preempting)
+	m.traces.Preempting(pod, len(victims), m.waiting[pod.UID], now)
 	m.victims.Add(float64(len(victims)))
 	m.unblock(pod.UID)
 }
 
 // Cleared implements schedule.Observer.
-func (m *meter) Cleared(pod *cluster.Pod, now time.Time) { m.clockGang(pod, now) }
+func (m *meter) Cleared(pod *cluster.Pod, now time.Time) {
+	m.traces.Cleared(pod, m.waiting[pod.UID], now)
+	m.clockGang(pod, now)
+}
 
 // Rejected implements schedule.Observer.
 func (m *meter) Rejected(reason string, _ time.Time) {
@@ -192,8 +216,9 @@ func (m *meter) Rejected(reason string, _ time.Time) {
 }
 
 // Unschedulable implements schedule.Observer.
-func (m *meter) Unschedulable(pod *cluster.Pod, reasons []schedule.FilterCount, _ time.Time) {
+func (m *meter) Unschedulable(pod *cluster.Pod, reasons []schedule.FilterCount, now time.Time) {
 	m.lapEnds(m.unplaced)
+	m.traces.Unschedulable(pod, reasons, m.waiting[pod.UID], now)
 	var set uint64
 	for i := range reasons {
 		if bit, ok := m.filter(reasons[i].Filter); ok {
@@ -210,6 +235,7 @@ func (m *meter) Unschedulable(pod *cluster.Pod, reasons []schedule.FilterCount, 
 
 // Bound implements schedule.Observer.
 func (m *meter) Bound(pod *cluster.Pod, now time.Time) {
+	m.traces.Bound(pod, now)
 	if since, ok := m.waiting[pod.UID]; ok {
 		m.sli.Observe(now.Sub(since).Seconds())
 		delete(m.waiting, pod.UID)
@@ -217,7 +243,10 @@ func (m *meter) Bound(pod *cluster.Pod, now time.Time) {
 }
 
 // Released implements schedule.Observer.
-func (m *meter) Released(*cluster.Pod, string, time.Time) { m.released.Inc() }
+func (m *meter) Released(pod *cluster.Pod, message string, now time.Time) {
+	m.released.Inc()
+	m.traces.Released(pod, message, m.waiting[pod.UID], now)
+}
 
 // MissedWakeup implements schedule.Observer.
 func (m *meter) MissedWakeup(pod *cluster.Pod, _ time.Time) {
@@ -261,7 +290,7 @@ func (m *meter) note(event facts.Event, now time.Time) {
 	case facts.PodUpserted:
 		m.notePod(&e.Pod, now)
 	case facts.PodRemoved:
-		m.settle(e.UID)
+		m.settle(e.UID, now)
 	case facts.PodsListed:
 		listed := make(map[facts.UID]bool, len(m.waiting))
 		for i := range e.Pods {
@@ -270,7 +299,7 @@ func (m *meter) note(event facts.Event, now time.Time) {
 		}
 		for uid := range m.waiting {
 			if !listed[uid] {
-				m.settle(uid)
+				m.settle(uid, now)
 			}
 		}
 	}
@@ -281,7 +310,7 @@ func (m *meter) notePod(pod *facts.Pod, now time.Time) {
 		return
 	}
 	if pod.Node != "" || pod.Finished || pod.Deleting {
-		m.settle(pod.UID)
+		m.settle(pod.UID, now)
 		return
 	}
 	if pod.Gated {
@@ -295,7 +324,8 @@ func (m *meter) notePod(pod *facts.Pod, now time.Time) {
 	}
 }
 
-func (m *meter) settle(uid facts.UID) {
+func (m *meter) settle(uid facts.UID, now time.Time) {
+	m.traces.Gone(uid, now)
 	delete(m.waiting, uid)
 	m.unblock(uid)
 }

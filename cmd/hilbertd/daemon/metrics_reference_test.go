@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"hilbert.dev/hilbert/cmd/hilbertd/tracing"
 	"hilbert.dev/hilbert/internal/reference"
 	"hilbert.dev/hilbert/internal/version"
 )
@@ -30,6 +31,7 @@ func TestReferenceMetrics(t *testing.T) {
 	var page strings.Builder
 	isOfEvery := func(desc *prometheus.Desc) bool { return strings.Contains(desc.String(), `"hilbert_build_info"`) }
 	metricTable(t, &page, "The scheduler", "Served by a hilbertd with the roles dispatcher, scheduler and binder.", without(isOfEvery, scheduler.registry.Describe), (&loop{}).Describe, questionMeter{}.Describe)
+	metricTable(t, &page, "The scheduler's traces", "Served by it where `tracing.endpoint` is set.", (*tracing.Recorder)(nil).Describe)
 	metricTable(t, &page, "The agent", "Served by a hilbertd with the role agent.", agentMeter{}.Describe)
 	metricTable(t, &page, "The agent's network ceiling", "Served by an agent with `node.lending.network.enabled`.", (&network{}).Describe)
 	metricTable(t, &page, "The watchdog", "Served by a hilbertd with the role watchdog.", watchdogMeter{}.Describe)

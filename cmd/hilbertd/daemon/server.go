@@ -66,6 +66,7 @@ func paths(i *inspector, visible *visibility.Server) *http.ServeMux {
 	mux.HandleFunc("GET /readyz", l.readyz)
 	mux.HandleFunc("GET /metrics", i.guardedElsewhere(newScrapes(l.meter.registry).ServeHTTP))
 	mux.HandleFunc("GET /configz", i.guarded(i.configz))
+	serveProfiles(mux, l.config.Server, i.guarded)
 	visible.Register(mux)
 	return mux
 }

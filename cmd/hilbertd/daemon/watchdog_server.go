@@ -46,6 +46,7 @@ func serveWatchdog(s *watchdogState, config *spec.Configuration, log *slog.Logge
 	mux.HandleFunc("GET /livez", s.livez)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", newScrapes(registry))
+	serveProfiles(mux, config.Server, localOnly)
 	served, err := serveOn(listener, certificateOf(config.Server), mux, tls.NoClientCert, log)
 	if err != nil {
 		log.Error("the watchdog serves no health checks and no metrics", "err", err)
