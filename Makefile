@@ -147,6 +147,14 @@ gen: ## write all generated files, among them pages of docs/reference
 	$(GO) generate ./...
 	$(GO) -C lab generate ./...
 
+# What the pages link to, at the same relative places.
+SITE = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE docs examples sim/numa/doc.go
+.PHONY: site
+site: ## the documentation as a site in bin/site/html; wants mkdocs-material (of Debian or PyPI) in the PATH
+	rm -rf bin/site && mkdir -p bin/site/src
+	git ls-files -z $(SITE) | xargs -0 cp --parents -t bin/site/src
+	mkdocs build --quiet --strict
+
 .PHONY: screenshots
 screenshots: export HILBERT_SCREENSHOTS := $(CURDIR)/bin/screenshots
 screenshots: ## pictures of the dashboard's pages in bin/screenshots: light, dark and narrow; wants chromium in the PATH
