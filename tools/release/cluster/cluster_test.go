@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/cli"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/release/v1/util"
@@ -152,9 +153,10 @@ func (l *lab) uninstall(t *testing.T, name string) {
 
 // state is what an upgrade changes, and what it must not change.
 type state struct {
-	replicas    int64
-	version     string
-	certificate string
+	replicas        int64
+	version         string
+	certificate     string
+	agent, watchdog string // their images' versions
 }
 
 func (l *lab) state(t *testing.T) state {
@@ -162,7 +164,57 @@ func (l *lab) state(t *testing.T) state {
 	d, s := l.get(t, deployments, "hilbertd"), l.get(t, secrets, "hilbertd-serving")
 	replicas, _, _ := unstructured.NestedInt64(d.Object, "spec", "replicas")
 	certificate, _, _ := unstructured.NestedString(s.Object, "data", "tls.crt")
-	return state{replicas: replicas, version: d.GetLabels()["app.kubernetes.io/version"], certificate: certificate}
+	return state{
+		replicas: replicas, version: d.GetLabels()["app.kubernetes.io/version"], certificate: certificate,
+		agent: l.imageOf(t, "hilbert-agent"), watchdog: l.imageOf(t, "hilbert-watchdog"),
+	}
+}
+
+// imageOf is the version of the image of a DaemonSet.
+func (l *lab) imageOf(t *testing.T, name string) string {
+	t.Helper()
+	containers, _, _ := unstructured.NestedSlice(l.get(t, daemonSets, name).Object, "spec", "template", "spec", "containers")
+	if len(containers) != 1 {
+		t.Fatalf("%s: containers %v", name, containers)
+	}
+	return strings.TrimPrefix(fmt.Sprint(containers[0].(map[string]any)["image"]), "registry.hilbert.dev/hilbert/hilbertd:")
+}
+
+// upgrade upgrades the release, as docs/how-to/operate.md says, with the values that people gave and some more.
+func (l *lab) upgrade(t *testing.T, version string, values map[string]any) error {
+	t.Helper()
+	next, err := charttest.Load(root, "hilbert", version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	upgrade := action.NewUpgrade(l.helm(t))
+	upgrade.Namespace, upgrade.WaitStrategy, upgrade.Timeout, upgrade.ResetThenReuseValues = charttest.Namespace, kube.HookOnlyStrategy, patience, true
+	_, err = upgrade.RunWithContext(t.Context(), "hilbert", next, values)
+	return err
+}
+
+// rollback goes back to a revision.
+func (l *lab) rollback(t *testing.T, revision int) error {
+	t.Helper()
+	rollback := action.NewRollback(l.helm(t))
+	rollback.Version, rollback.WaitStrategy, rollback.Timeout, rollback.ServerSideApply = revision, kube.HookOnlyStrategy, patience, "auto"
+	return rollback.Run("hilbert")
+}
+
+// installOlder installs a chart that has not all values of this one: it knows no controller.
+func (l *lab) installOlder(t *testing.T, version string, values map[string]any) {
+	t.Helper()
+	c, err := charttest.Load(root, "hilbert", version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(c.Values, "controller")
+	c.Templates = slices.DeleteFunc(c.Templates, func(f *common.File) bool { return strings.HasSuffix(f.Name, "/controller.yaml") })
+	install := action.NewInstall(l.helm(t))
+	install.ReleaseName, install.Namespace, install.WaitStrategy, install.Timeout = "hilbert", charttest.Namespace, kube.HookOnlyStrategy, patience
+	if _, err := install.RunWithContext(t.Context(), c, values); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestLife installs both charts, upgrades to the next version with a changed value, rolls back, and uninstalls. The certificate outlives upgrade and rollback.
@@ -175,29 +227,39 @@ func TestLife(t *testing.T) {
 	}
 	l.install(t, "hilbert-crds", "v0.1.0", nil)
 	agents := map[string]any{"agent": map[string]any{"enabled": true}}
-	l.install(t, "hilbert", "v0.1.0", agents)
+	l.installOlder(t, "v0.1.0", agents)
 	installed := l.state(t)
-	if installed.replicas != 2 || installed.version != "v0.1.0" || installed.certificate == "" {
+	if installed.replicas != 2 || installed.version != "v0.1.0" || installed.certificate == "" || installed.watchdog != "v0.1.0" {
 		t.Errorf("installed: %+v", installed)
 	}
 	if !slices.Contains(l.names(t, services), "v1alpha1.visibility.hilbert.dev") || len(l.names(t, definitions)) != countDefinitions(t) || len(l.names(t, policies)) < 6 || len(l.names(t, mutating)) != 2 {
 		t.Errorf("%v %v %v %v", l.names(t, services), l.names(t, definitions), l.names(t, policies), l.names(t, mutating))
 	}
-	next, err := charttest.Load(root, "hilbert", "v0.2.0")
-	if err != nil {
+	if err := l.upgrade(t, "v0.2.0", map[string]any{"scheduler": map[string]any{"replicas": 3}}); err != nil {
 		t.Fatal(err)
 	}
-	upgrade := action.NewUpgrade(l.helm(t))
-	upgrade.Namespace, upgrade.WaitStrategy, upgrade.Timeout, upgrade.ReuseValues = charttest.Namespace, kube.HookOnlyStrategy, patience, true
-	if _, err := upgrade.RunWithContext(t.Context(), "hilbert", next, map[string]any{"scheduler": map[string]any{"replicas": 3}}); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := l.state(t), (state{3, "v0.2.0", installed.certificate}); got != want {
+	// The watchdog's pods are replaced by hand: an upgrade that touched its template would never be complete for helm --wait.
+	if got, want := l.state(t), (state{3, "v0.2.0", installed.certificate, "v0.2.0", "v0.1.0"}); got != want {
 		t.Errorf("upgraded: %+v, want %+v", got, want)
 	}
-	rollback := action.NewRollback(l.helm(t))
-	rollback.Version, rollback.WaitStrategy, rollback.Timeout, rollback.ServerSideApply = 1, kube.HookOnlyStrategy, patience, "auto"
-	if err := rollback.Run("hilbert"); err != nil {
+	for _, c := range []struct{ values, want string }{
+		{"{watchdog: {image: {tag: v0.1.9}}}", "v0.1.9"},
+		{"{watchdog: {image: {tag: ''}}}", "v0.1.9"},
+		{"{image: {registry: r:5000/x}}", "r:5000/x/hilbertd:v0.2.0"},
+		{"{image: {tag: v0.2.1}}", "r:5000/x/hilbertd:v0.2.0"},
+	} {
+		var values map[string]any
+		if err := yaml.Unmarshal([]byte(c.values), &values); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.upgrade(t, "v0.2.0", values); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.imageOf(t, "hilbert-watchdog"); got != c.want {
+			t.Errorf("with %s the watchdog has %s, want %s", c.values, got, c.want)
+		}
+	}
+	if err := l.rollback(t, 1); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.state(t); got != installed {

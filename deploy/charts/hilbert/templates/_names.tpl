@@ -7,6 +7,19 @@
 {{- if $digest -}}{{ $name }}@{{ $digest }}{{- else -}}{{ $name }}:{{ $tag }}{{- end -}}
 {{- end -}}
 
+{{- /* The watchdog's image: what its values say, else the one with which it runs, else the chart's. So an upgrade changes it only where people say so. One of another registry is not kept. */ -}}
+{{- define "hilbert.watchdogImage" -}}
+{{- $own := .Values.watchdog.image -}}
+{{- $image := include "hilbert.image" (dict "image" .Values.image "appVersion" .Chart.AppVersion "tag" $own.tag "digest" $own.digest) -}}
+{{- if not (or $own.tag $own.digest) -}}
+{{- $name := regexReplaceAll "(@|:)[^/]*$" $image "" -}}
+{{- range dig "spec" "template" "spec" "containers" list (lookup "apps/v1" "DaemonSet" "hilbert-system" "hilbert-watchdog") -}}
+{{- if eq (regexReplaceAll "(@|:)[^/]*$" .image "") $name -}}{{- $image = .image -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $image -}}
+{{- end -}}
+
 {{- /* Labels of every object, beside its app.kubernetes.io/name. None is a selector, so they may change. */ -}}
 {{- define "hilbert.labels" -}}
 app.kubernetes.io/part-of: hilbert
