@@ -21,7 +21,7 @@ import (
 // Namespace is where Hilbert is installed; the admission policies name its accounts there.
 const Namespace = "hilbert-system"
 
-// The DaemonSets.
+// The DaemonSets. The agents' ConfigMap has their name.
 const (
 	Agent    = "hilbert-agent"
 	Watchdog = "hilbert-watchdog"
@@ -118,6 +118,11 @@ func (r *remover) look(ctx context.Context) (*Seen, error) {
 	}
 	s.Cleanup = there && d.Status.ObservedGeneration >= d.Generation && d.Status.ObservedGeneration > 0
 	s.Wanted, s.Ready = int(d.Status.DesiredNumberScheduled), int(d.Status.NumberReady)
+	err = r.inspector.Get(ctx, "/api/v1/namespaces/"+url.PathEscape(r.Namespace)+"/configmaps/"+Agent, &metav1.PartialObjectMetadata{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read the ConfigMap %s: %w", Agent, err)
+	}
+	s.Configured = err == nil
 	selector := labels.SelectorFromSet(d.Spec.Template.Spec.NodeSelector)
 	if err := r.inspector.Each(ctx, "/api/v1/nodes", func(o *metav1.PartialObjectMetadata) {
 		s.Nodes[o.Name] = true

@@ -30,6 +30,7 @@ var (
 	nodes           = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	pods            = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
+	configMaps      = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	daemonSets      = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
 	reports         = schema.GroupVersionResource{Group: "node.hilbert.dev", Version: "v1alpha1", Resource: "customnoderesources"}
 )
@@ -80,6 +81,12 @@ func (k *kubelets) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
+func (k *kubelets) heard() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.said
+}
+
 // says waits until the Job has said something.
 func (k *kubelets) says(t *testing.T, want string) {
 	t.Helper()
@@ -91,6 +98,13 @@ func (k *kubelets) says(t *testing.T, want string) {
 		}
 		return nil
 	})
+}
+
+// forget has no node clean, and nothing said.
+func (k *kubelets) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.clean, k.said = nil, ""
 }
 
 // cleaned marks a node as clean.
@@ -263,4 +277,61 @@ func TestUninstallCleansNodes(t *testing.T) {
 	l.uninstall(t, "hilbert-crds")
 	l.mapper.Reset()
 	eventually(t, "nothing is left", func() error { return l.left(t, before) })
+}
+
+// TestNodesAreCleanedWhereAgentsGo: an upgrade to a release without agents, and a rollback to one, ends the agents and waits until each node has given back what they had set, before
+// it changes anything else. Where nobody would clean a node both refuse, and agents stay. A release that never had agents goes back and forth without a wait.
+func TestNodesAreCleanedWhereAgentsGo(t *testing.T) {
+	l := start(t)
+	l.add(t, nodes, "Node", "n1", map[string]any{"hilbert.dev/agent": "true", "kubernetes.io/os": "linux"})
+	l.add(t, nodes, "Node", "n2", map[string]any{"kubernetes.io/os": "linux"})
+	l.install(t, "hilbert-crds", "v0.1.0", nil)
+	l.install(t, "hilbert", "v0.1.0", nil)
+	l.mapper.Reset()
+	k := l.serveRemoval(t)
+	agents := func(on bool) map[string]any { return map[string]any{"agent": map[string]any{"enabled": on}} }
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%v; the Job says %s", err, k.heard())
+		}
+	}
+	must(l.upgrade(t, "v0.1.1", nil)) // 2
+	if said := k.heard(); said != "" {
+		t.Errorf("an upgrade without agents runs the Job: %s", said)
+	}
+	must(l.rollback(t, 1)) // 3: the node n1 has the label, and there is no configuration by which anybody could clean it
+	if got := l.names(t, daemonSets); len(got) > 0 {
+		t.Errorf("a rollback without agents leaves %v", got)
+	}
+	gone := func(by string, change func() error) {
+		t.Helper()
+		l.add(t, reports, "CustomNodeResource", "n2", nil)
+		if err := change(); err == nil {
+			t.Errorf("%s: agents go, though nobody cleans n2", by)
+		}
+		l.get(t, daemonSets, "hilbert-agent")
+		must(l.dynamic.Resource(reports).Delete(t.Context(), "n2", metav1.DeleteOptions{}))
+		k.forget()
+		ended := make(chan error, 1)
+		go func() { ended <- change() }()
+		k.says(t, "0 of 1 nodes are clean")
+		select {
+		case err := <-ended:
+			t.Fatalf("%s: helm has not waited for n1: %v", by, err)
+		default:
+		}
+		l.get(t, configMaps, "hilbert-agent")
+		k.cleaned("n1")
+		must(<-ended)
+		if got := append(l.names(t, reports), l.names(t, daemonSets)...); len(got) > 0 {
+			t.Errorf("%s: %v are left", by, got)
+		}
+	}
+	must(l.upgrade(t, "v0.1.1", agents(true))) // 4
+	l.add(t, reports, "CustomNodeResource", "n1", nil)
+	gone("upgrade", func() error { return l.upgrade(t, "v0.1.1", agents(false)) }) // 5 fails, 6
+	must(l.upgrade(t, "v0.1.1", agents(true)))                                     // 7
+	l.add(t, reports, "CustomNodeResource", "n1", nil)
+	gone("rollback", func() error { return l.rollback(t, 1) })
 }

@@ -34,9 +34,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- mustMergeOverwrite $head (deepCopy .base) (deepCopy .values) | toYaml -}}
 {{- end -}}
 
-{{- /* What helm uninstall makes before it deletes anything, in the order of the weights, and deletes when all of it has succeeded. */ -}}
+{{- /* What helm makes before agents go, in the order of the weights, and deletes when all of it has succeeded: before it uninstalls a release with agents; before it rolls back to one
+without; and before it upgrades to one without, if agents are there now, which their ConfigMap says until the upgrade deletes it. */ -}}
 {{- define "hilbert.removal" -}}
-helm.sh/hook: pre-delete
-helm.sh/hook-weight: {{ . | quote }}
+{{- $events := list "pre-delete" -}}
+{{- if not .root.Values.agent.enabled -}}
+{{- $events = list "pre-rollback" -}}
+{{- if lookup "v1" "ConfigMap" "hilbert-system" "hilbert-agent" -}}
+{{- $events = append $events "pre-upgrade" -}}
+{{- end -}}
+{{- end -}}
+helm.sh/hook: {{ join "," $events }}
+helm.sh/hook-weight: {{ .weight | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
