@@ -258,6 +258,11 @@ vm-test: export HILBERT_VM := 1
 vm-test: vm-parts ## all tests of the agent on a real kernel
 	$(call timed,vm-test,$(call tested,standard-verbose,./vm/...,-count=1 -p 1 -timeout 60m -ldflags "$(LAB_LDFLAGS)"))
 
+.PHONY: vm-chart-test
+vm-chart-test: export HILBERT_VM := 1
+vm-chart-test: vm-parts ## a release in a guest as people install it: install, upgrade, rollback and uninstall with helm, hilbertd, agent and watchdog as pods
+	$(call timed,vm-chart-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./vm/chart)
+
 .PHONY: soak
 soak: export HILBERT_VM := 1
 soak: export HILBERT_SOAK ?= 1h

@@ -25,8 +25,10 @@ import (
 const (
 	// loopback is the only address that a lab listens on.
 	loopback = "127.0.0.1"
-	// serviceRange is where Services get their cluster addresses; serviceAddress, its first, is the API server's own.
-	serviceRange, serviceAddress = "10.96.0.0/16", "10.96.0.1"
+	// serviceRange is where Services get their cluster addresses.
+	serviceRange = "10.96.0.0/16"
+	// ServiceAddress, the first of them, is the API server's own.
+	ServiceAddress = "10.96.0.1"
 	// readyTimeout bounds how long the API server may take to answer /readyz with ok.
 	readyTimeout = 90 * time.Second
 	// readyPoll is how often /readyz is asked.
@@ -58,6 +60,7 @@ type apiServerOptions struct {
 	nodeRestriction bool
 	auditLog        string // "": none
 	auditPolicy     string // a file that startAPIServer writes
+	egress          string // a file that says how pods are reached; "": directly
 	failed          func(error)
 }
 
@@ -129,6 +132,10 @@ func (o apiServerOptions) flags() []string {
 	}
 	if o.auditLog != "" {
 		flags = append(flags, "--audit-policy-file="+o.auditPolicy, "--audit-log-path="+o.auditLog, "--audit-log-mode=blocking")
+	}
+	if o.egress != "" {
+		// There is nothing at a Service's own address here: the pods behind it are asked.
+		flags = append(flags, "--egress-selector-config-file="+o.egress, "--enable-aggregator-routing=true")
 	}
 	if o.benchmark {
 		flags = append(flags,

@@ -54,6 +54,8 @@ type Options struct {
 	AuditLog string
 	// Addresses are further addresses under which clients reach the API server, as a guest reaches its host: its certificate names them.
 	Addresses []net.IP
+	// PodNetwork has the API server reach the pods behind Services, and kubelets, by RoutePods and RouteKubelet: aggregated APIs and webhooks then may run in pods.
+	PodNetwork bool
 }
 
 // ControlPlane is a running control plane.
@@ -65,7 +67,8 @@ type ControlPlane struct {
 	authority *authority
 	token     string // the administrator's
 	server    *apiServer
-	kubelets  routes
+	routes    routes
+	podProxy  *podProxy
 	manager   *controllerManager
 
 	failed   chan error
@@ -154,7 +157,7 @@ func (c *ControlPlane) startServer(ctx context.Context, listener net.Listener, e
 	pki := c.dir.certificates()
 	pair, err := c.authority.server(
 		[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
-		append([]net.IP{net.ParseIP(loopback), net.ParseIP(serviceAddress)}, o.Addresses...)...,
+		append([]net.IP{net.ParseIP(loopback), net.ParseIP(ServiceAddress)}, o.Addresses...)...,
 	)
 	if err != nil {
 		return err
@@ -179,11 +182,20 @@ func (c *ControlPlane) startServer(ctx context.Context, listener net.Listener, e
 	if c.token, tokens, err = adminToken(pki); err != nil {
 		return err
 	}
+	var egress string
+	if o.PodNetwork {
+		if c.podProxy, err = startPodProxy(filepath.Join(c.dir.sockets, "pods.sock"), c.routes.dial); err != nil {
+			return err
+		}
+		if egress, err = c.podProxy.configuration(pki); err != nil {
+			return err
+		}
+	}
 	c.server, err = startAPIServer(listener, apiServerOptions{
 		etcdURL: etcdURL, serving: serving, clientCA: filepath.Join(pki, "ca.crt"), tokens: tokens, tokenKey: tokenKey,
 		serviceAccounts: o.Controllers, benchmark: o.Benchmark, failed: c.fail,
-		kubeletClient: kubeletClient, dialKubelet: c.kubelets.dial, nodeRestriction: o.NodeRestriction, auditLog: o.AuditLog, auditPolicy: filepath.Join(pki, "audit-policy.yaml"),
-		proxyClient: proxyClient, proxyCA: proxyCA,
+		kubeletClient: kubeletClient, dialKubelet: c.routes.dial, nodeRestriction: o.NodeRestriction, auditLog: o.AuditLog, auditPolicy: filepath.Join(pki, "audit-policy.yaml"),
+		proxyClient: proxyClient, proxyCA: proxyCA, egress: egress,
 	})
 	if err != nil {
 		return err
@@ -267,6 +279,9 @@ func (c *ControlPlane) stopClients(ctx context.Context) error {
 	}
 	if c.server != nil {
 		errs = append(errs, c.server.stop(ctx))
+	}
+	if c.podProxy != nil {
+		c.podProxy.close()
 	}
 	if broken {
 		return nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"sync"
+
+	"hilbert.dev/hilbert/lab/connect"
 )
 
 // kubeletClientUser is who the API server is for a kubelet that asks it.
@@ -12,12 +14,20 @@ const kubeletClientUser = "kube-apiserver-kubelet-client"
 
 // RouteKubelet says where the API server reaches a kubelet that says of itself that it listens on address (host:port): kubectl logs and exec
 // then work for a node whose own address leads nowhere from here, as a guest's behind a forwarded port. It may be called at any time.
-func (c *ControlPlane) RouteKubelet(address, to string) { c.kubelets.set(address, to) }
+func (c *ControlPlane) RouteKubelet(address, to string) { c.routes.set(address, to) }
 
-// routes maps addresses of kubelets to where they are reached. The zero value leads every address to itself.
+// RoutePods says how the API server connects to pods, where Options.PodNetwork was set. It may be called at any time.
+func (c *ControlPlane) RoutePods(dial connect.DialFunc) {
+	c.routes.mu.Lock()
+	defer c.routes.mu.Unlock()
+	c.routes.pods = dial
+}
+
+// routes maps addresses of kubelets to where they are reached, and leads all others to pods. The zero value leads every address to itself.
 type routes struct {
-	mu sync.Mutex
-	to map[string]string
+	mu   sync.Mutex
+	to   map[string]string
+	pods connect.DialFunc
 }
 
 func (r *routes) set(address, to string) {
@@ -32,7 +42,11 @@ func (r *routes) set(address, to string) {
 func (r *routes) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	r.mu.Lock()
 	to, routed := r.to[address]
+	pods := r.pods
 	r.mu.Unlock()
+	if !routed && pods != nil {
+		return pods(ctx, network, address)
+	}
 	if !routed {
 		to = address
 	}

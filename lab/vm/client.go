@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"hilbert.dev/hilbert/lab/connect"
 	"hilbert.dev/hilbert/lab/vm/wire"
 )
 
@@ -32,6 +34,15 @@ type client struct {
 }
 
 func newClient(address string) client { return client{base: "http://" + address, http: &http.Client{}} }
+
+// Dial connects to an address that the guest reaches, such as that of one of its pods.
+func (c client) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	to, err := (&net.Dialer{}).DialContext(ctx, network, strings.TrimPrefix(c.base, "http://"))
+	if err != nil {
+		return nil, fmt.Errorf("the guest: %w", err)
+	}
+	return connect.Dial(ctx, to, address)
+}
 
 // Result is what a command in the guest said, and its exit status: 128 plus the signal for one that was killed.
 type Result struct {

@@ -1,7 +1,7 @@
 // Command hilbert-vm-init is the first process of a guest of the VM test bed. From the initial RAM disk it loads modules, mounts the root disk
 // and moves there; then it reaps orphans, while a child of its own, the same binary, serves the host.
 //
-// The child runs commands, reads and writes files, sends signals and keeps services running, as package wire describes. It knows nothing
+// The child runs commands, reads and writes files, sends signals, keeps services running and connects the host to what the guest reaches, as package wire describes. It knows nothing
 // of containers or Kubernetes: the host defines what runs. Reaping is apart from serving because a wait for any child would steal the
 // exit status of the child that a request waits for.
 //
@@ -20,9 +20,12 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "serve" {
-		if err := serve(os.Args[2:]); err != nil {
-			say("serve: %v", err)
+	for name, command := range map[string]func([]string) error{"serve": serve, "relay": relay} {
+		if len(os.Args) < 2 || os.Args[1] != name {
+			continue
+		}
+		if err := command(os.Args[2:]); err != nil {
+			say("%s: %v", name, err)
 			os.Exit(1)
 		}
 		return

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"hilbert.dev/hilbert/lab/connect"
 	"hilbert.dev/hilbert/lab/vm/wire"
 )
 
@@ -73,8 +75,31 @@ func serve(problems []string) error {
 		mux.HandleFunc(pattern, h.serve)
 	}
 	mux.HandleFunc("GET "+wire.PathTar, sendTar)
-	server := http.Server{Addr: ":" + strconv.Itoa(wire.Port), Handler: mux, ReadHeaderTimeout: time.Minute}
+	server := http.Server{Addr: ":" + strconv.Itoa(wire.Port), Handler: orConnect(mux), ReadHeaderTimeout: time.Minute}
 	return server.ListenAndServe()
+}
+
+// orConnect connects the host to whatever the guest reaches, such as its pods.
+func orConnect(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodConnect {
+			connect.Serve(w, r, (&net.Dialer{}).DialContext)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// relay serves an address of a Service: it connects whoever comes to where the Service is served.
+func relay(args []string) error {
+	if len(args) != 2 {
+		return errors.New("want an address to listen at and one to connect to")
+	}
+	l, err := net.Listen("tcp", args[0])
+	if err != nil {
+		return err
+	}
+	return connect.Relay(l, args[1])
 }
 
 func (h handler) serve(w http.ResponseWriter, r *http.Request) {

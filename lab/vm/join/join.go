@@ -5,6 +5,9 @@
 // reaches the kubelet through a forwarded port, so that kubectl logs and exec work. There is no scheduler: a pod names its node, or a
 // test binds it. No controller judges the node.
 //
+// Options.Pods makes the node one on which Hilbert itself runs as pods: they reach the API server by its Service, as client-go in a pod expects, and the API server reaches pods
+// behind Services. What the address of the Service leads to is a relay in the guest, not kube-proxy: other Services have no address that works in the guest.
+//
 // Invariants: Up returns a node that is Ready, with the test bed's images in its store and containerd's NRI socket open, or an error and
 // nothing left running. Settings of the kubelet that Options do not name are the same at every start.
 package join
@@ -16,6 +19,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/url"
 	"strings"
 	"time"
 
@@ -71,6 +75,8 @@ type Options struct {
 	Kubelet map[string]any
 	// Containerd, if set, is a TOML file that adds to containerd's settings.
 	Containerd string
+	// Pods has the workload controllers run, pods reach the API server, and the API server reach pods.
+	Pods bool
 	// ReadyTimeout bounds the way from a booted guest to a Ready node; 0 is five minutes.
 	ReadyTimeout time.Duration
 }
@@ -139,7 +145,9 @@ func (n *Node) bootBoth(ctx context.Context) error {
 	}()
 	var planeErr error
 	if n.Plane == nil {
-		n.Plane, planeErr = controlplane.Start(ctx, PlaneOptions())
+		o := PlaneOptions()
+		o.Controllers, o.NodeRestriction, o.PodNetwork = n.options.Pods, n.options.Pods, n.options.Pods
+		n.Plane, planeErr = controlplane.Start(ctx, o)
 		n.ownPlane = planeErr == nil
 	}
 	guest := <-guests
@@ -179,6 +187,9 @@ func (n *Node) join(ctx context.Context) error {
 		imported <- err
 	}()
 	err := n.startKubelet(ctx)
+	if err == nil && n.options.Pods {
+		err = n.connectPods(ctx)
+	}
 	if err == nil {
 		err = n.awaitReady(ctx)
 		step("the node is Ready")
@@ -245,6 +256,22 @@ func (n *Node) startKubelet(ctx context.Context) error {
 	}
 	n.Plane.RouteKubelet(fmt.Sprintf("%s:%d", vm.Address, kubeletPort), n.Guest.Forwarded(kubeletPort))
 	return n.defineKubelet(ctx)
+}
+
+// connectPods gives the guest the address of the API server's Service, with a relay to the API server, and leads the API server to the guest's pods.
+func (n *Node) connectPods(ctx context.Context) error {
+	if _, err := n.Guest.Shell(ctx, "ip address add "+controlplane.ServiceAddress+"/32 dev lo"); err != nil {
+		return fmt.Errorf("the address of the API server's Service: %w", err)
+	}
+	server, err := url.Parse(n.Plane.AdminConfig().Host)
+	if err != nil {
+		return err
+	}
+	n.Plane.RoutePods(n.Guest.Dial)
+	_, err = n.Guest.Define(ctx, wire.ServiceSpec{Name: "services", Argv: []string{
+		"/sbin/hilbert-vm-init", "relay", net.JoinHostPort(controlplane.ServiceAddress, "443"), net.JoinHostPort(vm.HostAddress, server.Port()),
+	}})
+	return err
 }
 
 func (n *Node) defineKubelet(ctx context.Context) error {

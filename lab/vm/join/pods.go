@@ -120,7 +120,8 @@ func (n *Node) ContainerCgroup(ctx context.Context, pod *corev1.Pod, container s
 
 // findCgroup finds the outermost directory that has one of two names.
 func (n *Node) findCgroup(ctx context.Context, what, name, other string) (string, error) {
-	out, err := n.Guest.Shell(ctx, fmt.Sprintf("find /sys/fs/cgroup -type d \\( -name '%s' -o -name '%s' \\) -prune", name, other))
+	// Cgroups of others go while find reads them, which it calls an error.
+	out, err := n.Guest.Shell(ctx, fmt.Sprintf("find /sys/fs/cgroup -type d \\( -name '%s' -o -name '%s' \\) -prune 2>/dev/null; true", name, other))
 	if err != nil {
 		return "", err
 	}

@@ -1,5 +1,7 @@
 // Package wire is the protocol between the host and the first process of a guest: paths, requests and answers, as JSON over HTTP.
 //
+// A request of the method CONNECT is for a connection to what the guest reaches, such as one of its pods: see package connect.
+//
 // Both ends are built from the same tree and shipped together, so there are no versions and no unknown fields. Every error is an HTTP status of
 // 400 or more with a line of text. Times are milliseconds, and their names say so. The package has no behaviour: package vm is the client,
 // and the command hilbert-vm-init is the server.
