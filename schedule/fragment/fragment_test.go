@@ -142,6 +142,8 @@ func TestPricesSendRequestsWhereTheyCostLeast(t *testing.T) {
 		{"a leftover that fits exactly", slice(4000, 190), node(32000, "G2", 190, 1000), node(32000, "G2", 1000, 1000)},
 		{"heavy to where CPU is", whole(20000, 1), node(64000, "G2", 1000, 1000), node(24000, "G2", 1000, 1000)},
 		{"light to where CPU is short", whole(4000, 1), node(8000, "P100", 1000, 1000), node(64000, "G2", 1000, 1000)},
+		{"one GPU to where fewer are left", whole(4000, 1), node(640000, "G2", 1000, 1000, 0, 0), node(640000, "G2", 1000, 1000, 1000, 0)},
+		{"a part to where fewer are left", slice(4000, 810), node(640000, "G2", 1000, 0, 0, 0), node(640000, "G2", 1000, 1000, 1000, 0)},
 		{"no GPU to where GPUs are taken", Request{CPU: 8000}, node(16000, "G2", 0, 0), node(16000, "G2", 1000, 1000)},
 	} {
 		a, _ := score(m, &c.better, &c.r)
@@ -172,7 +174,13 @@ func worst(p *Prices, n *Node, r *Request) float64 {
 			}
 			sum += lowest
 		}
-		return sum
+		whole := 0.0
+		for i := range n.Shape.GPUs {
+			if n.Free[i] == topology.FullGPU {
+				whole++
+			}
+		}
+		return sum + ScoreUnit*whole*whole*Defaults().Together/64
 	}
 	best := math.Inf(1)
 	if !n.Fits(r) {

@@ -13,15 +13,16 @@ func (p *Prices) Loss(free *topology.Free, before, after int64, g *topology.Gran
 // another order make the same Exchange, to the last bit.
 type Exchange struct {
 	prices       *Prices
-	before, left row  // the worth of the pieces
-	falls        bool // what the GPUs lose falls as the CPU's price grows
+	before, left row     // the worth of the pieces
+	falls        bool    // what the GPUs lose falls as the CPU's price grows
+	parted       float64 // the worth of whole GPUs for being together that is lost
 }
 
 // Exchange is that of a grant on a node that has this free.
 func (p *Prices) Exchange(free *topology.Free, g *topology.Grant) Exchange {
 	e := Exchange{prices: p}
 	var pieces [topology.MaxGPUs]exchanged
-	count, whole := 0, 0
+	count, whole, broken := 0, 0, 0
 	for i, f := range free {
 		switch taken := g.GPUs>>i&1 == 1; {
 		case f <= 0:
@@ -31,6 +32,9 @@ func (p *Prices) Exchange(free *topology.Free, g *topology.Grant) Exchange {
 			next := exchanged{free: f, left: f}
 			if taken {
 				next.left -= int32(g.Milli)
+				if f >= topology.FullGPU {
+					broken++
+				}
 			}
 			at := count
 			for ; at > 0 && next.before(pieces[at-1]); at-- { // sums of floats depend on the order
@@ -49,6 +53,7 @@ func (p *Prices) Exchange(free *topology.Free, g *topology.Grant) Exchange {
 		e.before[l] += several
 		e.left[l] += several
 	}
+	e.parted = p.grouped(whole+broken) - p.grouped(whole)
 	return e
 }
 
@@ -67,7 +72,7 @@ func addPiece(sum, piece *row) {
 
 // Loss is Prices.Loss, for a node whose CPU changes like this.
 func (e *Exchange) Loss(before, after int64) float64 {
-	return (e.prices.worth(&e.before, before) - e.prices.worth(&e.left, after)) / float64(len(cpuFactors))
+	return (e.prices.worth(&e.before, before)-e.prices.worth(&e.left, after))/float64(len(cpuFactors)) + e.parted
 }
 
 // Bound makes LeastLoss find a greater loss, where it can.
@@ -88,7 +93,7 @@ func (e *Exchange) LeastLoss(least, most, taken int64) float64 {
 		gpus := e.prices.worth(&e.before, least-taken) - e.prices.worth(&e.left, least-taken)
 		loss = max(loss, (cpu+gpus)/n)
 	}
-	return loss - negligible
+	return loss + e.parted - negligible
 }
 
 // worth is the worth of pieces with CPU beside them, summed over all CPU factors. It is convex in the level, and a greater factor has its minimum at

@@ -18,6 +18,9 @@ type Params struct {
 	Step float64
 	// Nodes is the most nodes that bid; of more, a sample does.
 	Nodes int
+	// Together is what eight whole GPUs of one node are worth more than eight single ones on different nodes, in thousandths of a GPU. The worth is by
+	// the square of how many there are, so that pods go where fewer are left. The auction does not see it: for it several GPUs are as many pods of one.
+	Together float64
 	// Hedge is the part, from 0 to 1, of a piece's worth that is FGD's measure (what a request drawn from the mix could use of it), rather than
 	// the market's price.
 	Hedge float64
@@ -25,7 +28,7 @@ type Params struct {
 
 // Defaults are the parameters that were tuned on generated mixes.
 func Defaults() Params {
-	return Params{Supply: 0.5, Rounds: 40, Step: 60, Nodes: 256, Hedge: 0.25}
+	return Params{Supply: 0.5, Rounds: 40, Step: 60, Nodes: 256, Hedge: 0.25, Together: 16}
 }
 
 // cpuPrices are the levels of the CPU's price, as multiples of a GPU divided by the CPU that the mean request wants beside a whole GPU.
@@ -257,7 +260,7 @@ func (m *Market) tableFor(model string) *priceTable {
 		}
 	}
 	b := &priceTable{models: []string{model}, items: items}
-	b.prices.cpu = m.cpu
+	b.prices.cpu, b.prices.together = m.cpu, m.Params.Together/(togetherGPUs*togetherGPUs)
 	m.tables = append(m.tables, b)
 	return b
 }

@@ -23,7 +23,15 @@ type row [levels]float64
 type Prices struct {
 	cpu  row            // thousandths of a GPU for a millicore
 	free [parts + 1]row // by hundredths free
+	// together is what the square of the number of whole GPUs is worth.
+	together float64
 }
+
+// togetherGPUs is how many GPUs Params.Together is about.
+const togetherGPUs = 8
+
+// grouped is what whole GPUs are worth for being on one node.
+func (p *Prices) grouped(whole int) float64 { return p.together * float64(whole*whole) }
 
 // cpuFactors are the factors on a node's CPU under which its worth is computed. The mean over them bends where a single one has a kink, so that CPU
 // has a price before it is the last.
@@ -34,12 +42,16 @@ type NodeState struct {
 	sum   row
 	level [len(cpuFactors)]int8
 	worth float64
+	whole int // free GPUs of which nothing is held
 }
 
 // State computes a node's NodeState.
 func (p *Prices) State(n *Node) (s NodeState) {
 	for i := range n.Shape.GPUs {
 		piece := p.piece(n.Free[i])
+		if n.Free[i] >= topology.FullGPU {
+			s.whole++
+		}
 		for l := range s.sum {
 			s.sum[l] += piece[l]
 		}
@@ -54,6 +66,7 @@ func (p *Prices) State(n *Node) (s NodeState) {
 		}
 		s.worth += lowest
 	}
+	s.worth += float64(ScoreUnit * p.grouped(s.whole))
 	return s
 }
 
@@ -74,14 +87,18 @@ func (p *Prices) Score(n *Node, s *NodeState, r *Request) (loss float64, gpu int
 	}
 	cpu := float64(n.CPU - r.CPU)
 	if r.GPU.Milli == 0 {
-		return s.worth - p.after(s, cpu, float64(r.GPU.Whole), &p.free[parts], &p.free[0]), 0, true
+		return s.worth - p.after(s, cpu, float64(r.GPU.Whole), &p.free[parts], &p.free[0]) - float64(ScoreUnit*p.grouped(s.whole-int(r.GPU.Whole))), 0, true
 	}
 	milli := int32(r.GPU.Milli)
 	for i := range n.Shape.GPUs {
 		if n.Free[i] < milli || !n.first(i) {
 			continue
 		}
-		after := p.after(s, cpu, 1, p.piece(n.Free[i]), p.piece(n.Free[i]-milli))
+		whole := s.whole
+		if n.Free[i] >= topology.FullGPU {
+			whole--
+		}
+		after := p.after(s, cpu, 1, p.piece(n.Free[i]), p.piece(n.Free[i]-milli)) + float64(ScoreUnit*p.grouped(whole))
 		if !ok || s.worth-after < loss {
 			loss, gpu, ok = s.worth-after, i, true
 		}

@@ -32,6 +32,20 @@ func NewArrivals(w *trace.Workload, ratio float64, seed uint64) (*Arrivals, erro
 	if err != nil {
 		return nil, err
 	}
+	a, err := newArrivals(w, seed)
+	if err != nil {
+		return nil, err
+	}
+	kinds := newCatalog(a)
+	if _, err := kinds.list(w.Tasks, a.workload); err != nil {
+		return nil, err
+	}
+	a.pods, err = kinds.list(arrived.Tasks, nil)
+	return a, err
+}
+
+// newArrivals takes the nodes, in an order that the seed draws.
+func newArrivals(w *trace.Workload, seed uint64) (*Arrivals, error) {
 	a := &Arrivals{workload: &fragment.Mix{}, capacity: w.Capacity().GPUMilli}
 	for _, n := range w.Nodes {
 		node, err := freeOf(n)
@@ -42,40 +56,52 @@ func NewArrivals(w *trace.Workload, ratio float64, seed uint64) (*Arrivals, erro
 	}
 	random := rand.New(rand.NewPCG(seed, streamNodes))
 	random.Shuffle(len(a.nodes), func(i, j int) { a.nodes[i], a.nodes[j] = a.nodes[j], a.nodes[i] })
-	known := make(map[*facts.Requirements]int32)
-	index := make(map[fragment.Request]int32)
-	kind := func(r *facts.Requirements) (int32, error) {
-		if k, ok := known[r]; ok {
-			return k, nil
-		}
-		request, err := requestOf(r)
+	return a, nil
+}
+
+// catalog numbers kinds of pods. Tasks that share their requirements are looked up once.
+type catalog struct {
+	a     *Arrivals
+	known map[*facts.Requirements]int32
+	index map[fragment.Request]int32
+}
+
+func newCatalog(a *Arrivals) *catalog {
+	return &catalog{a: a, known: make(map[*facts.Requirements]int32), index: make(map[fragment.Request]int32)}
+}
+
+// list numbers the kinds of tasks, and counts them in mix if there is one.
+func (c *catalog) list(tasks []trace.Task, mix *fragment.Mix) ([]int32, error) {
+	list := make([]int32, len(tasks))
+	for i := range tasks {
+		k, err := c.kind(tasks[i].Requirements)
 		if err != nil {
-			return 0, err
+			return nil, fmt.Errorf("task %s: %w", tasks[i].Name, err)
 		}
-		k, ok := index[request]
-		if !ok {
-			k = int32(len(a.kinds))
-			index[request] = k
-			a.kinds = append(a.kinds, request)
+		if mix != nil {
+			mix.Add(&c.a.kinds[k])
 		}
-		known[r] = k
+		list[i] = k
+	}
+	return list, nil
+}
+
+func (c *catalog) kind(r *facts.Requirements) (int32, error) {
+	if k, ok := c.known[r]; ok {
 		return k, nil
 	}
-	for i := range w.Tasks {
-		k, err := kind(w.Tasks[i].Requirements)
-		if err != nil {
-			return nil, fmt.Errorf("task %s: %w", w.Tasks[i].Name, err)
-		}
-		a.workload.Add(&a.kinds[k])
+	request, err := requestOf(r)
+	if err != nil {
+		return 0, err
 	}
-	for i := range arrived.Tasks {
-		k, err := kind(arrived.Tasks[i].Requirements)
-		if err != nil {
-			return nil, fmt.Errorf("task %s: %w", arrived.Tasks[i].Name, err)
-		}
-		a.pods = append(a.pods, k)
+	k, ok := c.index[request]
+	if !ok {
+		k = int32(len(c.a.kinds))
+		c.index[request] = k
+		c.a.kinds = append(c.a.kinds, request)
 	}
-	return a, nil
+	c.known[r] = k
+	return k, nil
 }
 
 func freeOf(n *facts.Node) (fragment.Node, error) {

@@ -215,13 +215,14 @@ func (r *run) score(node int, kind int32) (float64, int8) {
 	return score, int8(gpu)
 }
 
-func (r *run) place(node int, kind int32, gpu int) {
+func (r *run) place(node int, kind int32, gpu int) topology.Grant {
 	grant := r.nodes[node].Take(&r.a.kinds[kind], gpu)
 	if r.removal != nil {
 		r.removal.pods[node] = append(r.removal.pods[node], fragment.Occupant{Kind: kind, Grant: grant})
 	}
 	r.running++
 	r.touch(node)
+	return grant
 }
 
 // touch notes that a node has changed.

@@ -19,6 +19,7 @@ func NewCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, sub := range []*cobra.Command{
+		newExperimentChurn(),
 		newExperimentConflicts(),
 		newExperimentDLRM(),
 		newExperimentInterference(),

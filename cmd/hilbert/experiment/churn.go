@@ -1,0 +1,237 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/internal/nearest"
+	"hilbert.dev/hilbert/schedule/fragment"
+	"hilbert.dev/hilbert/sim/packing"
+	"hilbert.dev/hilbert/sim/trace"
+)
+
+// durationsFile is the list beside the pods' that durations are drawn from where it has none.
+const durationsFile = "openb_pod_list_default.csv"
+
+// churnExperiment are the flags of hilbert sim experiment churn.
+type churnExperiment struct {
+	nodes, pods, durations string
+	loads                  []float64
+	policies               []string
+	moves                  string
+	warmup, days           float64
+	seed                   uint64
+	seeds                  int
+	out                    experimentOutput
+}
+
+func newExperimentChurn() *cobra.Command {
+	var f churnExperiment
+	cmd := &cobra.Command{
+		Use:   "churn",
+		Short: "How fragmented a cluster's GPUs are in the long run, while pods come and go",
+		Long: `Play a steady state: pods of an openb list arrive at random times, run for as long as the list says, and end, so that on the average the load that
+is offered is a given percentage of the GPUs. A pod that finds no room goes away. Each policy is played without moves, and with them where --moves allows some.
+fgd and bestfit move pods only to make room; hilbert also moves them to where they are better. What is compared is what pods of the list cannot use, over time and at equal allocation.
+A list without times takes durations from another, by the number of GPUs.`,
+		Example: `  hilbert sim experiment churn --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv --load 80,95,105 --moves 2% -o json
+  hilbert sim experiment churn --nodes NODES.csv --pods PODS.csv --policy hilbert --warmup 30 --days 30 --report churn.html`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.nodes, "nodes", "", "node list of an openb trace (CSV)")
+	flags.StringVar(&f.pods, "pods", "", "pod list of an openb trace (CSV)")
+	flags.StringVar(&f.durations, "durations", "", "list to draw durations from where the pods have no times; without it "+durationsFile+" beside the pods'")
+	flags.Float64SliceVar(&f.loads, "load", []float64{95}, "loads that are offered, in percent of the GPUs")
+	flags.StringSliceVar(&f.policies, "policy", packing.Policies(), "policies to compare")
+	flags.StringVar(&f.moves, "moves", "0%", "percentage of the running pods that may be moved in a day")
+	flags.Float64Var(&f.warmup, "warmup", 14, "days before anything is measured")
+	flags.Float64Var(&f.days, "days", 14, "days that are measured")
+	flags.Uint64Var(&f.seed, "seed", packing.FirstSeed, "the first seed")
+	flags.IntVar(&f.seeds, "seeds", 1, "how many seeds")
+	f.out.flags(cmd)
+	return cmd
+}
+
+func (f *churnExperiment) run(cmd *cobra.Command) error {
+	part, err := f.validate()
+	if err != nil {
+		return err
+	}
+	w, err := f.load()
+	if err != nil {
+		return exitcode.Mark(exitcode.BadInput, err)
+	}
+	jobs, err := f.jobs(w, part)
+	if err != nil {
+		return exitcode.Mark(exitcode.BadInput, err)
+	}
+	if err := playChurn(cmd.Context(), newProgress(cmd.ErrOrStderr()), jobs); err != nil {
+		return err
+	}
+	result := &packing.ChurnResult{Workload: f.pods, Warmup: f.warmup, Measured: f.days}
+	for i := range jobs {
+		result.Add(jobs[i].outcome)
+	}
+	result.Finish()
+	return f.out.write(cmd, result)
+}
+
+// validate checks the flags. part is how much may be moved in a day, of one.
+func (f *churnExperiment) validate() (part float64, err error) {
+	if err := f.out.validate(); err != nil {
+		return 0, err
+	}
+	percent, err := strconv.ParseFloat(strings.TrimSuffix(f.moves, "%"), 64)
+	if err != nil || !strings.HasSuffix(f.moves, "%") || !(percent >= 0 && percent <= 100) {
+		return 0, exitcode.Usagef("sim experiment churn: --moves %q: want a percentage, for example 2%%", f.moves)
+	}
+	switch {
+	case f.nodes == "" || f.pods == "":
+		return 0, exitcode.Usagef("sim experiment churn: write --nodes FILE and --pods FILE, the lists of an openb trace")
+	case f.seeds < 1 || f.seeds > mostSeeds:
+		return 0, exitcode.Usagef("sim experiment churn: --seeds %d: want 1 to %d", f.seeds, mostSeeds)
+	case len(f.loads) == 0 || len(f.policies) == 0:
+		return 0, exitcode.Usagef("sim experiment churn: name at least one --load and one --policy")
+	}
+	for _, p := range f.policies {
+		if !slices.Contains(packing.Policies(), p) {
+			return 0, exitcode.Usagef("sim experiment churn: --policy %q is not known; write some of %s%s", p, strings.Join(packing.Policies(), ", "), nearest.Hint(p, packing.Policies()))
+		}
+	}
+	for _, load := range f.loads {
+		o := f.options(load, percent/100)
+		if err := o.Validate(); err != nil {
+			return 0, exitcode.Usagef("sim experiment churn: %v", err)
+		}
+	}
+	return percent / 100, nil
+}
+
+func (f *churnExperiment) options(load, moves float64) packing.ChurnOptions {
+	day := float64(24 * time.Hour)
+	return packing.ChurnOptions{
+		Params: fragment.Defaults(), Load: load / 100, Moves: moves,
+		Warmup: time.Duration(f.warmup * day), Measured: time.Duration(f.days * day),
+	}
+}
+
+// load reads the lists; durations are drawn once, with the first seed.
+func (f *churnExperiment) load() (*trace.Workload, error) {
+	w, err := trace.LoadOpenB(f.nodes, f.pods)
+	if err != nil {
+		return nil, err
+	}
+	timed, err := packing.WithDurations(w, nil, f.seed)
+	if !errors.Is(err, packing.ErrNoDurations) {
+		return timed, err
+	}
+	from := f.durations
+	if from == "" {
+		from = filepath.Join(filepath.Dir(f.pods), durationsFile)
+		if _, missing := os.Stat(from); missing != nil {
+			return nil, fmt.Errorf("%w (--durations)", err)
+		}
+	}
+	d, err := trace.LoadOpenB(f.nodes, from)
+	if err != nil {
+		return nil, err
+	}
+	return packing.WithDurations(w, d, f.seed)
+}
+
+// churnJob is one run.
+type churnJob struct {
+	steady  *packing.Steady
+	options packing.ChurnOptions
+	outcome *packing.ChurnOutcome
+	done    float64
+	err     error
+}
+
+func (f *churnExperiment) jobs(w *trace.Workload, moves float64) ([]churnJob, error) {
+	steady := make([]*packing.Steady, f.seeds)
+	for i := range steady {
+		var err error
+		if steady[i], err = packing.NewSteady(w, f.seed+uint64(i)); err != nil {
+			return nil, err
+		}
+	}
+	began := time.Now()
+	var jobs []churnJob
+	add := func(s *packing.Steady, load, part float64, policy string) {
+		o := f.options(load, part)
+		o.Policy = policy
+		o.Wall = func() time.Duration { return time.Since(began) }
+		jobs = append(jobs, churnJob{steady: s, options: o})
+	}
+	for _, load := range f.loads {
+		for _, s := range steady {
+			for _, p := range f.policies {
+				add(s, load, 0, p)
+				if moves > 0 {
+					add(s, load, moves, p)
+				}
+			}
+		}
+	}
+	return jobs, nil
+}
+
+// playChurn plays the jobs. The first that fails, in their order, is the error.
+func playChurn(ctx context.Context, shown *progress, jobs []churnJob) error {
+	var lock sync.Mutex
+	tell := func(j *churnJob, done float64) {
+		lock.Lock()
+		defer lock.Unlock()
+		j.done = done
+		all := 0.0
+		for i := range jobs {
+			all += jobs[i].done
+		}
+		shown.tell(fmt.Sprintf("%.1f of %d runs", all, len(jobs)))
+	}
+	next := make(chan *churnJob)
+	var workers sync.WaitGroup
+	for range packingWorkers {
+		workers.Go(func() {
+			for j := range next {
+				j.options.Tell = func(done float64) error {
+					tell(j, done)
+					return ctx.Err()
+				}
+				j.outcome, j.err = j.steady.Run(j.options)
+			}
+		})
+	}
+	for i := range jobs {
+		if ctx.Err() != nil {
+			break
+		}
+		next <- &jobs[i]
+	}
+	close(next)
+	workers.Wait()
+	if ctx.Err() != nil {
+		return output.ErrInterrupted
+	}
+	for i := range jobs {
+		if o := &jobs[i].options; jobs[i].err != nil {
+			return fmt.Errorf("sim experiment churn: %s at %g %%: %w", o.Policy, 100*o.Load, jobs[i].err)
+		}
+	}
+	return nil
+}

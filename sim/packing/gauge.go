@@ -1,0 +1,104 @@
+package packing
+
+import (
+	"slices"
+
+	"hilbert.dev/hilbert/schedule/fragment"
+)
+
+// gauge measures how a cluster is packed. It does not depend on the policy.
+type gauge struct {
+	capacity    int64 // GPU thousandths
+	cpu, memory int64
+	gpus, cpus  fragment.Target // the common kinds with and without GPUs
+	memo        map[state]float64
+}
+
+func newGauge(a *Arrivals) *gauge {
+	g := &gauge{capacity: a.capacity, memo: make(map[state]float64)}
+	for i := range a.nodes {
+		g.cpu += a.nodes[i].CPU
+		g.memory += a.nodes[i].Memory
+	}
+	common := a.workload.Common(fragment.CommonCover)
+	g.gpus = only(common, func(r *fragment.Request) bool { return !r.GPU.IsZero() })
+	g.cpus = only(common, func(r *fragment.Request) bool { return r.GPU.IsZero() })
+	return g
+}
+
+// only takes the kinds that pass; their parts sum up to one again.
+func only(list []fragment.Share, pass func(*fragment.Request) bool) fragment.Target {
+	var kept fragment.Target
+	sum := 0.0
+	for i := range list {
+		if pass(&list[i].Request) {
+			kept = append(kept, list[i])
+			sum += list[i].Part
+		}
+	}
+	for i := range kept {
+		kept[i].Part /= sum
+	}
+	return kept
+}
+
+// ChurnPoint is a moment of a run. All percents are of the whole cluster's GPUs, CPU or memory.
+type ChurnPoint struct {
+	Day       float64 `json:"day"`
+	Allocated float64 `json:"allocated"`
+	// Fragmented is what a pod with a GPU, drawn from the list, cannot use: FGD's measure, expected over those pods.
+	Fragmented float64 `json:"fragmented"`
+	// Broken is free on GPUs that are held in part.
+	Broken float64 `json:"broken"`
+	CPU    float64 `json:"cpuAllocated"`
+	Memory float64 `json:"memoryAllocated"`
+	// CPUFragmented is free CPU that a pod without a GPU, drawn from the list, cannot use.
+	CPUFragmented float64 `json:"cpuFragmented"`
+	Running       int     `json:"running"`
+	Moves         int     `json:"moves"`
+}
+
+func (g *gauge) read(nodes []fragment.Node) (p ChurnPoint) {
+	free, broken, cpu, memory := int64(0), int64(0), int64(0), int64(0)
+	lost, lostCPU := 0.0, 0.0
+	for i := range nodes {
+		n := &nodes[i]
+		free += n.Free.Total(n.Shape)
+		cpu += n.CPU
+		memory += n.Memory
+		for j := range n.Shape.GPUs {
+			if f := n.Free[j]; f < 1000 {
+				broken += int64(f)
+			}
+		}
+		lost += g.fragmentation(n)
+		for j := range g.cpus {
+			if n.CPU < g.cpus[j].Request.CPU || n.Memory < g.cpus[j].Request.Memory {
+				lostCPU += g.cpus[j].Part * float64(n.CPU)
+			}
+		}
+	}
+	part := func(x float64, of int64) float64 { return 100 * x / float64(max(of, 1)) }
+	p.Allocated = part(float64(g.capacity-free), g.capacity)
+	p.Fragmented, p.Broken = part(lost, g.capacity), part(float64(broken), g.capacity)
+	p.CPU, p.Memory = part(float64(g.cpu-cpu), g.cpu), part(float64(g.memory-memory), g.memory)
+	p.CPUFragmented = part(lostCPU, g.cpu)
+	return p
+}
+
+func (g *gauge) fragmentation(n *fragment.Node) float64 {
+	s := state{cpu: n.CPU, model: n.Shape.Model}
+	for i := range n.Shape.GPUs {
+		s.free[i] = int16(n.Free[i])
+	}
+	slices.Sort(s.free[:n.Shape.GPUs])
+	if x, ok := g.memo[s]; ok {
+		return x
+	}
+	if len(g.memo) >= memoSize {
+		clear(g.memo)
+	}
+	x := g.gpus.Fragmentation(n)
+	g.memo[s] = x
+	return x
+}
