@@ -45,6 +45,9 @@ func decode(t *testing.T, text string) error {
 		return yaml.UnmarshalStrict(body, new(schedulingv1alpha1.Queue))
 	case "CustomNodeResource":
 		return yaml.UnmarshalStrict(body, new(nodev1alpha1.CustomNodeResource))
+	case spec.NodeConfigurationKind:
+		_, err := configfile.ParseNodeConfiguration(body)
+		return err
 	case "ServiceProfile":
 		profile := new(nodev1alpha1.ServiceProfile)
 		return errors.Join(yaml.UnmarshalStrict(body, profile), spec.ValidateProfile(&profile.Spec))

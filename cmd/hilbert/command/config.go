@@ -20,7 +20,7 @@ import (
 const maxConfigInput = 2 << 20
 
 func newConfig() *cobra.Command {
-	config := &cobra.Command{Use: "config", Short: "Check configuration files of hilbertd"}
+	config := &cobra.Command{Use: "config", Short: "Check configuration files of hilbertd, and NodeConfigurations"}
 	config.AddCommand(newConfigValidate())
 	return config
 }
@@ -29,15 +29,17 @@ func newConfigValidate() *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "validate FILE",
-		Short: "Check a configuration file of hilbertd, or a ConfigMap that holds one, as hilbertd itself would",
+		Short: "Check a configuration file of hilbertd, a ConfigMap that holds one, or a NodeConfiguration, as hilbertd itself would",
 		Long: `Read a configuration file as hilbertd does, and tell every mistake with its line, column and field, and the word that was probably meant. The file is a
-HilbertConfiguration, for the scheduler, an agent or a watchdog, or a ConfigMap, as the chart and deploy/ have them: then each of its entries that ends in .yaml,
-.yml or .json is read, and lines count from the beginning of the file. FILE may be - for the standard input.
+HilbertConfiguration, for the scheduler, an agent or a watchdog; a ConfigMap, as the chart and deploy/ have them: then each of its entries that ends in .yaml,
+.yml or .json is read, and lines count from the beginning of the file; or a NodeConfiguration, whose parameters are checked over an agent's defaults.
+FILE may be - for the standard input.
 
 The command asks no cluster: whether a certificate, a kubeconfig or a node that the file names exists is not checked. It ends with 3 if there is a mistake.`,
 		Example: `  hilbert config validate hilbertd.yaml
   helm template hilbert deploy/charts/hilbert --show-only templates/config.yaml | hilbert config validate -
-  hilbert config validate hilbertd.yaml -o json`,
+  hilbert config validate hilbertd.yaml -o json
+  hilbert config validate examples/nodeconfiguration.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := format.Check("config validate"); err != nil {
@@ -79,7 +81,7 @@ func readInput(stdin io.Reader, name string, most int64) ([]byte, error) {
 type configVerdict struct {
 	File  string `json:"file"`
 	Valid bool   `json:"valid"`
-	// Roles are what a process with this file runs, by the entry of the ConfigMap where there is one.
+	// Roles are what a process with this file runs, or which nodes' agents it is for, by the entry of the ConfigMap where there is one.
 	Roles    []string        `json:"roles,omitempty"`
 	Problems []configProblem `json:"problems,omitempty"`
 }
@@ -126,9 +128,9 @@ func validateConfig(file string, data []byte) *configVerdict {
 
 // add checks one configuration, which begins after some lines and columns of the file.
 func (v *configVerdict) add(entry string, text []byte, lines, columns int) {
-	c, err := configfile.Parse(text)
+	about, err := checkConfig(text)
 	if err == nil {
-		v.Roles = append(v.Roles, entry+roleList(c.Roles))
+		v.Roles = append(v.Roles, entry+about)
 		return
 	}
 	var mistakes *configfile.Mistakes
@@ -143,6 +145,33 @@ func (v *configVerdict) add(entry string, text []byte, lines, columns int) {
 	default:
 		v.Problems = append(v.Problems, configProblem{Message: entry + err.Error()})
 	}
+}
+
+// checkConfig checks a configuration, and says whom it is for.
+func checkConfig(text []byte) (about string, err error) {
+	if configfile.IsNodeConfiguration(text) {
+		c, err := configfile.ParseNodeConfiguration(text)
+		if err != nil {
+			return "", err
+		}
+		return "agents: " + targets(&c.Spec), nil
+	}
+	c, err := configfile.Parse(text)
+	if err != nil {
+		return "", err
+	}
+	return roleList(c.Roles), nil
+}
+
+// targets says which nodes a NodeConfiguration targets.
+func targets(c *spec.NodeConfiguration) string {
+	switch {
+	case len(c.NodeNames) > 0:
+		return fmt.Sprintf("nodes by name, %d", len(c.NodeNames))
+	case c.NodeSelector != nil:
+		return "nodes by label"
+	}
+	return "all nodes"
 }
 
 func (v *configVerdict) problem(entry string, p *document.Problem, lines, columns int) {

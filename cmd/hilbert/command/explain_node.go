@@ -28,6 +28,8 @@ type nodeAnswer struct {
 	Unread string           `json:"unread,omitempty"`
 	// Devices are the GPUs and network cards that it tells of.
 	Devices *spec.Devices `json:"devices,omitempty"`
+	// Configuration is what the agent was told by a NodeConfiguration, and made of it; nil: none targets the node.
+	Configuration *nodeConfigured `json:"configuration,omitempty"`
 	// Conditions are those that are not as they should be.
 	Conditions []string `json:"conditions,omitempty"`
 
@@ -63,6 +65,7 @@ func (w *whom) explainNode(cmd *cobra.Command, name string) (*nodeAnswer, error)
 // reported takes in the agent's own words.
 func (a *nodeAnswer) reported(c *v1alpha1.CustomNodeResource, now time.Time) {
 	a.Report, a.Devices = c.Status.Colocation, c.Status.Devices
+	a.Configuration = configured(c.Spec.Configuration, c.Status.Configuration)
 	if at := c.Status.ObservedAt.Time; !at.IsZero() {
 		a.ObservedAt, a.age = &at, max(now.Sub(at), 0)
 	}
@@ -88,6 +91,11 @@ func (a *nodeAnswer) WriteText(w io.Writer) error {
 	}
 	if _, err := fmt.Fprintf(w, "\nThe agent looked %s ago.\n", duration.HumanDuration(a.age)); err != nil {
 		return err
+	}
+	if a.Configuration != nil {
+		if _, err := fmt.Fprintln(w, a.Configuration); err != nil {
+			return err
+		}
 	}
 	for _, condition := range a.Conditions {
 		if _, err := fmt.Fprintln(w, condition); err != nil {

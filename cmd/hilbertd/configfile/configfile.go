@@ -80,7 +80,7 @@ func Parse(data []byte) (*spec.Configuration, error) {
 	}
 	spec.Complete(c)
 	if err := Check(c); err != nil {
-		return nil, located(text, err)
+		return nil, located(text, "", err)
 	}
 	return c, nil
 }
@@ -97,15 +97,16 @@ func (m *Mistakes) Error() string {
 	return strings.Join(lines, "\n") + "\nsee docs/reference/configuration.md for the fields"
 }
 
-// located puts a place before each mistake in a field, and the word that was probably meant behind it.
-func located(text *document.Document, err error) error {
+// located puts a place before each mistake in a field, and the word that was probably meant behind it. Under is the path of the object whose fields the mistakes name, with
+// a dot behind it.
+func located(text *document.Document, under string, err error) error {
 	fields := spec.FieldErrors(err)
 	if len(fields) == 0 {
 		return err
 	}
 	m := &Mistakes{}
 	for _, f := range fields {
-		m.Problems = append(m.Problems, text.Locate(f.Field, hinted(f)))
+		m.Problems = append(m.Problems, text.Locate(under+f.Field, under+hinted(f)))
 	}
 	slices.SortStableFunc(m.Problems, func(a, b *document.Problem) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 	return m
