@@ -5,12 +5,24 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"hilbert.dev/hilbert/api/spec"
 )
 
 // vgpuWords are the resources by which HAMi, and Volcano's plugin that came from it, share GPUs: how many, MiB and percent of the memory of each,
 // percent of the compute of each. Memory that is not said is all of it; compute that is not said has no limit.
 type vgpuWords struct{ number, memory, memoryPercent, cores string }
+
+// whole reads an amount that is a whole number, also as API servers write it: 4k is 4000.
+func whole(text string) (int64, bool) {
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, false
+	}
+	n, exact := q.AsInt64()
+	return n, exact && n >= 0
+}
 
 // vgpu rewrites a container's GPUs.
 func (p *pod) vgpu(c object, names vgpuWords) {
@@ -20,10 +32,12 @@ func (p *pod) vgpu(c object, names vgpuWords) {
 			continue
 		}
 		if w, ok := p.takeResource(c, name); ok {
-			if n, err := strconv.ParseInt(w.value, 10, 64); err != nil || n < 0 {
+			n, ok := whole(w.value)
+			if !ok {
 				p.wrong(w, "a whole number is wanted")
 				return
 			}
+			w.value = strconv.FormatInt(n, 10)
 			amounts[name] = w
 		}
 	}

@@ -189,8 +189,8 @@ func koordinatorGPU(p *pod, c object) {
 		}
 		return
 	}
-	percent, err := strconv.ParseInt(core.value, 10, 64)
-	if err != nil || percent < 1 || percent > 99 && percent%100 != 0 {
+	percent, ok := whole(core.value)
+	if !ok || percent < 1 || percent > 99 && percent%100 != 0 {
 		p.wrong(core, "want 1 to 99 percent of one GPU, or a multiple of 100")
 		return
 	}
@@ -242,8 +242,8 @@ func koordinatorDevices(p *pod) {
 		if !ok {
 			continue
 		}
-		percent, err := strconv.ParseInt(w.value, 10, 64)
-		if err != nil || percent < 1 {
+		percent, ok := whole(w.value)
+		if !ok || percent < 1 {
 			p.wrong(w, "want a percentage, 100 a card")
 			continue
 		}

@@ -115,6 +115,7 @@ type run struct {
 	namespaces map[string]object
 	queues     map[string]string // by namespace: the queue that its pods name
 	queueOrder []queueOf
+	asked      *vocabulary // where words are noted that a system's function asks for; nil: nowhere
 }
 
 // queueOf is a namespace whose pods name a queue, and where they do first.

@@ -143,6 +143,7 @@ func (w word) String() string { return w.key + ": " + w.value }
 
 // take takes a label or an annotation; which of both does not matter to any system.
 func (p *pod) take(key string) (word, bool) {
+	p.run.asked.word(key)
 	for _, where := range []string{"labels", "annotations"} {
 		o := p.root.at("metadata", where)
 		if value, ok := o.text(key); ok {
@@ -167,6 +168,7 @@ func (p *pod) peek(key string) (value string, ok bool) {
 
 // takeResource takes a resource of a container: its limit, or its request where it has no limit.
 func (p *pod) takeResource(c object, name string) (word, bool) {
+	p.run.asked.resource(name)
 	w, found := word{}, false
 	for _, list := range []string{"requests", "limits"} {
 		o := c.at("resources", list)
@@ -197,6 +199,9 @@ func (p *pod) setAnnotation(key, value string) {
 	p.root.make("metadata", "annotations").set(key, value)
 }
 
+// allowTheLevel begins what is told where a namespace must allow a QoS level.
+const allowTheLevel = "allow the level"
+
 // level gives the pod a QoS level for a word.
 func (p *pod) level(w word, level spec.QoSLevel, more ...string) {
 	p.setLabel(spec.LabelQoS, string(level))
@@ -212,7 +217,7 @@ func (p *pod) level(w word, level spec.QoSLevel, more ...string) {
 		ns.make("metadata", "labels").set(allow, "true")
 		return
 	}
-	p.say(Manual, w, fmt.Sprintf("allow the level: kubectl label namespace %s %s=true", namespaceOf(p.of), allow))
+	p.say(Manual, w, fmt.Sprintf(allowTheLevel+": kubectl label namespace %s %s=true", namespaceOf(p.of), allow))
 }
 
 func namespaceOf(s subject) string {
@@ -244,6 +249,9 @@ func (p *pod) wrong(w word, what string) { p.say(Unknown, w, what) }
 
 // takeLost takes words that mean nothing to Hilbert.
 func (p *pod) takeLost(words map[string]string) {
+	for key := range words {
+		p.run.asked.word(key)
+	}
 	for _, where := range []string{"labels", "annotations"} {
 		for _, key := range p.root.at("metadata", where).keys() {
 			if why, ok := words[key]; ok {

@@ -70,6 +70,7 @@ namespace: {create: true}
 agent: {enabled: true, lending: {enabled: true}}
 mps: {enabled: true}
 priorityQuota: {enabled: true}
+migration: {systems: [koordinator, katalyst, volcano, kueue, hami, yunikorn, kai]}
 serving: {certificate: existing}
 `
 
@@ -187,7 +188,8 @@ func TestPlainManifests(t *testing.T) {
 	rendered := make(map[string]string)
 	for _, cleanup := range []string{"false", "true"} {
 		text := "{namespace: {create: true}, image: {registry: '', tag: latest}, mps: {enabled: true}, serving: {certificate: existing}, " +
-			"agent: {enabled: true, everyNode: true, lending: {enabled: null}, cleanup: " + cleanup + "}}"
+			"agent: {enabled: true, everyNode: true, lending: {enabled: null}, cleanup: " + cleanup + "}, " +
+			"migration: {systems: [koordinator, katalyst, volcano, kueue, hami, yunikorn, kai]}}"
 		for _, o := range objects(t, render(t, text, newest)) {
 			if o.GetAnnotations()["helm.sh/hook"] == "" { // what helm uninstall makes, hilbert uninstall and people do
 				rendered[key(o)] = canonical(t, plain(o))
@@ -195,7 +197,7 @@ func TestPlainManifests(t *testing.T) {
 		}
 	}
 	seen := make(map[string]bool)
-	for _, pattern := range []string{"*.yaml", "uninstall/*.yaml", "policies/*.yaml"} {
+	for _, pattern := range []string{"*.yaml", "uninstall/*.yaml", "policies/*.yaml", "migration/*.yaml"} {
 		files, err := filepath.Glob(filepath.Join(root, "deploy", pattern))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %v %v", pattern, files, err)
@@ -350,6 +352,7 @@ func TestBadValues(t *testing.T) {
 		"{image: {digest: latest}}":                            "digest",
 		"{image: {pullPolicy: Sometimes}}":                     "pullPolicy",
 		"{serving: {certificate: none}}":                       "certificate",
+		"{migration: {systems: [slurm]}}":                      "systems",
 		"{agent: {enabled: true}, policies: {enabled: false}}": "policies.enabled",
 		"{monitoring: {serviceMonitor: {enabled: 1}}}":         "serviceMonitor",
 	} {
@@ -377,6 +380,9 @@ func TestOlderKubernetes(t *testing.T) {
 	}
 	if notes := render(t, "", newest)["NOTES.txt"]; strings.Contains(notes, "two policies are left out") {
 		t.Errorf("the notes complain of the newest version: %s", notes)
+	}
+	if _, err := Render(load(t, "hilbert"), Namespace, values(t, "{migration: {systems: [kueue]}}"), oldest); err == nil || !strings.Contains(err.Error(), "migration.systems: kueue: it needs MutatingAdmissionPolicies") {
+		t.Errorf("live migration there: %v", err)
 	}
 }
 
