@@ -304,7 +304,8 @@ func TestNodesAreCleanedWhereAgentsGo(t *testing.T) {
 	if got := l.names(t, daemonSets); len(got) > 0 {
 		t.Errorf("a rollback without agents leaves %v", got)
 	}
-	gone := func(by string, change func() error) {
+	// One that was tried before has ended the agents, and not waited for the nodes.
+	gone := func(by string, tried bool, change func() error) {
 		t.Helper()
 		l.add(t, reports, "CustomNodeResource", "n2", nil)
 		if err := change(); err == nil {
@@ -312,10 +313,18 @@ func TestNodesAreCleanedWhereAgentsGo(t *testing.T) {
 		}
 		l.get(t, daemonSets, "hilbert-agent")
 		must(l.dynamic.Resource(reports).Delete(t.Context(), "n2", metav1.DeleteOptions{}))
+		for _, name := range []string{"hilbert-agent", "hilbert-watchdog"} {
+			if tried {
+				must(l.dynamic.Resource(daemonSets).Namespace(charttest.Namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+			}
+		}
 		k.forget()
 		ended := make(chan error, 1)
 		go func() { ended <- change() }()
 		k.says(t, "0 of 1 nodes are clean")
+		if got := l.names(t, daemonSets); !slices.Equal(got, []string{"hilbert-cleanup"}) {
+			t.Errorf("%s: while nodes are cleaned there are %v", by, got)
+		}
 		select {
 		case err := <-ended:
 			t.Fatalf("%s: helm has not waited for n1: %v", by, err)
@@ -330,8 +339,8 @@ func TestNodesAreCleanedWhereAgentsGo(t *testing.T) {
 	}
 	must(l.upgrade(t, "v0.1.1", agents(true))) // 4
 	l.add(t, reports, "CustomNodeResource", "n1", nil)
-	gone("upgrade", func() error { return l.upgrade(t, "v0.1.1", agents(false)) }) // 5 fails, 6
-	must(l.upgrade(t, "v0.1.1", agents(true)))                                     // 7
+	gone("upgrade", true, func() error { return l.upgrade(t, "v0.1.1", agents(false)) }) // 5 fails, 6
+	must(l.upgrade(t, "v0.1.1", agents(true)))                                           // 7
 	l.add(t, reports, "CustomNodeResource", "n1", nil)
-	gone("rollback", func() error { return l.rollback(t, 1) })
+	gone("rollback", false, func() error { return l.rollback(t, 1) })
 }
