@@ -247,13 +247,13 @@ func (w *world) waits(s *state, r *spec.RolloutStatus) string {
 	changed, others := w.divide(s)
 	switch {
 	case len(untold) > 0:
-		return fmt.Sprintf("%d nodes are still to be told", len(untold))
+		return fmt.Sprintf("nodes still to be told: %d", len(untold))
 	case len(changed) == 0: // it is paused, or others are in force on all nodes that it targets; what no node has tried is not known to be good
 		return "no node has the change yet"
 	case len(unanswered) > 0:
-		return fmt.Sprintf("%d nodes have not answered (%s)", len(unanswered), named(unanswered))
+		return fmt.Sprintf("nodes that have not answered: %d (%s)", len(unanswered), named(unanswered))
 	case len(unknown) > 0:
-		return fmt.Sprintf("of %d nodes it is not known how they fare since the change (%s)", len(unknown), named(unknown))
+		return fmt.Sprintf("nodes of which it is not known how they fare since the change: %d (%s)", len(unknown), named(unknown))
 	case s.rollout.Gate.Disabled:
 		return ""
 	}

@@ -1,8 +1,7 @@
 // Package config decides which NodeConfiguration is in force on which node, and how a change of one reaches the nodes.
 //
 // Data flow: the controller role gives Decide a View of all NodeConfigurations and of all nodes with an agent, and the time; Decide returns the writes that are due: what a
-// node is told, and the status of a NodeConfiguration, which is all of its memory. Resolve says for one node which NodeConfiguration is in force and why; hilbert explain
-// calls it too.
+// node is told, and the status of a NodeConfiguration, which is all of its memory.
 //
 // Example: of 1,000 nodes a change that targets all reaches 50 first, by the hash of their names. When their agents have applied it, and 5 minutes have passed, the run
 // delay of their online pods, the evictions and the readiness of their agents are compared with those of the others. If they fare no worse, 250 nodes have it, then all.

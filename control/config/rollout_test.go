@@ -93,13 +93,13 @@ func TestMissingIsNotGood(t *testing.T) {
 		spoil func(*cluster)
 		waits string
 	}{
-		"of the changed nodes nothing is known": {func(c *cluster) { quiet(c, true) }, "it is not known how they fare"},
+		"of the changed nodes nothing is known": {func(c *cluster) { quiet(c, true) }, "of which it is not known how they fare"},
 		"agents that do not answer": {func(c *cluster) {
 			for _, m := range c.nodes {
 				m.reading = nil
 			}
-		}, "have not answered"},
-		"nothing is known at all": {func(c *cluster) { quiet(c, true); quiet(c, false) }, "not known how they fare"},
+		}, "nodes that have not answered"},
+		"nothing is known at all": {func(c *cluster) { quiet(c, true); quiet(c, false) }, "of which it is not known how they fare"},
 		"paused":                  {func(c *cluster) { c.objects["all"].Spec.Paused = true }, "spec.paused"},
 	} {
 		k := newCluster(7, 100)
