@@ -196,7 +196,7 @@ func (j *judgement) placeOne(p *Placement, check Check) (reason string, seen cha
 	if reason := check(&j.s.State, slot, pod.Class, grant); reason != "" {
 		return reason, j.s.touched[slot]
 	}
-	if short, over := j.s.shortfall(pod, slot, grant); over {
+	if short, over := j.s.shortfall(pod, slot, grant); over && !j.isCharged(pod) {
 		j.short = short
 		return RejectQuota, j.s.log.Len()
 	}

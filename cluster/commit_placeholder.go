@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/resource"
 )
 
 // mayTake reports whether all placeholders that the Plan takes have places, and each is for a pod of the Plan on its node that has no other. It finds these pods.
@@ -42,6 +43,16 @@ func (j *judgement) takerOf(placeholder *Pod) *Pod {
 	return nil
 }
 
+// isCharged reports whether a pod takes a placeholder that is charged as much already: the swap leaves its queue where it is, be that beyond a limit.
+func (j *judgement) isCharged(pod *Pod) bool {
+	i := slices.Index(j.owners, pod)
+	if i < 0 {
+		return false
+	}
+	charged := j.s.pods.byUID[j.plan.Takes[i]].Class.Charge
+	return !slices.ContainsFunc(pod.Class.Charge, func(a resource.Amount) bool { return a.Value > charged.Get(a.Kind) })
+}
+
 // settlePlaceholders makes certain what a committed Plan has done to places: those that it takes are its pods' now, those of victims are lost, and those that it
 // found are reserved. What is left of Plan.Victims has to be evicted.
 func (j *judgement) settlePlaceholders() {
@@ -60,20 +71,28 @@ func (j *judgement) settlePlaceholders() {
 	}
 }
 
+// loseVictims ends the places of placeholders that are victims. A victim that has the room of one does not give it back: the room is the Plan's.
 func (j *judgement) loseVictims() {
 	b := &j.s.placeholders
 	isPlaceholder := func(pod *Pod) bool { return pod.placeholder }
-	if !slices.ContainsFunc(j.victims, isPlaceholder) {
+	concerned := func(pod *Pod) bool { return pod.placeholder || b.takers[pod] != nil }
+	if !slices.ContainsFunc(j.victims, concerned) {
 		return
 	}
 	winner := j.s.pods.byUID[j.plan.Placements[0].Pod]
+	message := fmt.Sprintf("pod %s/%s of higher priority has its room", winner.Namespace, winner.Name)
 	for _, victim := range j.victims {
+		if p := b.takers[victim]; p != nil {
+			delete(b.takers, victim)
+			p.taken = nil
+			j.s.lose(p, ReasonPreempted, message)
+		}
 		switch p := b.byPod[victim.UID]; {
 		case !victim.placeholder:
 		case p == nil: // of a ledger that was loaded, which knows no Reservation
 			j.s.removePod(victim.UID)
 		default:
-			j.s.lose(p, ReasonPreempted, fmt.Sprintf("pod %s/%s of higher priority has its room", winner.Namespace, winner.Name))
+			j.s.lose(p, ReasonPreempted, message)
 		}
 	}
 	j.victims = slices.DeleteFunc(j.victims, isPlaceholder)

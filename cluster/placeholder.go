@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -116,6 +117,34 @@ func (set *PlaceholderSet) View() ReservationView {
 		v.Why = cmp.Or(f.Problem, set.why)
 	}
 	return v
+}
+
+// Report is what the status is to say beside the places.
+func (v *ReservationView) Report() facts.ReservationReport {
+	r := facts.ReservationReport{Generation: v.Generation}
+	waiting, reserved, consumed, lost := v.Count(facts.PlaceWaiting), v.Count(facts.PlaceReserved), v.Count(facts.PlaceConsumed), v.Count(facts.PlaceLost)
+	counts := fmt.Sprintf("%d of %d places reserved, %d consumed, %d lost", reserved, len(v.Places), consumed, lost)
+	switch {
+	case waiting > 0:
+		r.Condition = facts.Condition{Reason: cmp.Or(v.Why.Reason, "Waiting"), Message: counts}
+		if v.Why.Message != "" {
+			r.Condition.Message += ": " + v.Why.Message
+		}
+	case reserved > 0:
+		r.Ready, r.Condition = true, facts.Condition{Reason: facts.PlaceReserved.String(), Message: counts}
+	case v.Expired:
+		r.Condition = facts.Condition{Reason: ReasonExpired, Message: counts}
+	case lost > 0 && consumed == 0:
+		r.Condition = facts.Condition{Reason: facts.PlaceLost.String(), Message: counts}
+	default:
+		r.Condition = facts.Condition{Reason: facts.PlaceConsumed.String(), Message: counts}
+	}
+	return r
+}
+
+// Told reports whether the status, as it was seen last, says what a view of the set does.
+func (set *PlaceholderSet) Told(v *ReservationView) bool {
+	return v.Settled && set.Facts.Reported == v.Report()
 }
 
 // View returns how a Reservation stands.
@@ -327,7 +356,7 @@ func (s *Store) removeReservation(uid facts.UID) {
 
 // consume ends a place whose room a pod has that is bound.
 func (s *Store) consume(p *place, by *Pod) {
-	if p.is.State == facts.PlaceConsumed || by.Namespace != p.set.Facts.Namespace {
+	if p.is.State >= facts.PlaceConsumed || by.Namespace != p.set.Facts.Namespace {
 		return
 	}
 	s.dropPlaceholder(p)
@@ -377,4 +406,15 @@ func (s *Store) reserve(pod *Pod) {
 	p.is.Grant, _ = pod.Promise()
 	s.Confirm(pod.UID)
 	s.placeholders.note(p.set)
+}
+
+// EachWaiting visits the pods of a namespace that wait, in no particular order.
+func (s *Store) EachWaiting(namespace string, visit func(*Pod)) {
+	for _, id := range s.selection.inNamespace[namespace] {
+		for _, pod := range id.pods {
+			if pod.wants() {
+				visit(pod)
+			}
+		}
+	}
 }

@@ -355,6 +355,7 @@ func (a *attempt) commit(plan *cluster.Plan, why facts.Condition) bool {
 	s.refreshUnits(a.now)
 	for i := range plan.Placements {
 		switch pod := s.store.Pod(plan.Placements[i].Pod); {
+		case pod.Placeholder(): // nobody's latency
 		case a.preempts:
 			s.observer.Preempting(pod, a.victims, a.now)
 		case pod.Obliged():

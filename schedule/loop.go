@@ -58,10 +58,16 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 	}
 	s.queue.Expire(now)
 	s.runTimers(now)
+	s.endPlaces(now)
 	decisions = s.redecideObliged(now)
 	s.blocked.recheck()
 	for s.looked = 0; decisions < limit && s.looked < maxLooks && !s.binder.Full(); {
 		s.applyConsequences(now)
+		if n := s.serveOwners(now); n > 0 {
+			decisions += n
+			s.blocked.recheck()
+			continue
+		}
 		if s.redecideNext(now) {
 			decisions += 1 + s.redecideObliged(now)
 			s.blocked.recheck()

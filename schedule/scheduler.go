@@ -18,6 +18,7 @@ import (
 	"hilbert.dev/hilbert/schedule/profiles"
 	"hilbert.dev/hilbert/schedule/queue"
 	"hilbert.dev/hilbert/schedule/relief"
+	"hilbert.dev/hilbert/schedule/reserve"
 )
 
 // maxRejections is how often in a row a unit is decided again at once after its Plan was rejected; then it backs off.
@@ -53,6 +54,8 @@ type Scheduler struct {
 	relief      *relief.Relief
 	events      *events.Recorder
 	podEvents   *events.Pods
+	owners      *reserve.Owners
+	reserved    *reserve.Status
 	noPodEvents bool
 	partitions  partitions
 	workers     workers
@@ -101,6 +104,7 @@ func New(o Options) (*Scheduler, error) {
 	s.auditor, _ = s.observer.(Auditor)
 	s.relief, s.events = relief.New(s.store, o.Config.Evictions), events.New(s.store)
 	s.noPodEvents = o.NoPodEvents
+	s.owners, s.reserved = reserve.NewOwners(s.store), reserve.NewStatus(s.store)
 	s.podEvents = events.NewPods(s.store, o.Config.Events.Scheduled)
 	s.binder = bind.New(s.store, rules.Commits, o.Config.Binding, o.Config.Conditions)
 	s.obliged = newObliged(s.store, s.binder)
@@ -294,6 +298,7 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, seen changes.Revision, now time.Ti
 	if s.binder.Assumes(pod.UID) {
 		return
 	}
+	s.owners.Arrived(pod)
 	u, parked := s.queue.Add(pod)
 	u.NotBefore = max(u.NotBefore, seen)
 	s.gangs.waits(u, false, now)
@@ -327,11 +332,11 @@ func (s *Scheduler) mayTry(u *queue.Unit, now time.Time) bool {
 func (s *Scheduler) Ready(now time.Time) []bind.Write {
 	writes := s.binder.Ready(now)
 	s.report(now)
-	evictions, told, about := s.relief.Ready(now), s.events.Ready(now), s.podEvents.Ready(now)
-	if len(evictions)+len(told)+len(about) == 0 {
+	evictions, told, about, reserved := s.relief.Ready(now), s.events.Ready(now), s.podEvents.Ready(now), s.reserved.Ready(now)
+	if len(evictions)+len(told)+len(about)+len(reserved) == 0 {
 		return writes
 	}
-	s.writes = append(append(append(append(s.writes[:0], writes...), evictions...), told...), about...)
+	s.writes = append(append(append(append(append(s.writes[:0], writes...), evictions...), told...), about...), reserved...)
 	return s.writes
 }
 
@@ -342,6 +347,8 @@ func (s *Scheduler) Finish(result bind.Result, now time.Time) {
 		s.relief.Finish(result, now)
 	case bind.OwnerEvents:
 		s.events.Finish(result)
+	case bind.OwnerReservations:
+		s.reserved.Finish(result, now)
 	case bind.OwnerPodEvents:
 		s.podEvents.Finish(result)
 	default:
@@ -382,6 +389,7 @@ func (s *Scheduler) transition(r bind.Transition, now time.Time) {
 			s.hold(pod, 0, now)
 			return
 		}
+		s.owners.Arrived(pod)
 		s.queue.AddDelayed(pod, s.retries.next(r.Pod, now))
 		if !r.Unsent {
 			s.sayWhy(pod, facts.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
@@ -412,6 +420,8 @@ func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
 	next.Add(s.events.NextWake(now))
 	next.Add(s.podEvents.NextWake(now))
 	next.Add(s.nextTimer())
+	next.Add(s.reserved.NextWake())
+	next.Add(s.nextExpiry())
 	return next.Time()
 }
 

@@ -71,6 +71,12 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 		h.s.Apply(facts.PodUpserted{Pod: script.Pod(t, d)}, h.now)
 	case "unit":
 		h.s.Apply(facts.UnitUpserted{Unit: script.Unit(t, d)}, h.now)
+	case "reservation":
+		h.s.Apply(facts.ReservationUpserted{Reservation: script.Reservation(t, d)}, h.now)
+	case "rmreservation":
+		h.s.Apply(facts.ReservationRemoved{UID: facts.UID(d.CmdArgs[0].Key)}, h.now)
+	case "reservations":
+		return script.Reservations(h.s.Store())
 	case "rmunit":
 		h.s.Apply(facts.UnitRemoved{Name: facts.UnitName{Namespace: "default", Name: d.CmdArgs[0].Key}}, h.now)
 	case "namespace":
@@ -117,7 +123,7 @@ func (h *harness) run(t *testing.T, d *datadriven.TestData) string {
 	case "ready":
 		writes := h.ready()
 		for i := range writes {
-			h.ids[writes[i].ID.Number] = writes[i].ID
+			h.ids[shownAs(writes[i].ID)] = writes[i].ID
 		}
 		return renderWrites(writes)
 	case "finish":
@@ -257,6 +263,14 @@ func (h *harness) bindAll() {
 	}
 }
 
+// shownAs is the number that a write has in a transcript: those about Reservations count from 101.
+func shownAs(id bind.WriteID) uint64 {
+	if id.Owner == bind.OwnerReservations {
+		return 100 + id.Number
+	}
+	return id.Number
+}
+
 var outcomes = map[string]bind.Outcome{
 	"written": bind.Written, "gone": bind.Gone, "conflict": bind.Conflict, "refused": bind.Refused, "unknown": bind.Unknown, "notsent": bind.NotSent,
 }
@@ -285,9 +299,15 @@ func renderWrites(writes []bind.Write) string {
 		switch w.Kind {
 		case bind.WriteBinding:
 			fmt.Fprintf(&b, "%d: bind %s to %s", w.ID.Number, w.Name, w.Node)
+			if w.Placeholder != "" {
+				fmt.Fprintf(&b, " in the place of %s", w.Placeholder)
+			}
 			if !w.Grant.IsZero() {
 				fmt.Fprintf(&b, " gpus %s", w.Grant)
 			}
+		case bind.WriteReservation:
+			r := w.Reservation.Report()
+			fmt.Fprintf(&b, "%d: status of %s: ready %v, %s: %s", shownAs(w.ID), w.Name, r.Ready, r.Condition.Reason, r.Condition.Message)
 		case bind.ReadPod:
 			fmt.Fprintf(&b, "%d: read %s", w.ID.Number, w.Name)
 		case bind.WriteNomination:

@@ -10,6 +10,10 @@ import (
 
 // sayWhy says why a pod waits: in its condition, and in an Event.
 func (s *Scheduler) sayWhy(pod *cluster.Pod, why facts.Condition, now time.Time) {
+	if pod.Placeholder() { // the API server has no such pod
+		s.store.Placeholders().Say(pod.UID, why)
+		return
+	}
 	s.binder.SetCondition(pod, why, now)
 	if !s.noPodEvents {
 		s.podEvents.Failed(pod, why.Message)

@@ -21,8 +21,16 @@ type Reservation struct {
 	Owners []ReservationOwner
 	// Problem is why no more places are looked for; the zero value is none.
 	Problem Condition
-	// Places are those that the status names, whatever process has written it.
-	Places []Place
+	// Places are those that the status names, whatever process has written it; Reported is what else it says.
+	Places   []Place
+	Reported ReservationReport
+}
+
+// ReservationReport is what a status says beside its places.
+type ReservationReport struct {
+	Generation int64
+	Ready      bool
+	Condition  Condition
 }
 
 // ReservationOwner is about the pods for which all holds that it names. One that names nothing is about none.

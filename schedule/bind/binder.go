@@ -162,6 +162,9 @@ func (b *Binder) Propose(plan *cluster.Plan, why facts.Condition) cluster.Verdic
 	if !verdict.Committed {
 		return verdict
 	}
+	if b.store.Pod(plan.Placements[0].Pod).Placeholder() {
+		return verdict // a Plan of its own, without victims; nothing has to be written for it to hold
+	}
 	group := b.groupFor(plan)
 	for i := range plan.Placements {
 		p := &plan.Placements[i]
@@ -315,6 +318,7 @@ func (b *Binder) start(r *row) {
 			write.Kind, write.Volume, write.Claim = WriteClaim, volumes.Obligation{}, *r.claim
 		}
 	case WriteBinding:
+		write.Placeholder = b.store.Placeholders().TakenBy(pod)
 		if write.Reclaimed = reclaimedBy(pod.Class); pod.Class.Reclaimed {
 			write.Priority = pod.Priority
 		}
@@ -358,7 +362,7 @@ func (b *Binder) Finish(result Result, now time.Time) {
 		b.conditions.finish(result, now)
 	case OwnerClaims:
 		b.finishGiveBack(result, now)
-	case OwnerRelief, OwnerEvents, OwnerPodEvents: // not ours
+	case OwnerRelief, OwnerEvents, OwnerPodEvents, OwnerReservations: // not ours
 	}
 }
 

@@ -2,6 +2,7 @@ package bind
 
 import (
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/volumes"
@@ -43,6 +44,8 @@ const (
 	WriteClaim
 	// GiveBackClaim takes the reservation for the pod, and if nobody else uses it the devices, off a ResourceClaim again. Result.Version is the claim's.
 	GiveBackClaim
+	// WriteReservation sets the status of a Reservation: all that Reservation says. It has no Pod.
+	WriteReservation
 )
 
 // Owner is the component that handed out a write and takes its result.
@@ -63,6 +66,8 @@ const (
 	OwnerPodEvents
 	// OwnerClaims: the Binder's GiveBackClaim.
 	OwnerClaims
+	// OwnerReservations: the status of Reservations (schedule/reserve).
+	OwnerReservations
 )
 
 // WriteID identifies a write. A result carries the ID of its write; the owner in the ID takes the result.
@@ -84,7 +89,9 @@ type Write struct {
 	Grant     topology.Grant        // WriteBinding: the GPUs, zero for none
 	Reclaimed spec.ReclaimedAmounts // WriteBinding: what a reclaimed pod may have
 	Priority  int32                 // WriteBinding: of a reclaimed pod
-	Condition facts.Condition       // WriteCondition, WriteNomination: why the pod waits; WriteDisruption: why it has to leave
+	// Placeholder of WriteBinding is the place of a Reservation whose room the pod has; empty: none.
+	Placeholder facts.UID
+	Condition   facts.Condition // WriteCondition, WriteNomination: why the pod waits; WriteDisruption: why it has to leave
 
 	// Withdraw of WriteCondition: the pod's nomination came to nothing. The Condition may be empty then: it stays as it is.
 	Withdraw bool
@@ -95,8 +102,10 @@ type Write struct {
 	Related  PodName            // WriteEvent: the other pod that it is about; zero for none
 
 	Refused []PodName // WriteRefusals
-	Series  Series    // WriteNodeEvent
-	Known   bool      // WriteNodeEvent
+	// Reservation of WriteReservation; it must not be changed.
+	Reservation *cluster.ReservationView
+	Series      Series // WriteNodeEvent
+	Known       bool   // WriteNodeEvent
 
 	// Of WriteUnitCondition, which has no Pod: the PodGroup, and what it should say. A WriteEvent of a PodGroup has the UID of that one as UnitUID.
 	Unit          facts.UnitName

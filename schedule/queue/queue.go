@@ -269,6 +269,10 @@ func (u *Unit) markTried(now time.Time) *Unit {
 // Decides reports whether the caller still decides on a unit that it has taken out: it has not gone since, nor become another unit.
 func (q *Queue) Decides(u *Unit) bool { return q.holds(u) && u.location == popped }
 
+// Waits reports whether a unit waits in the queue, whether or not others like it sleep or a queue's limit is in the way: it is not being decided on, does not back off
+// and has its members.
+func (q *Queue) Waits(u *Unit) bool { return u.location == inShapeQueue || u.location == inQuotaBlock }
+
 // IsParked reports whether the shape queue that a unit was taken out of has been parked since.
 func (q *Queue) IsParked(u *Unit) bool { return q.shapeQueueOf(u).parked }
 
