@@ -21,7 +21,7 @@ import (
 func TestStore(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		store := cluster.NewStore()
-		follower, optimistic := cluster.NewSnapshot(), cluster.NewOptimisticSnapshot()
+		follower, optimistic, elsewhere := cluster.NewSnapshot(), cluster.NewOptimisticSnapshot(), newCopied(t)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := run(t, store, d)
 			if err := store.Verify(); err != nil {
@@ -36,6 +36,12 @@ func TestStore(t *testing.T) {
 			optimistic.Advance(store)
 			if err := sameRows(&optimistic.State, &fresh.State); err != nil {
 				d.Fatalf(t, "an optimistic snapshot differs from a fresh one: %v", err)
+			}
+			if _, err := elsewhere.all(store); err != nil {
+				d.Fatalf(t, "a copy in another process: %v", err)
+			}
+			if got, want := cluster.Columns(&elsewhere.replica.Snapshot().State, nil), cluster.Columns(&fresh.State, nil); got != want {
+				d.Fatalf(t, "a copy in another process differs:\n%s\nthe ledger:\n%s", got, want)
 			}
 			return out
 		})

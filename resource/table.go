@@ -206,3 +206,34 @@ func (t *Table) Verify(users map[string]int) error {
 	}
 	return nil
 }
+
+// Mirror makes the table give the names of another the kinds that they have there; empty: a kind is vacant. Nothing may be used or released in it otherwise.
+func (t *Table) Mirror(names []string) error {
+	if len(names) < int(builtin) || len(names) > 2*MaxKinds {
+		return fmt.Errorf("%d resource kinds; want %d to %d", len(names), builtin, 2*MaxKinds)
+	}
+	kinds := make(map[string]Kind, len(names))
+	for i, name := range names {
+		if name == "" {
+			continue
+		}
+		if _, twice := kinds[name]; twice {
+			return fmt.Errorf("the resource %q has two kinds", name)
+		}
+		kinds[name] = Kind(i)
+	}
+	for i, name := range []string{NameCPU, NameMemory, NameEphemeralStorage, NamePods} {
+		if names[i] != name {
+			return fmt.Errorf("the resource of kind %d is %q; want %q", i, names[i], name)
+		}
+	}
+	t.kinds, t.names, t.users, t.live = kinds, slices.Clone(names), make([]int, len(names)), len(kinds)
+	for i := range t.users {
+		t.users[i] = pinned
+	}
+	t.revision++
+	return nil
+}
+
+// Names are the names by kind, empty for vacant ones.
+func (t *Table) Names() []string { return slices.Clone(t.names) }
