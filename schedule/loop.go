@@ -56,6 +56,7 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 		s.workers.idle()
 		s.partitions.observe(now)
 	}
+	s.outsiders.expire(now)
 	s.queue.Expire(now)
 	s.runTimers(now)
 	s.endPlaces(now)
@@ -79,6 +80,14 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 				decisions += n
 				continue
 			}
+		}
+		n, next := s.shareOutside(now)
+		if next == goesOn {
+			decisions += n
+			continue
+		}
+		if next == awaits {
+			break
 		}
 		u := s.nextUnit()
 		if u == nil {

@@ -25,6 +25,7 @@ type partitions struct {
 	next        time.Time
 	last        time.Time
 	of          []uint8 // by slot; nil while there is one partition
+	division    int     // counts how often the nodes were divided
 
 	plans, rejected, placed int // since the last look
 }
@@ -100,8 +101,12 @@ func (p *partitions) nodes() (list []dispatch.Node, allocated float64) {
 // divide gives each instance its partition; nil: all have all nodes.
 func (p *partitions) divide(of []uint8) {
 	p.of = of
+	p.division++
 	for i, in := range p.instances {
 		in.divided, in.part = of != nil, uint8(i%max(p.partitioner.Parts(), 1))
+		if in.placers == nil {
+			continue // it is elsewhere, and told later
+		}
 		if p.confined {
 			in.placers.Confine(of, in.part)
 		} else {

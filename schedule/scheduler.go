@@ -59,6 +59,7 @@ type Scheduler struct {
 	noPodEvents bool
 	partitions  partitions
 	workers     workers
+	outsiders   Outsiders
 
 	attempt    attempt      // the turn that is on
 	looked     int          // nodes that the decisions of this Step have looked at, see maxLooks
@@ -114,6 +115,7 @@ func New(o Options) (*Scheduler, error) {
 	if o.Partitions != nil {
 		s.partitions = partitions{partitioner: dispatch.NewPartitioner(*o.Partitions), store: s.store, instances: s.instances}
 	}
+	s.outsiders.s = s
 	if n := o.Config.Schedulers; n > 1 {
 		s.workers = newWorkers(n, o.Runner, s.store, set, &s.cfg)
 		s.partitions = partitions{partitioner: dispatch.NewPartitioner(dispatch.DefaultRules()), store: s.store, confined: true}
@@ -422,6 +424,7 @@ func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
 	next.Add(s.nextTimer())
 	next.Add(s.reserved.NextWake())
 	next.Add(s.nextExpiry())
+	next.Add(s.outsiders.nextWake())
 	return next.Time()
 }
 
@@ -438,7 +441,7 @@ func (s *Scheduler) Flush() {
 func (s *Scheduler) Pending() Pending {
 	waiting := s.queue.Counts()
 	return Pending{
-		Active: waiting.Ready + s.workers.pending(), Backoff: waiting.BackingOff, Unschedulable: waiting.Parked, Quota: waiting.QuotaBlocked, Gathering: waiting.Gathering,
+		Active: waiting.Ready + s.workers.pending() + s.outsiders.pending(), Backoff: waiting.BackingOff, Unschedulable: waiting.Parked, Quota: waiting.QuotaBlocked, Gathering: waiting.Gathering,
 		Held: len(s.held), InFlight: s.binder.Len(),
 	}
 }

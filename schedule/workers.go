@@ -96,7 +96,11 @@ func (w *worker) run() {
 			continue
 		}
 		placer := w.placers.Placer(t.profile)
-		t.choice, t.found = placer.PlaceIn(w.part, t.pod.Class)
+		if w.divided {
+			t.choice, t.found = placer.PlaceIn(w.part, t.pod.Class)
+		} else {
+			t.choice, t.found = placer.Place(t.pod.Class)
+		}
 		w.looked += placer.Looked()
 		if t.found {
 			t.node = w.snapshot.Node(t.choice.Slot).Name
@@ -248,7 +252,7 @@ func (s *Scheduler) takeIn(now time.Time) (decisions int) {
 	w.looked = 0
 	for i := range w.batch {
 		s.applyConsequences(now)
-		s.takeInOne(w, &w.batch[i], now)
+		s.takeInOne(w.instance, w.number, &w.batch[i], now)
 		s.blocked.decided()
 	}
 	decisions = len(w.batch)
@@ -259,14 +263,14 @@ func (s *Scheduler) takeIn(now time.Time) (decisions int) {
 
 // takeInOne commits one decision. Where there is none, or its unit has no more room in its queues, the unit is decided anew with all nodes in view, at once: so a unit of
 // high priority does not come after those of lower priority that found room elsewhere.
-func (s *Scheduler) takeInOne(w *worker, t *task, now time.Time) {
+func (s *Scheduler) takeInOne(in *instance, number int, t *task, now time.Time) {
 	counts := &s.workers.counts
 	if !s.queue.Decides(t.unit) {
 		counts.Gone++
 		return
 	}
 	a := &s.attempt
-	*a = attempt{s: s, unit: t.unit, in: w.instance, now: now}
+	*a = attempt{s: s, unit: t.unit, in: in, now: now}
 	if !t.found || s.store.Pod(t.unit.Pod).Nominated != "" || !a.admitted() {
 		if s.joinParked(t.unit, now) {
 			counts.Parked++
@@ -278,7 +282,7 @@ func (s *Scheduler) takeInOne(w *worker, t *task, now time.Time) {
 	}
 	plan := &cluster.Plan{
 		Placements: []cluster.Placement{{Pod: t.unit.Pod, Node: t.node, Grant: t.choice.Grant}},
-		Revision:   t.revision, Scheduler: w.number,
+		Revision:   t.revision, Scheduler: number,
 	}
 	if a.commit(plan, facts.Condition{}) {
 		counts.Committed++
@@ -302,7 +306,8 @@ func (s *Scheduler) joinParked(u *queue.Unit, now time.Time) bool {
 // Workers returns what has come of the units that were handed out to other schedulers.
 func (s *Scheduler) Workers() WorkerCounts {
 	c := s.workers.counts
-	c.Pending = s.workers.pending()
+	c.Pending = s.workers.pending() + s.outsiders.pending()
+	c.Schedulers = max(c.Schedulers, len(s.outsiders.list))
 	return c
 }
 

@@ -67,6 +67,9 @@ func (s *Set) add(name string, weights *rules.Profile, ratio []spec.RatioPoint) 
 // Market has the prices that all profiles share.
 func (s *Set) Market() *rules.Market { return s.weights[0].Market() }
 
+// Has reports whether there is a profile of that number.
+func (s *Set) Has(profile int) bool { return profile >= 0 && profile < len(s.names) }
+
 // Name is the name of a profile.
 func (s *Set) Name(profile int) string { return s.names[profile] }
 
@@ -128,6 +131,9 @@ func (p *Placers) For(pod *cluster.Pod) *Decider {
 	}
 	return p.list[n]
 }
+
+// Set is the profiles.
+func (p *Placers) Set() *Set { return p.set }
 
 // Of is the profile of a pod now.
 func (p *Placers) Of(pod *cluster.Pod) int { return p.set.Of(pod, p.store.Quota()) }

@@ -187,3 +187,18 @@ func (p *Profile) PriceList() uint64 {
 	}
 	return p.market.revision
 }
+
+// Each visits the prices of the list by model, in the list's order.
+func (m *Market) Each(visit func(model string, prices *fragment.Prices)) {
+	for i := range m.prices {
+		visit(m.prices[i].model, m.prices[i].prices)
+	}
+}
+
+// Take makes the market have the price list of another.
+func (m *Market) Take(revision uint64, models []string, prices []*fragment.Prices) {
+	m.revision, m.prices = revision, m.prices[:0]
+	for i, model := range models {
+		m.prices = append(m.prices, modelPrices{model, prices[i]})
+	}
+}
