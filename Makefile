@@ -285,8 +285,12 @@ sim-claims: ## simulate SEEDS seeds of pods and gangs with claims whose drivers 
 	$(call timed,sim-claims,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m -run 'TestFaultsOfClaims' ./sim)
 
 .PHONY: chaos
-chaos: ## simulate SEEDS seeds of clusters in which everything goes wrong while three schedulers of one process decide
-	$(call timed,chaos,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 120m -run 'TestFaultsBeside' ./sim)
+chaos: ## simulate SEEDS seeds of clusters in which everything goes wrong while three schedulers decide in one process, and play schedulers elsewhere on a network that fails
+	$(call timed,chaos,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 120m -run 'TestFaultsBeside|TestOutsiders' ./sim ./schedule)
+
+.PHONY: chaos-lab
+chaos-lab: ## kill dispatchers and schedulers in processes of their own while pods are bound on a real API server; SHORT=-short for a minute of it
+	$(call timed,chaos-lab,$(GO) -C lab test $(SHORT) -count=1 -timeout 60m -run 'TestSchedulersElsewhere' ./crash)
 
 .PHONY: diff
 diff: lab ## compare CASES placements with kube-scheduler's plugins, from SEED; ARGS go to it (--keep: failures become regression tests)

@@ -32,7 +32,7 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 // Role is a part of Hilbert that a hilbertd process can run.
 type Role string
 
-// The roles that exist. The first three run in one process for now; a Plan is the only message between them.
+// The roles that exist. The first three run in one process, or dispatcher and binder in one and scheduler in others; a Plan is the only message between them.
 const (
 	RoleDispatcher Role = "dispatcher"
 	RoleScheduler  Role = "scheduler"
@@ -52,7 +52,7 @@ type Configuration struct {
 	// Kind is always HilbertConfiguration.
 	Kind string `json:"kind"`
 
-	// Roles are the parts of Hilbert that this process runs: dispatcher, scheduler and binder together, or agent, watchdog or controller alone.
+	// Roles are the parts of Hilbert that this process runs: dispatcher, scheduler and binder together; or dispatcher and binder, with processes of the role scheduler beside it; or scheduler, agent, watchdog or controller alone.
 	Roles []Role `json:"roles,omitempty"`
 	// SchedulerName is the spec.schedulerName of the pods that Hilbert places. It leaves all other pods alone.
 	SchedulerName string `json:"schedulerName,omitempty"`
@@ -60,6 +60,7 @@ type Configuration struct {
 	ClientConnection ClientConnection `json:"clientConnection,omitzero"`
 	LeaderElection   LeaderElection   `json:"leaderElection,omitzero"`
 	Server           Server           `json:"server,omitzero"`
+	Peers            Peers            `json:"peers,omitzero"`
 	Logging          Logging          `json:"logging,omitzero"`
 	Tracing          Tracing          `json:"tracing,omitzero"`
 	Scheduling       Scheduling       `json:"scheduling,omitzero"`

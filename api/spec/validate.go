@@ -20,6 +20,7 @@ func Validate(c *Configuration) error {
 		notOneOf(bad, "kind", c.Kind, ConfigurationKind)
 	}
 	validateRoles(c.Roles, bad)
+	validatePeers(c, bad)
 	for _, x := range []struct{ field, value string }{
 		{"schedulerName", c.SchedulerName},
 		{"leaderElection.namespace", c.LeaderElection.Namespace},
@@ -47,12 +48,12 @@ func Validate(c *Configuration) error {
 }
 
 func validateRoles(roles []Role, bad report) {
-	if len(roles) == 1 && alone(roles[0]) {
+	if len(roles) == 1 && alone(roles[0]) || IsScheduler(roles) || IsLeader(roles) {
 		return
 	}
 	for _, role := range []Role{RoleDispatcher, RoleScheduler, RoleBinder} {
 		if !slices.Contains(roles, role) {
-			bad("roles", "%s is missing; one process runs dispatcher, scheduler and binder together for now, or agent, watchdog or controller alone", role)
+			bad("roles", "%s is missing; one process runs dispatcher, scheduler and binder together, or dispatcher and binder beside schedulers, or scheduler, agent, watchdog or controller alone", role)
 		}
 	}
 	for i, role := range roles {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -202,6 +203,13 @@ func (e *Elector) freed(ctx context.Context, w watch.Interface) bool {
 	}
 }
 
+// Epoch names the term: who holds the Lease, and how often it has changed hands. No two terms have the same.
+func (t *Term) Epoch() string {
+	t.lock.mu.Lock()
+	defer t.lock.mu.Unlock()
+	return t.lock.Identity() + "/" + strconv.Itoa(t.lock.transitions)
+}
+
 // Takeover says how the Term began.
 func (t *Term) Takeover() Takeover { return t.takeover }
 
@@ -242,6 +250,8 @@ type fencedLock struct {
 	leading  bool
 	lost     bool
 	takeover Takeover // as the Lease was last read before we held it
+	// transitions of the Lease, as it was last written.
+	transitions int
 }
 
 func (l *fencedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
@@ -306,7 +316,7 @@ func (l *fencedLock) hold(record resourcelock.LeaderElectionRecord, request func
 		return err
 	}
 	l.health.Succeeded()
-	l.leading = true
+	l.leading, l.transitions = true, record.LeaderTransitions
 	l.holder.Store(&record.HolderIdentity)
 	l.fence.Renewed(sent)
 	return nil

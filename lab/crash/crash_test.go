@@ -92,6 +92,19 @@ func newRig(t *testing.T, gang int) *rig { return newRigWith(t, gang, false) }
 
 // newRigWith may have the controllers of volumes beside.
 func newRigWith(t *testing.T, gang int, volumes bool) *rig {
+	return newRigOf(t, rigOptions{gang: gang, volumes: volumes})
+}
+
+// rigOptions are what rigs differ in.
+type rigOptions struct {
+	gang    int
+	volumes bool
+	// configure is the configuration of the i-th hilbertd; nil: the usual one.
+	configure func(i int, kubeconfig string) string
+}
+
+func newRigOf(t *testing.T, options rigOptions) *rig {
+	gang, volumes := options.gang, options.volumes
 	t.Logf("seed %d", *seed)
 	plane, err := controlplane.Start(t.Context(), controlplane.Options{Controllers: volumes, Volumes: volumes})
 	if err != nil {
@@ -117,11 +130,14 @@ func newRigWith(t *testing.T, gang int, volumes bool) *rig {
 	if err := plane.WriteKubeconfig(kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(r.dir, "hilbertd.yaml")
-	if err := os.WriteFile(file, []byte(fmt.Sprintf(configuration, kubeconfig, leaseSeconds)), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for i := range r.daemons {
+		text := fmt.Sprintf(configuration, kubeconfig, leaseSeconds)
+		if options.configure != nil {
+			text = options.configure(i, kubeconfig)
+		}
+		if err := os.WriteFile(r.file(i), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		if err := r.restart(i); err != nil {
 			t.Fatal(err)
 		}
@@ -138,8 +154,11 @@ func newRigWith(t *testing.T, gang int, volumes bool) *rig {
 	return r
 }
 
+// file is the configuration of the i-th.
+func (r *rig) file(i int) string { return filepath.Join(r.dir, fmt.Sprintf("hilbertd-%d.yaml", i)) }
+
 func (r *rig) restart(i int) (err error) {
-	r.daemons[i], err = startHilbertd(r.dir, fmt.Sprintf("hilbertd-%d", i), filepath.Join(r.dir, "hilbertd.yaml"))
+	r.daemons[i], err = startHilbertd(r.dir, fmt.Sprintf("hilbertd-%d", i), r.file(i))
 	return err
 }
 

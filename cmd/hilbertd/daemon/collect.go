@@ -52,6 +52,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		headroom                        headroomCounts
 		bounds                          boundCounts
 		workers                         schedule.WorkerCounts
+		elsewhere                       schedule.OutsideCounts
 		gpus                            *fragment.GPUSummary
 		nodes, pods, depth, outstanding int
 		over                            int
@@ -63,7 +64,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		state.over, state.numaNodes = overcommitted(&l.scheduler.Store().State), newNUMACounts(l.scheduler.Store())
 		state.kinds, state.kindless = l.scheduler.Store().ResourceNames()
 		state.headroom, state.bounds = newHeadroomCounts(l.scheduler), newBoundCounts(l.scheduler)
-		state.workers = l.scheduler.Workers()
+		state.workers, state.elsewhere = l.scheduler.Workers(), l.scheduler.Outside().Counts()
 		state.gpus = newGPUSummary(&l.scheduler.Store().State)
 		state.depth, state.outstanding = len(l.watch.Events())+l.intake.Len(), l.outstanding
 	})
@@ -86,6 +87,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 	state.tenancy.collect(out)
 	state.bounds.collect(out)
 	collectSchedulers(state.workers, out)
+	collectElsewhere(state.elsewhere, out)
 	state.numaNodes.collect(out)
 	state.headroom.collect(out)
 	collectGPUs(state.gpus, out)

@@ -37,6 +37,8 @@ type Options struct {
 	// Clock is the time that decisions go by; nil: the machine's. The Lease and the time limits of writes go by the machine's always. It is for the roles of
 	// the scheduler.
 	Clock clock.Clock
+	// OnPeersListen, if set, is called first, with the address for schedulers in other processes.
+	OnPeersListen func(address string)
 	// OnSynced, if set, is called once everything is listed for the first time. It must not block.
 	OnSynced func()
 }
@@ -63,15 +65,21 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	if o.Roots != nil {
 		roots = *o.Roots
 	}
-	if slices.Contains(config.Roles, spec.RoleAgent) { // it is the only role: Check has verified that
+	switch { // Check has verified that these are the only roles
+	case slices.Contains(config.Roles, spec.RoleAgent):
 		return runAgent(ctx, config, o, log, roots)
-	}
-	if slices.Contains(config.Roles, spec.RoleWatchdog) {
+	case slices.Contains(config.Roles, spec.RoleWatchdog):
 		return runWatchdog(ctx, config, o, log, roots)
-	}
-	if slices.Contains(config.Roles, spec.RoleController) {
+	case slices.Contains(config.Roles, spec.RoleController):
 		return runController(ctx, config, o, log)
+	case spec.IsScheduler(config.Roles):
+		return runScheduler(ctx, config, o, log)
 	}
+	return runLeader(ctx, config, o, log)
+}
+
+// runLeader schedules, or stands by.
+func runLeader(ctx context.Context, config *spec.Configuration, o Options, log *slog.Logger) error {
 	connection, err := o.connect(config)
 	if err != nil {
 		return err
@@ -115,6 +123,13 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	defer s.close()
 	if s != nil && o.OnListen != nil {
 		o.OnListen(s.address)
+	}
+	if spec.IsLeader(config.Roles) {
+		served, err := servePeers(config, l, o)
+		if err != nil {
+			return err
+		}
+		defer served.Close()
 	}
 	log.Info("hilbertd started", "version", version.Get().Version, "identity", elector.Identity(), "apiServer", connection.Host,
 		"schedulerName", config.SchedulerName, "address", s.at())

@@ -33,6 +33,7 @@ type (
 	}
 	term interface {
 		Takeover() lease.Takeover
+		Epoch() string
 		Lost() <-chan struct{}
 		Release()
 		Abandon()
@@ -101,6 +102,7 @@ type loop struct {
 	term      term
 	won       chan term // the campaign's result
 	asks      chan func()
+	desk      *desk
 
 	phase       phase
 	flushAt     time.Time  // when some of what sleeps is tried again
@@ -113,7 +115,7 @@ type loop struct {
 }
 
 func newLoop(c *spec.Configuration, p ports, m *meter, log *slog.Logger) *loop {
-	return &loop{config: c, ports: p, meter: m, log: log, won: make(chan term), asks: make(chan func(), maxAsks), onSynced: func() {}}
+	return &loop{config: c, ports: p, meter: m, log: log, won: make(chan term), asks: make(chan func(), maxAsks), desk: newDesk(), onSynced: func() {}}
 }
 
 // run runs until ctx ends, and then hands leadership over. It fails only if a restart would not help.
@@ -153,6 +155,7 @@ func (l *loop) run(ctx context.Context) error {
 	}
 	stopCampaign()
 	l.campaigns.Wait()
+	l.desk.end()
 	return l.shutdown()
 }
 
@@ -239,6 +242,7 @@ func (l *loop) lead(now time.Time) (wake time.Duration, busy bool) {
 	}
 	l.meter.lapBegins()
 	decisions := l.scheduler.Step(now, decisionsPerRound)
+	l.desk.send(l.scheduler, now)
 	writes := l.scheduler.Ready(now)
 	for i := range writes {
 		if l.writer.Start(writes[i]) {
@@ -263,6 +267,7 @@ func (l *loop) lost(campaign context.Context) error {
 	l.meter.leader.Set(0)
 	l.term.Abandon()
 	l.term = nil
+	l.desk.dismiss()
 	if !l.drain() {
 		l.writer.Close()
 		l.writer, l.outstanding = nil, 0
@@ -320,6 +325,7 @@ func (l *loop) poll(ctx context.Context) bool {
 	default:
 	}
 	l.takeResults()
+	l.desk.take()
 	l.takeEvents()
 	return true
 }
@@ -343,9 +349,12 @@ func (l *loop) sleep(ctx context.Context, timer <-chan time.Time) bool {
 		l.intake.Add(event)
 	case result := <-l.writer.Results():
 		l.finish(result)
+	case call := <-l.desk.calls:
+		call()
 	case <-timer:
 	}
 	l.takeResults()
+	l.desk.take()
 	l.takeEvents()
 	return true
 }

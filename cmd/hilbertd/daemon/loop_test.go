@@ -63,6 +63,7 @@ type modelTerm struct {
 }
 
 func (t *modelTerm) Takeover() lease.Takeover { return t.takeover }
+func (t *modelTerm) Epoch() string            { return "model/1" }
 func (t *modelTerm) Lost() <-chan struct{}    { return t.lost }
 func (t *modelTerm) Release()                 { t.end = "released" }
 func (t *modelTerm) Abandon()                 { t.end = "abandoned" }

@@ -11,6 +11,7 @@ import (
 // leads begins to decide.
 func (l *loop) leads() {
 	l.phase = leading
+	l.scheduler.Outside().Begin(l.term.Epoch())
 	l.log.Info("leading", "nodes", l.scheduler.Store().Nodes(), "pods", l.scheduler.Store().Pods())
 }
 
