@@ -380,11 +380,11 @@ spec:
 {{- if .Resources}}
     - name: left
       expression: >-
-        (object.spec.containers + object.spec.?initContainers.orValue([])).map(c, c.?resources.?requests.orValue({}).filter(k, {{.Owns}}) + c.?resources.?limits.orValue({}).filter(k, {{.Owns}})).flatten().distinct()
+        (object.spec.containers + object.spec.?initContainers.orValue([])).map(c, c.?resources.?requests.orValue({}).filter(k, {{.Owns}}) + c.?resources.?limits.orValue({}).filter(k, {{.Owns}})).flatten().distinct().sort()
 {{- end}}
   validations:
     - expression: size(variables.wrong) == 0
-      messageExpression: variables.wrong.join('; ')
+      messageExpression: variables.wrong.sort().join('; ')
 {{- if .Resources}}
     - expression: size(variables.left) == 0
       messageExpression: >-
@@ -421,7 +421,7 @@ spec:
         variables.said.map(w, variables.messages.filter(r, {{template "fits"}}).map(r, w[0] + ': ' + r[3])).flatten()
   validations:
     - expression: size(variables.told) == 0
-      messageExpression: variables.told.join('; ')
+      messageExpression: variables.told.sort().join('; ')
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
