@@ -86,7 +86,7 @@ func (p *Pod) Record() PodRecord {
 			UID: p.UID, Namespace: p.Namespace, Name: p.Name, Created: p.Created, Priority: p.own, Ours: p.Ours, Profile: p.Profile, Node: p.node,
 			Finished: p.Phase == Finished, Deleting: p.Deleting, Gated: p.Gated, Mirror: p.mirror, Owner: p.owner, Started: p.Started, Scheduled: p.Scheduled,
 			NeverPreempts: p.NeverPreempts, Nominated: p.Nominated, Requirements: p.requirements, Reported: p.Reported,
-			Subgroup: p.Subgroup, Deadline: p.Deadline,
+			Subgroup: p.Subgroup, Deadline: p.Deadline, Consent: p.consent,
 		},
 		Phase: p.Phase, Placeholder: p.placeholder,
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"hilbert.dev/hilbert/api/spec"
 
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
@@ -74,11 +75,12 @@ type Pod struct {
 	position           int32 // in the slot's list of pods
 	gpus               uint16
 	milli              int16
-	lifted             bool // off its node while a Plan is judged
-	counted            bool // its class counts in Store.waiting
-	mirror             bool // see facts.Pod
-	tookBack           bool // see TookBack
-	usesClaims         bool // it has volumes that stand for claims
+	lifted             bool         // off its node while a Plan is judged
+	counted            bool         // its class counts in Store.waiting
+	mirror             bool         // see facts.Pod
+	consent            spec.Consent // see facts.Pod
+	tookBack           bool         // see TookBack
+	usesClaims         bool         // it has volumes that stand for claims
 	usesResourceClaims bool
 	placeholder        bool // see Placeholder
 

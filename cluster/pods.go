@@ -123,7 +123,7 @@ func (s *Store) observe(pod *Pod, seen *facts.Pod) {
 	if seen.Scheduled != 0 {
 		pod.Scheduled = seen.Scheduled
 	}
-	pod.own, pod.Subgroup, pod.Deadline, pod.Profile = seen.Priority, seen.Subgroup, seen.Deadline, seen.Profile
+	pod.own, pod.Subgroup, pod.Deadline, pod.Profile, pod.consent = seen.Priority, seen.Subgroup, seen.Deadline, seen.Profile, seen.Consent
 	pod.Priority, pod.Gated, pod.Reported = priority, seen.Gated, seen.Reported
 	pod.NeverPreempts, pod.Nominated = seen.NeverPreempts, seen.Nominated
 	if pod.Started != seen.Started {

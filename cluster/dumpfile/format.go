@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
@@ -18,6 +19,7 @@ type (
 	operatorText facts.Operator
 	workloadText facts.WorkloadKind
 	phaseText    cluster.Phase
+	consentText  spec.Consent
 )
 
 func (e effectText) MarshalText() ([]byte, error) { return []byte(facts.TaintEffect(e).String()), nil }
@@ -29,6 +31,14 @@ func (k workloadText) MarshalText() ([]byte, error) {
 }
 
 func (p phaseText) MarshalText() ([]byte, error) { return []byte(cluster.Phase(p).String()), nil }
+
+func (c consentText) MarshalText() ([]byte, error) { return []byte(spec.Consent(c).String()), nil }
+
+func (c *consentText) UnmarshalText(b []byte) error {
+	value, err := valueOf[spec.Consent](string(b))
+	*c = consentText(value)
+	return err
+}
 
 func (e *effectText) UnmarshalText(b []byte) error {
 	value, err := valueOf[facts.TaintEffect](string(b))
@@ -208,6 +218,7 @@ type podRecord struct {
 	Unit          string            `json:"unit,omitempty"`
 	Subgroup      string            `json:"subgroup,omitempty"`
 	Deadline      int64             `json:"deadline,omitempty"`
+	Consent       consentText       `json:"consent,omitempty"`
 	Claims        []claimUseRecord  `json:"claims,omitempty"`
 
 	ResourceClaims []resourceClaimUseRecord  `json:"resourceClaims,omitempty"`
@@ -415,7 +426,7 @@ func writePod(p *cluster.PodRecord, requirements int) podRecord {
 		UID: f.UID, Namespace: f.Namespace, Name: f.Name, Phase: phaseText(p.Phase), HeldBack: p.HeldBack, Node: f.Node, Created: f.Created, Priority: f.Priority,
 		Ours: f.Ours, Profile: f.Profile, Deleting: f.Deleting, Gated: f.Gated, Mirror: f.Mirror, Labels: labelMap(f.Labels), Owner: ownerRecord{workloadText(f.Owner.Kind), f.Owner.Name},
 		Started: f.Started, Scheduled: f.Scheduled, NeverPreempts: f.NeverPreempts, Nominated: f.Nominated, Requirements: requirements,
-		Reported: conditionRecord(f.Reported), Victims: p.Victims, Unit: f.Unit, Subgroup: f.Subgroup, Deadline: f.Deadline,
+		Reported: conditionRecord(f.Reported), Victims: p.Victims, Unit: f.Unit, Subgroup: f.Subgroup, Deadline: f.Deadline, Consent: consentText(f.Consent),
 		Claims:         each(f.Claims, writeClaimUse),
 		ResourceClaims: each(f.ResourceClaims, func(c facts.ResourceClaimUse) resourceClaimUseRecord { return resourceClaimUseRecord(c) }),
 		Extended:       each(f.Extended, writeExtended),
@@ -434,7 +445,7 @@ func readPod(r *podRecord) (cluster.PodRecord, error) {
 			Finished: cluster.Phase(r.Phase) == cluster.Finished,
 			Ours:     r.Ours, Profile: r.Profile, Deleting: r.Deleting, Gated: r.Gated, Mirror: r.Mirror, Labels: labelList(r.Labels), Owner: facts.Owner{Kind: facts.WorkloadKind(r.Owner.Kind), Name: r.Owner.Name},
 			Started: r.Started, Scheduled: r.Scheduled, NeverPreempts: r.NeverPreempts, Nominated: r.Nominated, Reported: facts.Condition(r.Reported),
-			Unit: r.Unit, Subgroup: r.Subgroup, Deadline: r.Deadline,
+			Unit: r.Unit, Subgroup: r.Subgroup, Deadline: r.Deadline, Consent: spec.Consent(r.Consent),
 			Claims:         each(r.Claims, readClaimUse),
 			ResourceClaims: each(r.ResourceClaims, func(c resourceClaimUseRecord) facts.ResourceClaimUse { return facts.ResourceClaimUse(c) }),
 			Extended:       each(r.Extended, readExtended),

@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -61,6 +62,8 @@ type Pod struct {
 	Placeholder UID
 	// Deadline in nanoseconds is the most that the pod may run (spec.activeDeadlineSeconds); 0: for ever.
 	Deadline int64
+	// Consent is whether it may be moved.
+	Consent spec.Consent
 }
 
 // FinishedMember is all that is told of a member of a unit that has finished. That a pod has finished is final. Finished pods that no unit counts are

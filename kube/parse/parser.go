@@ -75,6 +75,7 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 	}
 	seen.Requirements = p.requirements.of(pod, seen.Ours)
 	p.group(pod, &seen)
+	seen.Consent = spec.ConsentOf(pod.Annotations, metav1.GetControllerOfNoCopy(pod) != nil)
 	if seen.Ours {
 		seen.Owner = p.owner(pod)
 		seen.ResourceClaims = p.resourceClaims(pod)

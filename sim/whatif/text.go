@@ -71,3 +71,33 @@ func more(b *strings.Builder, all int) {
 		fmt.Fprintf(b, "  and %d more (-o json has all)\n", all-maxLines)
 	}
 }
+
+// WriteText renders moves for people.
+func (m *Moves) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "At %s, nodes %d: moves %d, batches %d.\n", m.Taken.Format(time.RFC3339), m.Nodes, m.Count(), len(m.Batches))
+	if m.Interrupted {
+		b.WriteString("The rehearsal was ended early, so nothing is proposed.\n")
+	}
+	if m.Before.Free > 0 {
+		fmt.Fprintf(&b, "Free GPUs %.2f, of that on GPUs that are held in part %.2f before and %.2f after; worth %.2f before and %.2f after.\n",
+			gpus(m.Before.Free), gpus(m.Before.Broken), gpus(m.After.Broken), m.Before.Worth/1000, m.After.Worth/1000)
+	}
+	if m.Count() > 0 {
+		b.WriteString("\n")
+		t := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+		fmt.Fprintln(t, "BATCH\tPOD\tFROM\tTO\tREASON\tWHY")
+		for i, batch := range m.Batches {
+			for j := range batch {
+				p := &batch[j]
+				fmt.Fprintf(t, "%d\t%s/%s\t%s\t%s\t%s\t%s\n", i+1, p.Namespace, p.Name, p.From, p.To, p.Reason, p.Why)
+			}
+		}
+		_ = t.Flush() // to a Builder
+	}
+	section(&b, "Not moved:", m.Stay, func(s *StayShown) string { return s.Namespace + "/" + s.Name + ": " + s.Why })
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func gpus(milli int64) float64 { return float64(milli) / 1000 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +30,8 @@ type Change struct {
 	Add []facts.Pod
 	// Drain names nodes that go; the pods of ours on them look for another place.
 	Drain []string
+	// Move are pods that leave their nodes and are created again for others; they evict nobody there.
+	Move []PodMove
 	// Scores, where set, replace those of the dump.
 	Scores map[string]int64
 }
@@ -181,14 +184,24 @@ func (f *forecast) feed(d *inspect.Dump, q *Change) {
 			leaving[victim] = true
 		}
 	}
+	away := maps.Clone(leaving)
+	for _, m := range q.Move {
+		away[m.UID] = true
+	}
 	for _, r := range l.Reports {
 		if !slices.Contains(q.Drain, r.Node) {
-			tell(reportWithout(r, leaving))
+			tell(reportWithout(r, away))
 		}
 	}
 	f.feedDevices(l, leaving, q.Drain)
 	for i := range l.Pods {
-		if seen := l.Pods[i].Facts; !leaving[seen.UID] {
+		seen := l.Pods[i].Facts
+		at := slices.IndexFunc(q.Move, func(m PodMove) bool { return m.UID == seen.UID })
+		switch {
+		case leaving[seen.UID]:
+		case at >= 0:
+			f.move(seen, q.Move[at].To)
+		default:
 			f.enter(seen, slices.Contains(q.Drain, seen.Node))
 		}
 	}
@@ -235,6 +248,23 @@ func boundByName(r *facts.Requirements, node string) bool {
 			return e.Operator == facts.In && slices.Equal(e.Values, []string{node})
 		})
 	})
+}
+
+// move takes a pod off its node and has it look for a place on another.
+func (f *forecast) move(seen facts.Pod, to string) {
+	was, pinned := seen.Node, *seen.Requirements
+	on := facts.Requirement{Key: facts.FieldName, Operator: facts.In, Values: []string{to}}
+	terms := []facts.Term{{Fields: []facts.Requirement{on}}}
+	if len(pinned.Required) > 0 {
+		terms = slices.Clone(pinned.Required)
+		for i := range terms {
+			terms[i].Fields = append(slices.Clone(terms[i].Fields), on)
+		}
+	}
+	pinned.Required = terms
+	seen.Requirements, seen.NeverPreempts = &pinned, true
+	seen.Node, seen.Grant, seen.Started = "", topology.Grant{}, 0
+	f.seek(seen, was)
 }
 
 func (f *forecast) seek(seen facts.Pod, was string) {

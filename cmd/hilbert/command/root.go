@@ -34,6 +34,7 @@ func New() *cobra.Command {
 		newExplain(),
 		newMigrate(),
 		newNode(),
+		newPlan(),
 		newQueue(),
 		newSnapshot(),
 		newSim(),

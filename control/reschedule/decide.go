@@ -1,0 +1,156 @@
+package reschedule
+
+import (
+	"fmt"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+)
+
+// Planned is a pod that is to go from one node to another.
+type Planned struct {
+	Step
+
+	From   int
+	Reason string
+	Why    string
+	// Net is the gain less the work that is lost, in thousandths of a GPU.
+	Net float64
+}
+
+// Declined is a pod that would be moved, and why it is not.
+type Declined struct {
+	Pod int
+	Why string
+}
+
+// Plan is what is to be moved.
+type Plan struct {
+	// Batches are in order. The moves of a batch need nothing of one another.
+	Batches  [][]Planned
+	Declined []Declined
+}
+
+// Moves is how many there are.
+func (p *Plan) Moves() (n int) {
+	for _, b := range p.Batches {
+		n += len(b)
+	}
+	return n
+}
+
+// decision is one Decide.
+type decision struct {
+	v         *View
+	judge     Judge
+	p         *Params
+	now       time.Time
+	taken     int // moves that were accepted
+	moving    map[int]bool
+	workloads map[string]bool // of which a pod is moved already
+	declined  map[int]bool
+	plan      Plan
+}
+
+// Decide says which pods are moved, and in which order.
+func Decide(v *View, judge Judge, p *Params, now time.Time) Plan {
+	d := &decision{v: v, judge: judge, p: p, now: now, moving: make(map[int]bool), workloads: make(map[string]bool), declined: make(map[int]bool)}
+	var chosen [][]Planned
+	for _, r := range Reasons() {
+		for _, proposal := range r.Propose(d) {
+			if moves, ok := d.accept(&proposal); ok {
+				chosen = append(chosen, moves)
+			}
+		}
+	}
+	var dropped []Planned
+	d.plan.Batches, dropped = Batches(v, chosen)
+	for _, m := range dropped {
+		d.decline(m.Pod, m.Reason+": the room that it needs is not free before others have moved, in a circle")
+	}
+	return d.plan
+}
+
+// accept takes a proposal whole, or not at all.
+func (d *decision) accept(proposal *Proposal) ([]Planned, bool) {
+	if d.taken+len(proposal.Steps) > d.p.Most {
+		return nil, false
+	}
+	lost := 0.0
+	pods, workloads := make(map[int]bool), make(map[string]bool)
+	for _, s := range proposal.Steps {
+		p := &d.v.Pods[s.Pod]
+		if !d.may(s.Pod, proposal.Must) || pods[s.Pod] || !proposal.Must && workloads[p.Workload] {
+			return nil, false
+		}
+		pods[s.Pod], workloads[p.Workload] = true, true
+		lost += d.lost(p)
+	}
+	net := proposal.Gain - lost
+	if net <= 0 && !proposal.Must {
+		d.decline(proposal.Steps[0].Pod, fmt.Sprintf("%s: it wins %.0f thousandths of a GPU, and %.0f are lost by beginning anew", proposal.Reason, proposal.Gain, lost))
+		return nil, false
+	}
+	moves := make([]Planned, len(proposal.Steps))
+	for i, s := range proposal.Steps {
+		p := &d.v.Pods[s.Pod]
+		d.moving[s.Pod], d.workloads[p.Workload] = true, true
+		moves[i] = Planned{Step: s, From: p.Node, Reason: proposal.Reason, Why: proposal.Why, Net: net / float64(len(proposal.Steps))}
+	}
+	d.taken += len(moves)
+	return moves, true
+}
+
+// lost is the work that is lost when a pod begins anew, spread over the horizon, in thousandths of a GPU.
+func (d *decision) lost(p *Pod) float64 {
+	if !p.Loses || d.p.Horizon <= 0 {
+		return 0
+	}
+	return p.Weight() * d.now.Sub(p.Began).Seconds() / d.p.Horizon.Seconds()
+}
+
+// may reports whether a pod may be moved, and remembers why not. must: its node is to be emptied.
+func (d *decision) may(pod int, must bool) bool {
+	if d.moving[pod] {
+		return false
+	}
+	why := d.refusal(&d.v.Pods[pod], must)
+	if why != "" && must {
+		d.decline(pod, why)
+	}
+	return why == ""
+}
+
+// refusal says why a pod may not be moved; empty: it may.
+func (d *decision) refusal(p *Pod, must bool) string {
+	switch {
+	case p.Pinned:
+		return "it belongs to its node"
+	case p.Consent == spec.ConsentRefused:
+		return "its annotations refuse it"
+	case p.Consent == spec.ConsentUnreplaced || p.Workload == "":
+		return "nobody would make a replacement"
+	case p.Unit != "":
+		return "it is a member of a gang, which is moved on its restart only"
+	case p.Protected != "":
+		return p.Protected
+	case must:
+		return ""
+	case p.Consent == spec.ConsentReluctant:
+		return "its annotations prefer that it stays"
+	case !p.Moved.IsZero() && d.now.Sub(p.Moved) < d.p.PodCooldown:
+		return fmt.Sprintf("it was moved %v ago", d.now.Sub(p.Moved).Round(time.Second))
+	case d.now.Sub(d.v.WorkloadMoved[p.Workload]) < d.p.WorkloadCooldown || d.workloads[p.Workload]:
+		return "another pod of its workload was just moved"
+	case d.now.Sub(p.Began) < d.p.MinAge:
+		return fmt.Sprintf("it has run for %v only", d.now.Sub(p.Began).Round(time.Second))
+	}
+	return ""
+}
+
+func (d *decision) decline(pod int, why string) {
+	if !d.declined[pod] {
+		d.declined[pod] = true
+		d.plan.Declined = append(d.plan.Declined, Declined{pod, why})
+	}
+}

@@ -1,0 +1,239 @@
+package reschedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology"
+)
+
+var start = time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
+
+// naive answers as a test wants: targets are the first node that has room; better is as given.
+type naive struct {
+	v     *View
+	steps []Step
+	gains []float64
+	room  map[string][]Step
+}
+
+func (n *naive) Room(unit string, most int, may func(int) bool) ([]Step, bool) {
+	steps := n.room[unit]
+	return steps, len(steps) > 0 && len(steps) <= most && !slices.ContainsFunc(steps, func(s Step) bool { return !may(s.Pod) })
+}
+
+func (n *naive) Better(most int, may func(int) bool) (steps []Step, gains []float64) {
+	for i, s := range n.steps {
+		if may(s.Pod) && len(steps) < most {
+			steps, gains = append(steps, s), append(gains, n.gains[i])
+		}
+	}
+	return steps, gains
+}
+
+func (n *naive) Target(pod int, may func(int) bool) (int, int, bool) {
+	for i := range n.v.Nodes {
+		r := n.v.Nodes[i].Room
+		r.Amounts = slices.Clone(r.Amounts)
+		if may(i) && r.enter(&n.v.Pods[pod], 0) {
+			return i, 0, true
+		}
+	}
+	return 0, 0, false
+}
+
+// small is two full nodes and one that is free, with one pod on each of the first two.
+func small() *View {
+	v := &View{WorkloadMoved: make(map[string]time.Time)}
+	for i, free := range []int64{0, 0, 10} {
+		v.Nodes = append(v.Nodes, Node{Name: fmt.Sprintf("n%d", i), Room: Room{Amounts: []int64{free}}})
+	}
+	for i := range 2 {
+		v.Pods = append(v.Pods, Pod{UID: fmt.Sprint(i), Name: fmt.Sprintf("p%d", i), Node: i, Workload: fmt.Sprintf("w%d", i), Requests: []int64{10}, Began: start.Add(-24 * time.Hour)})
+	}
+	return v
+}
+
+// Each rule by itself: without it the pod is moved.
+func TestWhoMayBeMoved(t *testing.T) {
+	p := Defaults()
+	for _, c := range []struct {
+		name   string
+		change func(*View)
+		moved  bool // to where it is better
+		must   bool // off a node that is to be emptied
+	}{
+		{"it is", func(*View) {}, true, true},
+		{"its owner refuses", func(v *View) { v.Pods[0].Consent = spec.ConsentRefused }, false, false},
+		{"its owner is reluctant", func(v *View) { v.Pods[0].Consent = spec.ConsentReluctant }, false, true},
+		{"nobody replaces it", func(v *View) { v.Pods[0].Consent = spec.ConsentUnreplaced }, false, false},
+		{"it is not known who does", func(v *View) { v.Pods[0].Workload = "" }, false, false},
+		{"it is a member of a gang", func(v *View) { v.Pods[0].Unit = "g" }, false, false},
+		{"it belongs to its node", func(v *View) { v.Pods[0].Pinned = true }, false, false},
+		{"its budget refuses", func(v *View) { v.Pods[0].Protected = "its disruption budget b allows none" }, false, false},
+		{"it was moved", func(v *View) { v.Pods[0].Moved = start.Add(-23 * time.Hour) }, false, true},
+		{"it was moved long ago", func(v *View) { v.Pods[0].Moved = start.Add(-25 * time.Hour) }, true, true},
+		{"its workload was moved", func(v *View) { v.WorkloadMoved["w0"] = start.Add(-time.Minute) }, false, true},
+		{"it is young", func(v *View) { v.Pods[0].Began = start.Add(-time.Minute) }, false, true},
+		{"its work would be lost", func(v *View) { v.Pods[0].Loses, v.Pods[0].Began = true, start.Add(-1000*time.Hour) }, false, true},
+		{"it has worked little", func(v *View) { v.Pods[0].Loses, v.Pods[0].Began = true, start.Add(-3*time.Hour) }, true, true},
+	} {
+		v := small()
+		c.change(v)
+		plan := Decide(v, &naive{v: v, steps: []Step{{0, 2, 0}}, gains: []float64{100}}, &p, start)
+		if got := plan.Moves() == 1; got != c.moved {
+			t.Errorf("%s: it is moved to where it is better: %v, want %v (%v)", c.name, got, c.moved, plan.Declined)
+		}
+		v.Nodes[0].Leaving = "maintenance"
+		plan = Decide(v, &naive{v: v}, &p, start)
+		if got := plan.Moves() == 1; got != c.must {
+			t.Errorf("%s: it is moved off a node that is to be emptied: %v, want %v (%v)", c.name, got, c.must, plan.Declined)
+		}
+	}
+}
+
+func TestReasons(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*View, *naive, *Params)
+		want   string
+	}{
+		{"nothing", func(*View, *naive, *Params) {}, ""},
+		{"empty", func(v *View, _ *naive, _ *Params) { v.Nodes[1].Leaving = "scale-down" }, "p1 n1>n2 empty a node: scale-down"},
+		{"a node that takes nobody", func(v *View, _ *naive, _ *Params) { v.Nodes[1].Leaving, v.Nodes[2].Closed = "scale-down", true }, ""},
+		{"broken", func(v *View, _ *naive, _ *Params) { v.Pods[0].Broken = "NUMA node 1 is gone" }, "p0 n0>n2 a promise is broken: NUMA node 1 is gone"},
+		{"violated", func(v *View, _ *naive, _ *Params) { v.Pods[0].Violated = "spread" }, "p0 n0>n2 a rule is violated: spread"},
+		{"the most pressing first", func(v *View, _ *naive, _ *Params) { v.Pods[0].Violated, v.Nodes[0].Leaving = "spread", "off" }, "p0 n0>n2 empty a node: off"},
+		{"room", func(v *View, n *naive, _ *Params) {
+			v.Waiting = []Waiting{{Name: "big", Needs: 8000}}
+			n.room = map[string][]Step{"big": {{1, 2, 0}}}
+		}, "p1 n1>n2 make room: big waits"},
+		{"load", func(v *View, _ *naive, p *Params) {
+			p.LoadMark = 0.7
+			v.Nodes[0].Load, v.Nodes[0].Known, v.Nodes[2].Known = 0.9, true, true
+			v.Pods[0].Use = 0.3
+		}, "p0 n0>n2 a node is loaded: n0 uses 90 % of its CPUs"},
+		{"load that is not known", func(v *View, _ *naive, p *Params) {
+			p.LoadMark = 0.7
+			v.Nodes[0].Load, v.Nodes[0].Known = 0.9, true
+			v.Pods[0].Use = 0.3
+		}, ""},
+		{"load that would go along", func(v *View, _ *naive, p *Params) {
+			p.LoadMark = 0.7
+			v.Nodes[0].Load, v.Nodes[0].Known, v.Nodes[2].Known, v.Nodes[2].Load = 0.9, true, true, 0.5
+			v.Pods[0].Use = 0.3
+		}, ""},
+		{"better", func(_ *View, n *naive, _ *Params) { n.steps, n.gains = []Step{{0, 2, 0}}, []float64{70} }, "p0 n0>n2 fragmentation: 70 thousandths of a GPU are won"},
+		{"no room for two", func(_ *View, n *naive, _ *Params) { n.steps, n.gains = []Step{{1, 2, 0}, {0, 2, 0}}, []float64{90, 70} }, "p1 n1>n2 fragmentation: 90 thousandths of a GPU are won"},
+		{"the budget", func(v *View, _ *naive, p *Params) { p.Most, v.Nodes[1].Leaving = 0, "scale-down" }, ""},
+	} {
+		v, p := small(), Defaults()
+		n := &naive{v: v}
+		c.change(v, n, &p)
+		plan := Decide(v, n, &p, start)
+		var got []string
+		for _, b := range plan.Batches {
+			for _, m := range b {
+				got = append(got, fmt.Sprintf("%s %s>%s %s: %s", v.Pods[m.Pod].Name, v.Nodes[m.From].Name, v.Nodes[m.To].Name, m.Reason, m.Why))
+			}
+		}
+		if text := strings.Join(got, "; "); text != c.want {
+			t.Errorf("%s: %q, want %q (%v)", c.name, text, c.want, plan.Declined)
+		}
+	}
+}
+
+// Two pods that want each other's places need room elsewhere; without it the one that wins less stays, and then nobody can move.
+func TestCircles(t *testing.T) {
+	v := small()
+	swap := [][]Planned{{{Step: Step{0, 1, 0}, From: 0, Net: 5}}, {{Step: Step{1, 0, 0}, From: 1, Net: 9}}}
+	batches, dropped := Batches(v, swap)
+	if len(batches) != 0 || len(dropped) != 2 || dropped[0].Pod != 0 {
+		t.Errorf("%+v, dropped %+v", batches, dropped)
+	}
+	// A chain is done from its end.
+	chain := [][]Planned{{{Step: Step{0, 1, 0}, From: 0, Net: 5}}, {{Step: Step{1, 2, 0}, From: 1, Net: 9}}}
+	batches, dropped = Batches(v, chain)
+	if len(batches) != 2 || batches[0][0].Pod != 1 || batches[1][0].Pod != 0 || len(dropped) != 0 {
+		t.Errorf("%+v, dropped %+v", batches, dropped)
+	}
+}
+
+// drawMoves draws a cluster that holds its pods, and moves of some of them.
+func drawMoves(t *rapid.T) (*View, [][]Planned) {
+	v := &View{}
+	nodes := rapid.IntRange(2, 5).Draw(t, "nodes")
+	shape := topology.Shape{GPUs: 2, Model: "A", Shareable: true}
+	for range nodes {
+		v.Nodes = append(v.Nodes, Node{Room: Room{Amounts: []int64{rapid.Int64Range(4, 10).Draw(t, "cpu")}, Shape: shape, Free: topology.NewFree(shape)}})
+	}
+	for i := range rapid.IntRange(1, 10).Draw(t, "pods") {
+		p := Pod{UID: fmt.Sprint(i), Node: rapid.IntRange(0, nodes-1).Draw(t, "node"), Requests: []int64{rapid.Int64Range(0, 4).Draw(t, "asks")}}
+		p.GPU = rapid.SampledFrom([]topology.Request{{}, {Milli: 300}, {Milli: 700}, {Whole: 1}}).Draw(t, "gpu")
+		room := &v.Nodes[p.Node].Room
+		before := room.Free
+		if !room.enter(&p, 0) {
+			continue
+		}
+		for g := range shape.GPUs {
+			if taken := before[g] - room.Free[g]; taken > 0 {
+				p.Grant = topology.Grant{GPUs: 1 << g, Milli: int16(taken)}
+			}
+		}
+		v.Pods = append(v.Pods, p)
+	}
+	var groups [][]Planned
+	for i := range v.Pods {
+		m := Planned{Step: Step{i, rapid.IntRange(0, nodes-1).Draw(t, "to"), 0}, From: v.Pods[i].Node, Net: float64(i)}
+		switch {
+		case m.To == m.From || rapid.Bool().Draw(t, "stays"):
+		case len(groups) > 0 && rapid.Bool().Draw(t, "grouped"):
+			groups[len(groups)-1] = append(groups[len(groups)-1], m)
+		default:
+			groups = append(groups, []Planned{m})
+		}
+	}
+	return v, groups
+}
+
+// At any moment of any order of the moves of a batch nodes hold what they have: those who come fit beside all who have not left. Groups stay whole.
+func TestBatchesFit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v, groups := drawMoves(t)
+		batches, dropped := Batches(v, groups)
+		free := make([]Room, len(v.Nodes))
+		for i := range free {
+			free[i] = v.Nodes[i].Room
+			free[i].Amounts = slices.Clone(free[i].Amounts)
+		}
+		moved := make(map[int]bool)
+		for _, b := range batches {
+			for _, m := range b { // all come before anybody leaves
+				if !free[m.To].enter(&v.Pods[m.Pod], m.GPU) {
+					t.Fatalf("pod %d does not fit node %d", m.Pod, m.To)
+				}
+				moved[m.Pod] = true
+			}
+			for _, m := range b {
+				free[m.From].leave(&v.Pods[m.Pod])
+			}
+		}
+		left := make(map[int]bool)
+		for _, m := range dropped {
+			left[m.Pod] = true
+		}
+		for _, g := range groups {
+			for _, m := range g {
+				if moved[m.Pod] == left[m.Pod] || moved[m.Pod] != moved[g[0].Pod] {
+					t.Fatalf("group %+v: moved %v, dropped %v", g, moved, left)
+				}
+			}
+		}
+	})
+}

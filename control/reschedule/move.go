@@ -1,0 +1,184 @@
+package reschedule
+
+import (
+	"fmt"
+	"time"
+)
+
+// Stage is how far a move is.
+type Stage int
+
+// The stages of a move, in order. The last four are final.
+const (
+	Rehearsed  Stage = iota // it was decided; nothing was done
+	Reserving               // the target was asked for
+	Evicting                // the target is reserved, the eviction was asked for
+	Replacing               // the pod is gone; its replacement is to take the target
+	Done                    // the replacement has taken the target
+	GivenBack               // it was given up before the eviction, or nobody needed the target
+	Stayed                  // the eviction was refused for too long; the target was given back
+	LostTarget              // the pod was evicted, and the target was lost before its replacement took it
+)
+
+func (s Stage) String() string {
+	return [...]string{"rehearsed", "reserving", "evicting", "replacing", "done", "given back", "stayed", "target lost"}[s]
+}
+
+// Final reports whether nothing is left to do.
+func (s Stage) Final() bool { return s >= Done }
+
+// Place is what is known of a target that was asked for.
+type Place int
+
+// The states of a target. Absent: there is no such reservation.
+const (
+	Absent Place = iota
+	Asked
+	Reserved // and the API server knows
+	Consumed
+	Lost
+)
+
+// Seen is what is known of a move's parts at one instant. What a view lacks is unknown, and then nothing is done.
+type Seen struct {
+	// Known: the caches are in step, so that what is absent is really absent.
+	Known bool
+	Place Place
+	// Why the place is lost.
+	Why string
+	// Running: the pod that is to be moved, with its UID, is on its node and not being deleted. Gone: it is no more.
+	Running, Gone bool
+	// Evicted: the pod is being deleted because of this move's eviction.
+	Evicted bool
+	// Asking: an eviction is on its way, and nobody knows yet what becomes of it. Then nothing is decided.
+	Asking bool
+	// Refused: the eviction was refused just now (a disruption budget).
+	Refused string
+	// Vetoed says why the pod may not be moved any more, empty: it may.
+	Vetoed string
+}
+
+// Do is what a move asks of the shell.
+type Do int
+
+// What there is to do. All of it may be done twice.
+const (
+	Reserve    Do = iota // create the Reservation of the target
+	Evict                // evict the pod by the Eviction API, with its UID as precondition
+	GiveBack             // delete the Reservation
+	QueueFirst           // the target was lost after the eviction: count it, and let the replacement have its turn before others
+)
+
+// Timeouts of a move.
+type Timeouts struct {
+	// Reserve is how long a target may take to be reserved, Evict how long an eviction may be refused, Replace how long a replacement may take.
+	Reserve, Evict, Replace time.Duration
+}
+
+// DefaultTimeouts suit pods that end within minutes.
+func DefaultTimeouts() Timeouts {
+	return Timeouts{Reserve: 2 * time.Minute, Evict: 10 * time.Minute, Replace: 15 * time.Minute}
+}
+
+// Move is the way of one pod. Its zero Stage is Rehearsed. It is a value: a leader that starts anew makes it again from the Reservation, see Recover.
+type Move struct {
+	Pod      string // UID
+	From, To string // nodes
+	Stage    Stage
+	Since    time.Time // when the stage began
+	Why      string    // of a final stage
+}
+
+// Advance says what a move has to do next, from what is seen. It goes only forward.
+func Advance(m Move, seen *Seen, now time.Time, limits *Timeouts) (Move, []Do) {
+	if m.Stage.Final() || !seen.Known || seen.Asking {
+		return m, nil
+	}
+	switch m.Stage {
+	case Rehearsed:
+		if why := seen.obstacle(); why != "" {
+			return m.end(GivenBack, why, now), nil
+		}
+		m.Stage, m.Since = Reserving, now
+		return m, []Do{Reserve}
+	case Reserving:
+		return m.reserving(seen, now, limits)
+	case Evicting:
+		return m.evicting(seen, now, limits)
+	default:
+		return m.replacing(seen, now, limits)
+	}
+}
+
+// obstacle says why the move is given up before the eviction.
+func (s *Seen) obstacle() string {
+	switch {
+	case s.Vetoed != "":
+		return s.Vetoed
+	case !s.Running:
+		return "the pod is not there any more"
+	}
+	return ""
+}
+
+func (m Move) end(stage Stage, why string, now time.Time) Move {
+	m.Stage, m.Why, m.Since = stage, why, now
+	return m
+}
+
+func (m Move) reserving(seen *Seen, now time.Time, limits *Timeouts) (Move, []Do) {
+	switch why := seen.obstacle(); {
+	case why != "":
+		return m.end(GivenBack, why, now), []Do{GiveBack}
+	case seen.Place == Reserved:
+		m.Stage, m.Since = Evicting, now
+		return m, []Do{Evict}
+	case seen.Place == Lost, seen.Place == Consumed:
+		return m.end(GivenBack, "the target was lost before the eviction: "+seen.Why, now), []Do{GiveBack}
+	case now.Sub(m.Since) >= limits.Reserve:
+		return m.end(GivenBack, fmt.Sprintf("the target was not reserved within %v", limits.Reserve), now), []Do{GiveBack}
+	case seen.Place == Absent:
+		return m, []Do{Reserve}
+	}
+	return m, nil
+}
+
+func (m Move) evicting(seen *Seen, now time.Time, limits *Timeouts) (Move, []Do) {
+	left := seen.Gone || seen.Evicted
+	switch {
+	case left:
+		m.Stage, m.Since = Replacing, now
+		return m.replacing(seen, now, limits)
+	case seen.Place != Reserved: // nobody is evicted any more
+		return m.end(GivenBack, "the target was lost before the eviction: "+seen.Why, now), []Do{GiveBack}
+	case seen.Vetoed != "":
+		return m.end(GivenBack, seen.Vetoed, now), []Do{GiveBack}
+	case now.Sub(m.Since) >= limits.Evict:
+		return m.end(Stayed, fmt.Sprintf("the eviction was refused for %v: %s", limits.Evict, seen.Refused), now), []Do{GiveBack}
+	}
+	return m, []Do{Evict}
+}
+
+func (m Move) replacing(seen *Seen, now time.Time, limits *Timeouts) (Move, []Do) {
+	switch {
+	case seen.Place == Consumed:
+		return m.end(Done, "", now), []Do{GiveBack}
+	case seen.Place == Lost, seen.Place == Absent:
+		return m.end(LostTarget, seen.Why, now), []Do{QueueFirst, GiveBack}
+	case now.Sub(m.Since) >= limits.Replace:
+		return m.end(GivenBack, fmt.Sprintf("no replacement came within %v", limits.Replace), now), []Do{GiveBack}
+	}
+	return m, nil
+}
+
+// Recover makes a move again from its Reservation, for a leader that knows nothing else: the target is asked for already, and if the pod is gone, its
+// replacement may be waiting. The leader before can have no eviction on its way any more (its writes end before a new leader begins).
+//
+// created is when the Reservation was made: what a move may take is counted from then, so that leaders that come and go do not prolong it.
+func Recover(m Move, seen *Seen, created time.Time) Move {
+	m.Stage, m.Since = Reserving, created
+	if seen.Gone || seen.Evicted {
+		m.Stage = Replacing
+	}
+	return m
+}

@@ -1,0 +1,151 @@
+package reschedule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Proposal is one or more steps that only make sense together, in an order in which each can be done.
+type Proposal struct {
+	Reason string
+	Why    string // for people
+	Steps  []Step
+	// Gain is in thousandths of a GPU; what must be done whatever it wins has Must.
+	Gain float64
+	Must bool
+}
+
+// Reason is why pods are moved.
+type Reason struct {
+	Name    string
+	Propose func(d *decision) []Proposal
+}
+
+// Names of reasons.
+const (
+	ReasonLeaving       = "empty a node"
+	ReasonBroken        = "a promise is broken"
+	ReasonViolated      = "a rule is violated"
+	ReasonRoom          = "make room"
+	ReasonLoad          = "a node is loaded"
+	ReasonFragmentation = "fragmentation"
+)
+
+// Reasons lists why pods are moved, the most pressing first: what is moved for one is not moved again for the next.
+func Reasons() []Reason {
+	return []Reason{
+		{ReasonLeaving, leaving},
+		{ReasonBroken, broken},
+		{ReasonViolated, violated},
+		{ReasonRoom, room},
+		{ReasonLoad, loaded},
+		{ReasonFragmentation, fragmentation},
+	}
+}
+
+// leaving empties nodes.
+func leaving(d *decision) []Proposal {
+	return d.each(ReasonLeaving, func(p *Pod) string { return d.v.Nodes[p.Node].Leaving }, true)
+}
+
+func broken(d *decision) []Proposal {
+	return d.each(ReasonBroken, func(p *Pod) string { return p.Broken }, false)
+}
+
+func violated(d *decision) []Proposal {
+	return d.each(ReasonViolated, func(p *Pod) string { return p.Violated }, false)
+}
+
+// each proposes to move the pods about which something is said.
+func (d *decision) each(reason string, why func(*Pod) string, must bool) []Proposal {
+	var list []Proposal
+	for i := range d.v.Pods {
+		p := &d.v.Pods[i]
+		text := why(p)
+		if text == "" || !d.may(i, must) {
+			continue
+		}
+		if to, gpu, ok := d.judge.Target(i, d.open(p.Node)); ok {
+			list = append(list, Proposal{Reason: reason, Why: text, Steps: []Step{{i, to, gpu}}, Gain: p.Weight(), Must: must})
+		} else {
+			d.decline(i, fmt.Sprintf("%s: %s, but it fits no other node", reason, text))
+		}
+	}
+	return list
+}
+
+// open are the nodes that a pod may go to from another.
+func (d *decision) open(from int) func(int) bool {
+	return func(node int) bool { return node != from && !d.v.Nodes[node].Closed && d.v.Nodes[node].Leaving == "" }
+}
+
+// room moves pods for those that wait.
+func room(d *decision) []Proposal {
+	var list []Proposal
+	for _, w := range d.v.Waiting {
+		left := d.p.Most - d.taken
+		if left <= 0 {
+			break
+		}
+		steps, ok := d.judge.Room(w.Name, left, func(pod int) bool { return d.may(pod, false) })
+		if ok && len(steps) > 0 {
+			list = append(list, Proposal{Reason: ReasonRoom, Why: w.Name + " waits", Steps: steps, Gain: w.Needs})
+		}
+	}
+	return list
+}
+
+// loaded moves pods off nodes whose agents report more load than the mark, those first that use the most, until the node is below it.
+func loaded(d *decision) []Proposal {
+	if d.p.LoadMark <= 0 {
+		return nil
+	}
+	var list []Proposal
+	for at := range d.v.Nodes {
+		n := &d.v.Nodes[at]
+		over := n.Load - d.p.LoadMark
+		if !n.Known || over <= 0 {
+			continue
+		}
+		var users []int
+		for i := range d.v.Pods {
+			if p := &d.v.Pods[i]; p.Node == at && p.Use > 0 && d.may(i, false) {
+				users = append(users, i)
+			}
+		}
+		slices.SortStableFunc(users, func(a, b int) int { return cmp.Compare(d.v.Pods[b].Use, d.v.Pods[a].Use) })
+		open := d.open(at)
+		for _, i := range users {
+			if over <= 0 {
+				break
+			}
+			p := &d.v.Pods[i]
+			to, gpu, ok := d.judge.Target(i, func(node int) bool {
+				to := &d.v.Nodes[node]
+				return open(node) && to.Known && to.Load+p.Use <= d.p.LoadMark
+			})
+			if ok {
+				over -= p.Use
+				list = append(list, Proposal{
+					Reason: ReasonLoad, Why: fmt.Sprintf("%s uses %.0f %% of its CPUs", n.Name, 100*n.Load), Steps: []Step{{i, to, gpu}}, Gain: p.Weight(),
+				})
+			}
+		}
+	}
+	return list
+}
+
+// fragmentation moves pods to where the market's prices value them more.
+func fragmentation(d *decision) []Proposal {
+	left := d.p.Most - d.taken
+	if left <= 0 {
+		return nil
+	}
+	steps, gains := d.judge.Better(left, func(pod int) bool { return d.may(pod, false) })
+	list := make([]Proposal, len(steps))
+	for i, s := range steps {
+		list[i] = Proposal{Reason: ReasonFragmentation, Why: fmt.Sprintf("%.0f thousandths of a GPU are won", gains[i]), Steps: []Step{s}, Gain: gains[i]}
+	}
+	return list
+}

@@ -1,0 +1,110 @@
+package reschedule
+
+import (
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/topology"
+)
+
+// Node is a node as far as moves look at it.
+type Node struct {
+	Name string
+	Room Room
+	// Leaving says why the node is to be emptied; empty: it is not.
+	Leaving string
+	// Load is the use of its CPUs by its agent's report, as a part of what there is; Known: there is a fresh report.
+	Load  float64
+	Known bool
+	// Closed nodes take nobody.
+	Closed bool
+}
+
+// Room is what is free on a node.
+type Room struct {
+	Amounts []int64 // by resource, in an order that all nodes and pods share
+	Shape   topology.Shape
+	Free    topology.Free
+}
+
+// Pod is a pod that runs.
+type Pod struct {
+	UID, Namespace, Name string
+
+	Node     int
+	Workload string // who makes a replacement
+	Unit     string // its gang; empty: none
+	Consent  spec.Consent
+	Pinned   bool // it belongs to this very node, as a DaemonSet's do
+	// Protected says why its disruption budget refuses an eviction now; empty: it allows one.
+	Protected string
+	// Violated says which rule of its spec its node breaks by now; Broken, which promise its node broke; empty: none.
+	Violated, Broken string
+
+	Requests []int64 // by resource, as Room.Amounts
+	GPU      topology.Request
+	Grant    topology.Grant
+	// Use is its use of CPU as a part of its node's, for reasons of load.
+	Use float64
+
+	Began time.Time
+	Moved time.Time // when it, or the pod that it replaces, was moved last; zero: never
+	// Loses: its work is lost when it is evicted. A server's is not.
+	Loses bool
+}
+
+// Weight is what a pod holds, in thousandths of a GPU; one without counts as one of a hundred parts of one.
+func (p *Pod) Weight() float64 {
+	if t := p.GPU.Total(); t > 0 {
+		return float64(t)
+	}
+	return 10
+}
+
+// View is a cluster. Pods and nodes are named by their indices.
+type View struct {
+	Nodes []Node
+	Pods  []Pod
+	// Waiting are the units that wait for room, the most pressing first.
+	Waiting []Waiting
+	// WorkloadMoved is when a pod of a workload was moved last.
+	WorkloadMoved map[string]time.Time
+}
+
+// Waiting is a gang or a large pod that fits nowhere.
+type Waiting struct {
+	Name string
+	// Needs is what it asks for, in thousandths of a GPU.
+	Needs float64
+}
+
+// Step is a pod that goes to a node. GPU is the index there where it asks for a part of one.
+type Step struct{ Pod, To, GPU int }
+
+// Judge answers what only the scheduler's own code knows. Its answers may take those before into account, so that they fit one another.
+type Judge interface {
+	// Room finds steps, at most so many and by pods that may be moved, after which a unit that waits fits; in an order in which each can be done.
+	Room(unit string, most int, may func(pod int) bool) (steps []Step, ok bool)
+	// Better finds moves that win worth by the market's prices, the greatest gain first, in thousandths of a GPU.
+	Better(most int, may func(pod int) bool) (steps []Step, gains []float64)
+	// Target is the best node for a pod that leaves its own, of those that may be.
+	Target(pod int, may func(node int) bool) (to, gpu int, ok bool)
+}
+
+// Params bound what is moved.
+type Params struct {
+	Most int // moves in one plan
+	// PodCooldown and WorkloadCooldown are how long a pod, and all pods of one workload, stay after a move.
+	PodCooldown, WorkloadCooldown time.Duration
+	// MinAge is how long a pod has run before it is moved to a better place.
+	MinAge time.Duration
+	// Horizon is for how long a gain is counted: a thousandth of a GPU that is won counts as much work.
+	Horizon time.Duration
+	// LoadMark is the use of a node's CPUs above which pods leave it; 0: none.
+	LoadMark float64
+}
+
+// Defaults are careful.
+func Defaults() Params {
+	return Params{Most: 20, PodCooldown: 24 * time.Hour, WorkloadCooldown: time.Hour, MinAge: 2 * time.Hour, Horizon: 24 * time.Hour, LoadMark: 0}
+}

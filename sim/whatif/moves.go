@@ -1,0 +1,281 @@
+package whatif
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/control/reschedule"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/inspect"
+)
+
+// MoveOptions say what moves are looked for.
+type MoveOptions struct {
+	Params reschedule.Params
+	// Empty names nodes that all pods are to leave.
+	Empty []string
+}
+
+// PodMove is a pod that goes to another node.
+type PodMove struct {
+	UID facts.UID
+	To  string
+}
+
+// Moves is which pods should be moved, in order, and which of those that were looked at should not. Nothing is moved by it.
+type Moves struct {
+	Taken   time.Time     `json:"taken"`
+	Nodes   int           `json:"nodes"`
+	Batches [][]MoveShown `json:"batches"`
+	Stay    []StayShown   `json:"declined,omitempty"`
+	Before  Fragments     `json:"before"`
+	After   Fragments     `json:"after"`
+	// Interrupted: the rehearsal was ended early, so nothing is proposed.
+	Interrupted bool `json:"interrupted,omitempty"`
+}
+
+// Count is how many moves there are.
+func (m *Moves) Count() (n int) {
+	for _, b := range m.Batches {
+		n += len(b)
+	}
+	return n
+}
+
+// MoveShown is one move.
+type MoveShown struct {
+	Namespace string  `json:"namespace"`
+	Name      string  `json:"name"`
+	From      string  `json:"from"`
+	To        string  `json:"to"`
+	Reason    string  `json:"reason"`
+	Why       string  `json:"why"`
+	Net       float64 `json:"netGainGPUMilli"`
+}
+
+// StayShown is a pod that stays, and why.
+type StayShown struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Why       string `json:"why"`
+}
+
+// Fragments is what is free of the GPUs, in thousandths, and how much of it is on GPUs that are held in part.
+type Fragments struct {
+	Free   int64 `json:"freeGPUMilli"`
+	Broken int64 `json:"brokenGPUMilli"`
+	// Worth is what all free GPUs are worth by the market's prices.
+	Worth float64 `json:"worthGPUMilli"`
+}
+
+// maxRehearsals bounds how often a plan is rehearsed without the moves that turned out to be impossible.
+const maxRehearsals = 8
+
+// NewMoves looks for moves in a dump and rehearses them with the scheduler itself: all pods that are moved are created again, bound to their
+// targets, and what does not fit there is left out.
+func NewMoves(ctx context.Context, d *inspect.Dump, o *MoveOptions) (*Moves, error) {
+	d.Sort()
+	store, err := cluster.Load(d.Ledger)
+	if err != nil {
+		return nil, fmt.Errorf("the snapshot: %w", err)
+	}
+	for _, name := range o.Empty {
+		if !slices.ContainsFunc(d.Ledger.Nodes, func(n *facts.Node) bool { return n.Name == name }) {
+			return nil, fmt.Errorf("empty: the snapshot has no node %s", name)
+		}
+	}
+	j := newJudge(d, store, o.Empty)
+	if err := j.drain(ctx, d, o.Empty); err != nil {
+		return nil, err
+	}
+	m := &Moves{Taken: d.Taken, Nodes: len(d.Ledger.Nodes), Batches: [][]MoveShown{}}
+	plan := reschedule.Decide(&j.view, j, &o.Params, d.Taken)
+	kept, err := m.rehearse(ctx, d, j, plan.Batches)
+	if err != nil || m.Interrupted {
+		return m, err
+	}
+	for _, no := range plan.Declined {
+		m.stay(&j.view.Pods[no.Pod], no.Why)
+	}
+	j.reset()
+	m.Before = j.fragments()
+	for _, b := range kept {
+		var shown []MoveShown
+		for _, p := range b {
+			pod := &j.view.Pods[p.Pod]
+			shown = append(shown, MoveShown{pod.Namespace, pod.Name, j.view.Nodes[p.From].Name, j.view.Nodes[p.To].Name, p.Reason, p.Why, p.Net})
+			j.apply(p.Pod, p.To, p.GPU)
+		}
+		m.Batches = append(m.Batches, shown)
+	}
+	m.After = j.fragments()
+	return m, nil
+}
+
+// rehearse runs the scheduler on the moves, and leaves out those groups whose pods do not fit, until all others do.
+func (m *Moves) rehearse(ctx context.Context, d *inspect.Dump, j *judge, batches [][]reschedule.Planned) ([][]reschedule.Planned, error) {
+	for range maxRehearsals {
+		var change Change
+		by := make(map[PodName]int)
+		for _, b := range batches {
+			for _, p := range b {
+				pod := &j.view.Pods[p.Pod]
+				change.Move = append(change.Move, PodMove{facts.UID(pod.UID), j.view.Nodes[p.To].Name})
+				by[PodName{pod.Namespace, pod.Name, j.view.Nodes[p.From].Name}] = p.Pod
+			}
+		}
+		if len(change.Move) == 0 {
+			return nil, nil
+		}
+		forecast, err := NewForecast(ctx, d, change)
+		if err != nil {
+			return nil, err
+		}
+		if m.Interrupted = forecast.Interrupted; m.Interrupted {
+			return nil, nil
+		}
+		impossible := make(map[int]bool)
+		for i := range forecast.Unplaced {
+			u := &forecast.Unplaced[i]
+			if pod, ok := by[u.PodName]; ok {
+				impossible[pod] = true
+				m.stay(&j.view.Pods[pod], "rehearsed, it does not fit its target: "+u.Why)
+			}
+		}
+		if len(impossible) == 0 {
+			return batches, nil
+		}
+		batches = possible(&j.view, batches, impossible)
+	}
+	return nil, nil
+}
+
+// possible leaves out moves, and orders the rest anew. Those that make room for one another stand or fall together.
+func possible(v *reschedule.View, batches [][]reschedule.Planned, impossible map[int]bool) [][]reschedule.Planned {
+	groups := make(map[string][]reschedule.Planned)
+	var order []string
+	for _, b := range batches {
+		for _, p := range b {
+			key := strconv.Itoa(p.Pod)
+			if p.Reason == reschedule.ReasonRoom {
+				key = p.Why
+			}
+			if groups[key] == nil {
+				order = append(order, key)
+			}
+			groups[key] = append(groups[key], p)
+		}
+	}
+	var kept [][]reschedule.Planned
+	for _, key := range order {
+		if !slices.ContainsFunc(groups[key], func(p reschedule.Planned) bool { return impossible[p.Pod] }) {
+			kept = append(kept, groups[key])
+		}
+	}
+	list, _ := reschedule.Batches(v, kept)
+	return list
+}
+
+func (m *Moves) stay(p *reschedule.Pod, why string) {
+	m.Stay = append(m.Stay, StayShown{p.Namespace, p.Name, why})
+}
+
+// viewOf makes the view of a dump.
+func viewOf(d *inspect.Dump, store *cluster.Store, empty []string) (v reschedule.View) {
+	index := make(map[string]int)
+	s := &store.State
+	for i := range s.Slots() {
+		slot := cluster.Slot(i)
+		n := s.Node(slot)
+		if n == nil {
+			continue
+		}
+		node := reschedule.Node{Name: n.Name, Closed: n.Unschedulable}
+		node.Room.Amounts = []int64{s.Free(slot, resource.CPU), s.Free(slot, resource.Memory)}
+		if s.HasGPUs(slot) {
+			node.Room.Shape, node.Room.Free = *s.Shape(slot), *s.GPUs(slot)
+		}
+		if slices.Contains(empty, n.Name) {
+			node.Leaving = "it is to be emptied"
+		}
+		index[n.Name] = len(v.Nodes)
+		v.Nodes = append(v.Nodes, node)
+	}
+	broken := make(map[facts.UID]string)
+	for _, r := range d.Ledger.Reports {
+		for i := range r.Report.Evictions {
+			if e := &r.Report.Evictions[i]; e.Broken {
+				broken[e.UID] = e.Message
+			}
+		}
+	}
+	protected := protections(d.Ledger.Budgets)
+	for i := range d.Ledger.Pods {
+		r := &d.Ledger.Pods[i]
+		f := &r.Facts
+		at, ok := index[f.Node]
+		if !ok || !f.Ours || f.Deleting || f.Mirror || r.Phase != cluster.Bound || r.Placeholder {
+			continue
+		}
+		p := podOf(f, at, protected(f))
+		p.Broken = broken[f.UID]
+		v.Pods = append(v.Pods, p)
+	}
+	slices.SortStableFunc(v.Pods, func(a, b reschedule.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for i := range d.Ledger.Pods {
+		r := &d.Ledger.Pods[i]
+		if f := &r.Facts; f.Ours && f.Node == "" && f.Unit == "" && !f.Gated && !f.Deleting && !f.Finished && !r.Placeholder && f.Requirements.GPU.Total() > 0 {
+			v.Waiting = append(v.Waiting, reschedule.Waiting{Name: f.Namespace + "/" + f.Name, Needs: float64(f.Requirements.GPU.Total())})
+		}
+	}
+	slices.SortStableFunc(v.Waiting, func(a, b reschedule.Waiting) int {
+		return cmp.Or(cmp.Compare(b.Needs, a.Needs), cmp.Compare(a.Name, b.Name))
+	})
+	return v
+}
+
+func podOf(f *facts.Pod, at int, protected string) reschedule.Pod {
+	p := reschedule.Pod{
+		UID: string(f.UID), Namespace: f.Namespace, Name: f.Name, Node: at, Workload: f.Namespace + "/" + f.Owner.Name, Unit: f.Unit, Consent: f.Consent,
+		Protected: protected, GPU: f.Requirements.GPU, Grant: f.Grant,
+		// Claims of devices have their node.
+		Pinned:   boundByName(f.Requirements, f.Node) || len(f.ResourceClaims) > 0,
+		Requests: []int64{amountOf(f.Requirements, resource.NameCPU), amountOf(f.Requirements, resource.NameMemory)},
+		Began:    time.Unix(0, cmp.Or(f.Started, f.Scheduled, f.Created)),
+		// Servers have a ReplicaSet, a StatefulSet or a ReplicationController. What else runs is taken for work that would begin anew.
+		Loses: f.Owner.Kind == 0,
+	}
+	if f.Owner.Kind == 0 {
+		p.Workload = "pod " + string(f.UID)
+	}
+	return p
+}
+
+func amountOf(r *facts.Requirements, name string) int64 {
+	for _, q := range r.Requests {
+		if q.Name == name {
+			return q.Amount
+		}
+	}
+	return 0
+}
+
+// protections says of a pod which disruption budget allows no eviction now.
+func protections(budgets []*facts.Budget) func(*facts.Pod) string {
+	return func(f *facts.Pod) string {
+		for _, b := range budgets {
+			if b.Namespace == f.Namespace && b.Allowed <= 0 && !b.Pods.MatchesAll() && b.Pods.Matches(f.Labels) {
+				return fmt.Sprintf("its disruption budget %s allows no eviction now", b.Name)
+			}
+		}
+		return ""
+	}
+}

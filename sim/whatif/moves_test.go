@@ -1,0 +1,95 @@
+package whatif
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/control/reschedule"
+	"hilbert.dev/hilbert/internal/script"
+	"hilbert.dev/hilbert/schedule/inspect"
+	"hilbert.dev/hilbert/schedule/inspect/dumptest"
+)
+
+// TestMoves replays testdata/moves. Pods are replicas of a set of their own and have run for a day; job, age=2h, consent=refused and unit=g say otherwise. A budget allows
+// no eviction of pods with its label. empty names a node that is to be emptied, most how many moves there may be.
+func TestMoves(t *testing.T) {
+	datadriven.RunTest(t, "testdata/moves", func(t *testing.T, d *datadriven.TestData) string {
+		s := newScheduler(t)
+		now := time.Unix(1_000_000_000, 0)
+		o := MoveOptions{Params: reschedule.Defaults()}
+		for line := range strings.Lines(d.Input) {
+			command, args, err := datadriven.ParseLine(strings.TrimSpace(line))
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			switch command {
+			case "node":
+				s.Apply(facts.NodeUpserted{Node: script.Node(t, &datadriven.TestData{Pos: d.Pos, Cmd: command, CmdArgs: args})}, now)
+			case "pod":
+				s.Apply(facts.PodUpserted{Pod: movable(t, d, args, now)}, now)
+			case "budget":
+				s.Apply(facts.BudgetsListed{Budgets: []*facts.Budget{{Namespace: "default", Name: "b", Pods: facts.LabelSelector{
+					Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{args[0].Key}}},
+				}}}}, now)
+			case "empty":
+				o.Empty = append(o.Empty, args[0].Key)
+			default:
+				d.Fatalf(t, "%q: want node, pod, budget or empty", command)
+			}
+		}
+		d.MaybeScanArgs(t, "most", &o.Params.Most)
+		dump := dumptest.RoundTrip(t, inspect.Take(s, "hilbert", now))
+		restore(dump.Ledger)
+		m, err := NewMoves(t.Context(), dump, &o)
+		if err != nil {
+			return err.Error() + "\n"
+		}
+		var b strings.Builder
+		if err := m.WriteText(&b); err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		return b.String()
+	})
+}
+
+// movable is a pod of a transcript.
+func movable(t *testing.T, d *datadriven.TestData, args []datadriven.CmdArg, now time.Time) facts.Pod {
+	age, consent, job, app, unit := 24*time.Hour, spec.ConsentUnsaid, false, "", ""
+	args = slices.DeleteFunc(args, func(a datadriven.CmdArg) bool {
+		switch a.Key {
+		case "age":
+			var err error
+			if age, err = time.ParseDuration(a.Vals[0]); err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+		case "consent":
+			for consent.String() != a.Vals[0] {
+				consent++
+			}
+		case "job":
+			job = true
+		case "app":
+			app = a.Vals[0]
+		case "gang":
+			unit = a.Vals[0]
+		default:
+			return false
+		}
+		return true
+	})
+	pod := script.Pod(t, &datadriven.TestData{Pos: d.Pos, Cmd: "pod", CmdArgs: args})
+	pod.Started, pod.Consent, pod.Unit = now.Add(-age).UnixNano(), consent, unit
+	if !job {
+		pod.Owner = facts.Owner{Kind: facts.ReplicaSet, Name: "set-" + pod.Name}
+	}
+	if app != "" {
+		pod.Labels = []facts.Label{{Key: "app", Value: app}}
+	}
+	return pod
+}
