@@ -109,6 +109,7 @@ type Agent struct {
 	absence       *absenceController
 
 	onTick, onObservation []controller
+	rounds                uint64 // of the laws
 }
 
 // New returns an agent that has taken its checkpoint over. It fails where the machine cannot be allocated from. A checkpoint that cannot be
@@ -322,6 +323,7 @@ func (a *Agent) observed(now time.Time) {
 	in := inputs{now: now, seen: a.sensor.sense(now), reportsFail: a.reporter.failing, noLending: a.eviction.stopsLending(), noMemory: a.thresholds.withholds()}
 	defer in.seen.release()
 	a.round(a.onObservation, &in)
+	a.rounds++
 	a.reporter.noteLess(now)
 }
 
@@ -413,6 +415,12 @@ type State struct {
 	// Steered counts pods by the name of their profile; SteeredPools is what their pools should have, in millicores.
 	Steered      map[string]Steered
 	SteeredPools map[string]int64
+}
+
+// Rounds is how often the control laws have had their turn, and whether all that followed is done: no knob, no change of a container and no report is on
+// its way; inside Ask.
+func (a *Agent) Rounds() (n uint64, settled bool) {
+	return a.rounds, a.knobs.settled() && !a.updates.busy && !a.reporter.throttle.InFlight()
 }
 
 // State copies the agent's state; inside Ask.

@@ -52,6 +52,16 @@ func (k *knobController) update() {
 	}
 }
 
+// settled reports whether the kernel has the knobs of fast.
+func (k *knobController) settled() bool {
+	select {
+	case <-k.applied:
+		return true
+	default:
+		return k.applied == nil
+	}
+}
+
 // recheck has cgroups compared with what is desired, at once.
 func (k *knobController) recheck(cgroups ...string) {
 	if len(cgroups) > 0 {

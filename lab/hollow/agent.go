@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -30,6 +32,10 @@ type AgentOptions struct {
 	Config spec.Node
 	// Online is the share of their CPU requests that online pods want at first. 0: there is nothing to observe, and nothing is lent.
 	Online float64
+	// Model makes the load that of package corun, whatever Online is, and lets agents lend; nil: see Online.
+	Model *Model
+	// Clock is the time that agents and loads go by; nil: the machine's. With a Model, a load moves on in whole seconds.
+	Clock clock.Clock
 	// LawState is what the agents know at the start.
 	LawState LawState
 	// Began is told of each pod that begins to run; nil: nobody is.
@@ -57,6 +63,7 @@ type Agents struct {
 	pods   cache.SharedIndexInformer
 	queue  workqueue.TypedRateLimitingInterface[podKey]
 
+	atWork atomic.Int64 // workers that have a pod in hand
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 }
@@ -120,6 +127,9 @@ func (f *Agents) Agent(node string) *Agent { return f.nodes[node] }
 // Bound is how many pods have a node, as far as the watch has told.
 func (f *Agents) Bound() int { return len(f.pods.GetStore().ListKeys()) }
 
+// Busy reports whether a pod is being started or ended, or waits for that.
+func (f *Agents) Busy() bool { return f.queue.Len() > 0 || f.atWork.Load() > 0 }
+
 // watchPods starts the one watch and the workers, and returns when the first listing is in the queue.
 func (f *Agents) watchPods(ctx, running context.Context, workers int) error {
 	f.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](retryBase, retryMax))
@@ -162,6 +172,8 @@ func (f *Agents) workOnce(ctx context.Context) bool {
 	if closed {
 		return false
 	}
+	f.atWork.Add(1)
+	defer f.atWork.Add(-1)
 	defer f.queue.Done(key)
 	err := f.advance(ctx, key)
 	if err == nil || ctx.Err() != nil {

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/topology"
@@ -107,7 +106,7 @@ func (f *workFile) ReadAt(p []byte, offset int64) (int, error) {
 	}
 	if offset == 0 {
 		if f.name == "proc/stat" {
-			w.pass(time.Now(), f.kernel.files)
+			w.pass(f.kernel.clock.Now(), f.kernel.files)
 		}
 		f.text = f.render(w, f.pod)
 	}
@@ -199,12 +198,12 @@ func (w *work) memoryStat(p *workPod) string {
 }
 
 func (w *work) numaStat(p *workPod) string {
-	anon, file := "anon", "file"
+	var anon, file strings.Builder
 	for i := range w.machine.NUMA {
-		anon += fmt.Sprintf(" N%d=%d", w.machine.NUMA[i].ID, p.memory/int64(len(w.machine.NUMA)))
-		file += fmt.Sprintf(" N%d=0", w.machine.NUMA[i].ID)
+		fmt.Fprintf(&anon, " N%d=%d", w.machine.NUMA[i].ID, p.memory/int64(len(w.machine.NUMA)))
+		fmt.Fprintf(&file, " N%d=0", w.machine.NUMA[i].ID)
 	}
-	return anon + "\n" + file + "\n"
+	return "anon" + anon.String() + "\nfile" + file.String() + "\n"
 }
 
 func (w *work) threadStat(p *workPod) string {

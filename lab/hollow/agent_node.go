@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/kube/agent"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/observe"
@@ -64,13 +65,18 @@ func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOpti
 	if err != nil {
 		return nil, err
 	}
+	by := clock.OrReal(o.Clock)
+	reporter.GoBy(by)
 	a := &Agent{
-		name: name, options: o, reporter: reporter, kernel: newMapKernel(), base: ctx, born: time.Now().Add(-o.LawState.uptime),
+		name: name, options: o, reporter: reporter, kernel: newMapKernel(by), base: ctx, born: by.Now().Add(-o.LawState.uptime),
 		running: make(map[types.UID]runningPod), refused: make(map[types.UID]Refusal),
 	}
 	a.ports = node.Ports{Report: a.report, Checkpoint: &mapStore{}, LawState: &mapStore{data: o.LawState.data}}
-	if o.Online > 0 {
-		a.kernel.work = newWork(o.Machine, o.Online)
+	if o.Online > 0 || o.Model != nil {
+		a.kernel.work = newWork(o.Machine, o.Online, by.Now())
+	}
+	if o.Model != nil {
+		a.kernel.work.co = newCoNode(o.Model)
 	}
 	a.fault.Store(&fault)
 	return a, a.start(ctx)
@@ -80,7 +86,7 @@ func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOpti
 func (a *Agent) start(ctx context.Context) error {
 	o := node.Options{
 		Node: a.name, Machine: a.options.Machine, Mode: spec.ModeAgent, Why: "hollow", Config: a.options.Config, Kernel: a.kernel, Ports: a.ports,
-		Uptime: time.Since(a.born), Log: a.options.Log.With(slog.String("node", a.name)),
+		Uptime: clock.OrReal(a.options.Clock).Now().Sub(a.born), Clock: a.options.Clock, Log: a.options.Log.With(slog.String("node", a.name)),
 	}
 	if a.kernel.work != nil {
 		o.Observe = observe.New(workFiles{a.kernel}, observe.Params{})
@@ -138,6 +144,17 @@ func (a *Agent) Work() (now Work) {
 	a.kernel.change(func(*work) {}) // sums up to now
 	a.kernel.change(func(w *work) { now = w.now })
 	return now
+}
+
+// Rounds is how often the agent's control laws have had their turn, and whether all that followed is done; false, false: it does not come round.
+func (a *Agent) Rounds() (n uint64, settled bool) {
+	a.mu.Lock()
+	agent := a.agent
+	a.mu.Unlock()
+	if !agent.Ask(agentTimeout, func(now *node.Agent) { n, settled = now.Rounds() }) {
+		return 0, false
+	}
+	return n, settled
 }
 
 // SetFault makes the reports from now on have a fault.

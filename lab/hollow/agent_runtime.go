@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/topology"
@@ -172,10 +172,11 @@ type mapKernel struct {
 	files      map[string]string
 	containers map[string]string // their cgroups by ID
 	work       *work             // what the pods do; nil: that is not modelled
+	clock      clock.Clock
 }
 
-func newMapKernel() *mapKernel {
-	return &mapKernel{files: make(map[string]string), containers: make(map[string]string)}
+func newMapKernel(by clock.Clock) *mapKernel {
+	return &mapKernel{clock: by, files: make(map[string]string), containers: make(map[string]string)}
 }
 
 // change changes the load of a modelled node; up to now it was as before.
@@ -191,7 +192,7 @@ func (k *mapKernel) change(how func(*work)) {
 // pass lets time pass in the model: something changes now. k.mu is held.
 func (k *mapKernel) pass() {
 	if k.work != nil {
-		k.work.pass(time.Now(), k.files)
+		k.work.pass(k.clock.Now(), k.files)
 		k.work.known = false
 	}
 }

@@ -33,6 +33,7 @@ type work struct {
 	pods    []*workPod
 	cpus    []workCPU // by number
 	now     Work
+	co      *coNode // nil: the load is this fluid
 }
 
 // workCPU is a CPU: rates, and sums in seconds.
@@ -48,12 +49,15 @@ type workPod struct {
 	cpus              topology.CPUSet
 	weight            float64
 
-	wants, gets           float64
+	sandbox *node.Sandbox // these two where the load is a Model's
+	job     int64
+
+	wants, gets, waits    float64
 	used, waited, stalled float64
 }
 
-func newWork(m *topology.Machine, online float64) *work {
-	w := &work{machine: m, online: online, began: time.Now()}
+func newWork(m *topology.Machine, online float64, began time.Time) *work {
+	w := &work{machine: m, online: online, began: began}
 	w.at = w.began
 	for i := range m.CPUs {
 		if id := m.CPUs[i].ID; id >= len(w.cpus) {
@@ -79,14 +83,23 @@ func (w *work) add(s *node.Sandbox, c *node.Container) {
 		p.reclaimed, p.asked = true, float64(amounts.MilliCPU)/milli
 		p.memory = int64(float64(amounts.MemoryMiB) * touched * topology.Mebibyte)
 	}
+	if w.co != nil {
+		w.co.add(p, s)
+	}
 	w.pods = append(w.pods, p)
 }
 
 func (w *work) remove(cgroup string) {
 	kept := w.pods[:0]
+	services := 0
 	for _, p := range w.pods {
 		if p.gone = p.cgroup == cgroup; !p.gone {
 			kept = append(kept, p)
+			if !p.reclaimed {
+				services++
+			}
+		} else if w.co != nil {
+			w.co.remove(p, services)
 		}
 	}
 	clear(w.pods[len(kept):])
@@ -95,15 +108,27 @@ func (w *work) remove(cgroup string) {
 
 // pass lets time pass up to now, at the rates that follow from what the kernel's files say.
 func (w *work) pass(now time.Time, files map[string]string) {
+	for w.co != nil && now.Sub(w.at) >= time.Second {
+		w.read(files)
+		w.co.step(w, w.at.Add(time.Second))
+		w.sum(w.at.Add(time.Second))
+	}
+	if w.co != nil {
+		return
+	}
 	if !w.known {
 		w.read(files)
 		w.share()
 		w.known = true
 	}
-	passed := now.Sub(w.at)
-	if passed <= 0 {
-		return
+	if now.After(w.at) {
+		w.sum(now)
 	}
+}
+
+// sum lets time pass at the rates as they are.
+func (w *work) sum(now time.Time) {
+	passed := now.Sub(w.at)
 	w.at = now
 	seconds := passed.Seconds()
 	for i := range w.cpus {
@@ -111,10 +136,9 @@ func (w *work) pass(now time.Time, files map[string]string) {
 		w.cpus[i].waited += w.cpus[i].waits * seconds
 	}
 	for _, p := range w.pods {
-		waits := p.wants - p.gets
 		p.used += p.gets * seconds
-		p.waited += waits * seconds
-		p.stalled += (1 - math.Exp(-waits)) * seconds // at least one thread waits, if they come and go by chance
+		p.waited += p.waits * seconds
+		p.stalled += (1 - math.Exp(-p.waits)) * seconds // at least one thread waits, if they come and go by chance
 	}
 	if w.now.OnlineGets < w.now.OnlineWants*enough {
 		w.now.Short = now
@@ -132,7 +156,7 @@ func (w *work) read(files map[string]string) {
 		all.Add(w.machine.CPUs[i].ID)
 	}
 	for _, p := range w.pods {
-		if p.wants = p.asked; !p.reclaimed {
+		if p.wants = p.asked; !p.reclaimed && w.co == nil {
 			p.wants *= w.online
 		}
 		p.cpus, _ = topology.ParseCPUSet(files[p.container+"/"+enforce.CPUSet])
@@ -247,6 +271,7 @@ func (w *work) fill(c *part, offers []float64) {
 func (w *work) settle(parts []*part) {
 	now := Work{Short: w.now.Short, ShortFor: w.now.ShortFor}
 	for _, p := range w.pods {
+		p.waits = p.wants - p.gets
 		if p.reclaimed {
 			now.ReclaimedWants, now.ReclaimedGets = now.ReclaimedWants+p.wants, now.ReclaimedGets+p.gets
 		} else {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/observe"
@@ -21,8 +22,8 @@ type modelled struct {
 }
 
 func newModelled(t *testing.T, online float64) *modelled {
-	m := &modelled{mapKernel: newMapKernel(), T: t}
-	m.work = newWork(PairMachine(2, 1024), online)
+	m := &modelled{mapKernel: newMapKernel(clock.Real{}), T: t}
+	m.work = newWork(PairMachine(2, 1024), online, time.Now())
 	m.now = m.work.began
 	return m
 }

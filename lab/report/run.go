@@ -100,6 +100,9 @@ type Run struct {
 	BoundAt   []time.Duration // when each was bound; any order
 	Workloads []Workload
 	Unplaced  []Unplaced
+
+	// Colocation is the other half of the demo; nil: it was not played.
+	Colocation *Colocation
 }
 
 // Capacity is what all nodes offer together.

@@ -43,6 +43,9 @@ type Summary struct {
 
 	Workloads []Workload `json:"workloads,omitempty"`
 	Unplaced  []Unplaced `json:"unplaced,omitempty"`
+
+	// Colocation is of the other half of the demo, without its samples and its map.
+	Colocation *Colocation `json:"colocation,omitempty"`
 }
 
 // Quantiles of a distribution of waits, in milliseconds; each is the smallest value that at least so many are at or below.
@@ -68,6 +71,11 @@ func Summarise(r *Run) *Summary {
 		Seconds: seconds(r.Elapsed), Complete: r.Partial == "", Partial: r.Partial, Notes: r.Notes,
 		Nodes: len(r.Nodes), Workloads: r.Workloads, Unplaced: r.Unplaced,
 		CreationToBinding: quantiles(r.Waits),
+	}
+	if r.Colocation != nil {
+		figures := *r.Colocation
+		figures.Samples, figures.Map = nil, nil
+		s.Colocation = &figures
 	}
 	s.PodsPerSecond, s.BestPodsPerSecond = bindingRate(r.BoundAt)
 	for _, sample := range r.Samples {

@@ -14,6 +14,9 @@ const maxTextReasons = 12
 // WriteText writes the summary for a terminal.
 func (s *Summary) WriteText(w io.Writer) error {
 	var b strings.Builder
+	if s.Colocation != nil {
+		s.Colocation.text(&b)
+	}
 	fmt.Fprintf(&b, "%s: %s on %s in %s\n", s.Title, plural(s.PodsCreated, "pod"), plural(s.Nodes, "node"), formatSeconds(s.Seconds))
 	if s.Partial != "" {
 		fmt.Fprintf(&b, "PARTIAL: %s\n", s.Partial)

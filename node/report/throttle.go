@@ -67,6 +67,9 @@ func (t *Throttle) Wait(now time.Time, c Change) time.Duration {
 	return max(due-now.Sub(t.last), 0)
 }
 
+// InFlight reports whether a write is under way.
+func (t *Throttle) InFlight() bool { return t.inFlight }
+
 // Began says that a write has begun.
 func (t *Throttle) Began(now time.Time) {
 	t.begun, t.inFlight, t.last = true, true, now

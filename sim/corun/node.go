@@ -2,6 +2,7 @@ package corun
 
 import (
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -82,6 +83,18 @@ func NewNode(m *Machine, p *Params, services []Service, pooled bool) *Node {
 	}
 	n.memory.cache = cacheFloor * float64(m.Memory) * float64(m.NUMANodes)
 	return n
+}
+
+// AddService lets another online pod run. It stands behind those that run already.
+func (n *Node) AddService(s Service) {
+	n.services, n.window = append(n.services, service{Service: s, perSecond: 1 / s.Mean}), append(n.window, window{})
+	n.requests += s.Request
+}
+
+// RemoveService ends the i-th online pod. Those behind it move up.
+func (n *Node) RemoveService(i int) {
+	n.requests -= n.services[i].Request
+	n.services, n.window = slices.Delete(n.services, i, i+1), slices.Delete(n.window, i, i+1)
 }
 
 // Lend makes the reclaimed pool of a NUMA node this many cores. The change takes delay seconds of the coming step.
