@@ -157,9 +157,10 @@ site: ## the documentation as a site in bin/site/html; wants mkdocs-material (of
 
 .PHONY: screenshots
 screenshots: export HILBERT_SCREENSHOTS := $(CURDIR)/bin/screenshots
-screenshots: ## pictures of the dashboard's pages in bin/screenshots: light, dark and narrow; wants chromium in the PATH
+screenshots: ## pictures of the dashboard's and the demo's pages in bin/screenshots: light, dark and narrow; the demo's is that of HILBERT_DEMO_PAGE or made up; wants chromium in the PATH
 	@mkdir -p bin/screenshots
 	$(GO) test -vet=off -count=1 -v -run 'TestBrowser$$' ./cmd/hilbert/dashboard
+	$(GO) -C lab test -vet=off -count=1 -v -run 'TestScreenshots$$' ./report
 
 .PHONY: man
 man: ## manual pages of hilbert and hilbertd in bin/man

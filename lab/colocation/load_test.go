@@ -82,3 +82,22 @@ func TestTheControlKeepsToRequests(t *testing.T) {
 		t.Error("no job was done in twenty minutes")
 	}
 }
+
+// The simulator's day is whole, and more is used with Hilbert than without.
+func TestTheSimulatedDay(t *testing.T) {
+	d, err := Simulate(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const quartersOfADay = 95 // the last minute of the last one is still open
+	if len(d.Hilbert) < quartersOfADay || len(d.Requests) != len(d.Hilbert) {
+		t.Fatalf("%d and %d quarters of an hour", len(d.Hilbert), len(d.Requests))
+	}
+	with, without := 0.0, 0.0
+	for i := range d.Hilbert {
+		with, without = with+d.Hilbert[i], without+d.Requests[i]
+	}
+	if with < without*1.2 {
+		t.Errorf("used with Hilbert %g, without %g", with/96, without/96)
+	}
+}

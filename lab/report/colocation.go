@@ -38,6 +38,14 @@ type Colocation struct {
 
 	Samples []CoSample `json:"samples,omitempty"`
 	Map     []CoNode   `json:"map,omitempty"`
+	// Day is the simulator\'s; nil: it was not played.
+	Day *Day `json:"-"`
+}
+
+// Day is a whole day in the simulator, with the same laws: percent of all CPUs used, in each quarter of an hour.
+type Day struct {
+	Nodes             int
+	Hilbert, Requests []float64
 }
 
 // Agents is what the agents of all nodes did while it was played.

@@ -129,6 +129,7 @@ func decimal(x float64) string {
 type page struct {
 	Title, Lead, Partial string
 	Facts, Notes         []string
+	Morning              *morning // nil: none was played
 	Tiles                []tile
 	Utilisation, Flow    []chart
 	Map                  *nodeMap
@@ -151,6 +152,7 @@ func WriteHTML(w io.Writer, r *Run) error {
 	}
 	p.Lead = fmt.Sprintf("%s on %s in %s", plural(v.summary.PodsCreated, "pod"), plural(len(r.Nodes), "node"), formatSeconds(v.summary.Seconds))
 	p.Facts = v.facts()
+	p.Morning = newMorning(r.Colocation)
 	for _, note := range r.Notes[:min(len(r.Notes), maxRows)] {
 		p.Notes = append(p.Notes, clip(note))
 	}
@@ -178,7 +180,11 @@ func WriteHTML(w io.Writer, r *Run) error {
 // pageData is what the script reads. encoding/json escapes <, > and &, so that it cannot end the script element.
 func pageData(p *page) ([]byte, error) {
 	charts := make(map[string]hover)
-	for _, c := range slices.Concat(p.Utilisation, p.Flow) {
+	shown := slices.Concat(p.Utilisation, p.Flow)
+	if p.Morning != nil {
+		shown = append(shown, p.Morning.Charts...)
+	}
+	for _, c := range shown {
 		charts[c.ID] = c.hover
 	}
 	data, err := json.Marshal(map[string]any{"charts": charts, "shapes": p.Map.Shapes, "nodes": p.Map.Nodes})

@@ -201,7 +201,13 @@ func (o *demoOptions) playMorning(ctx context.Context, errs io.Writer) (*report.
 	defer cancel()
 	m.Progress = func(format string, args ...any) { fmt.Fprintf(errs, format+"\n", args...) }
 	m.Log = errs
-	return colocation.Play(ctx, m)
+	record, err := colocation.Play(ctx, m)
+	if record == nil || err != nil || m.Length < colocation.Defaults().Length {
+		return record, err // a short morning has no day beside it
+	}
+	m.Progress("simulating a whole day ...")
+	record.Day, err = colocation.Simulate(ctx)
+	return record, err
 }
 
 // present runs the work, writes the report and keeps the lab if asked.
