@@ -84,6 +84,9 @@ type ReservationView struct {
 	Expired bool
 	// Why places wait; the zero value if none do, or it is not known yet.
 	Why facts.Condition
+	// Told is what the status said last beside the places, since ToldSince.
+	Told      facts.ReservationReport
+	ToldSince int64
 	// Version counts the changes of what is said here.
 	Version uint64
 }
@@ -106,6 +109,7 @@ func (set *PlaceholderSet) View() ReservationView {
 	f := set.Facts
 	v := ReservationView{
 		UID: f.UID, Namespace: f.Namespace, Name: f.Name, Generation: f.Generation, Settled: true, Expired: set.expired, Version: set.version,
+		Told: f.Reported, ToldSince: f.ReportedSince,
 		Places: make([]PlaceView, len(set.places)),
 	}
 	for i := range set.places {

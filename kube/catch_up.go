@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/parse"
 )
@@ -202,5 +203,5 @@ func atLeast(version, least string) (bool, error) {
 	return order >= 0, err
 }
 
-// writtenByLeaders are the watches of what decisions of an earlier leader change. Resource claims are only there where the API server has them.
-var writtenByLeaders = []string{"pods", "persistentvolumeclaims", "persistentvolumes", "resourceclaims." + parse.GroupResource}
+// writtenByLeaders are the watches of what decisions of an earlier leader change. Reservations and resource claims are only there where the API server has them.
+var writtenByLeaders = []string{"pods", "persistentvolumeclaims", "persistentvolumes", v1alpha1.Reservations, "resourceclaims." + parse.GroupResource}

@@ -10,6 +10,7 @@ var resources = [...]string{
 	"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csidrivers", "csistoragecapacities", "csinodes",
 	"volumeattachments",
 	"resourceclaims", "deviceclasses", "resourceslices", "devicetaintrules", // empty where the API server does not have resource.k8s.io/v1
+	"reservations", // which rooms are kept must be known before they are given to others
 }
 
 // Lists keeps which of the lists that a Watch begins with have arrived. The zero value has none. Nothing may be decided before it has
@@ -62,6 +63,8 @@ func listed(event facts.Event) (index int, ok bool) {
 		return 11 + int(e.Kind), true // the kinds begin at 1, in the order of resources
 	case facts.DRAListed:
 		return 11 + facts.StorageKinds + int(e.Kind), true // likewise
+	case facts.ReservationsListed:
+		return len(resources) - 1, true
 	}
 	return 0, false
 }

@@ -94,6 +94,15 @@ func describeOther(event facts.Event) string {
 		if len(e.Objects) == 0 { // the API server does not have them
 			return ""
 		}
+	case facts.ReservationsListed:
+		for _, r := range e.Reservations {
+			lines = append(lines, describeOther(facts.ReservationUpserted{Reservation: r}))
+		}
+	case facts.ReservationUpserted:
+		r := e.Reservation
+		return fmt.Sprintf("reservation %s/%s of %d, priority %d, problem %q, places %v", r.Namespace, r.Name, r.Count, r.Template.Priority, r.Problem.Reason, r.Places)
+	case facts.ReservationRemoved:
+		return fmt.Sprintf("reservation %s gone", e.UID)
 	case facts.QueuesListed:
 		for _, q := range e.Queues {
 			lines = append(lines, describeOther(facts.QueueUpserted{Queue: q}))
@@ -495,6 +504,7 @@ func TestLists(t *testing.T) {
 		facts.DRAListed{Kind: facts.DeviceClassKind},
 		facts.DRAListed{Kind: facts.ResourceSliceKind},
 		facts.DRAListed{Kind: facts.DeviceTaintRuleKind},
+		facts.ReservationsListed{},
 	}
 	for left := range all {
 		var lists Lists

@@ -18,6 +18,7 @@ type served struct {
 	groups string // the version of scheduling.k8s.io's PodGroup; empty: none
 	sigs   string // the same of scheduling.x-k8s.io
 	queues string // the version of our Queue
+	places string // the version of our Reservation
 	// reports is the version of our CustomNodeResource.
 	reports string
 	devices string // the version of resource.k8s.io; empty: none that we know
@@ -38,6 +39,7 @@ func survey(ctx context.Context, s *apiserver.Surveyor) (served, error) {
 		{parse.GroupScheduling, parse.PodGroups, parse.PodGroupVersions[:], &out.groups},
 		{parse.GroupSigs, parse.PodGroups, []string{parse.VersionSigs}, &out.sigs},
 		{v1alpha1.Group, v1alpha1.Queues, []string{v1alpha1.Version}, &out.queues},
+		{v1alpha1.Group, v1alpha1.Reservations, []string{v1alpha1.Version}, &out.places},
 		{nodev1alpha1.Group, nodev1alpha1.CustomNodeResources, []string{nodev1alpha1.Version}, &out.reports},
 		{parse.GroupResource, parse.DRAResources[facts.ResourceClaimKind], []string{resourcev1.SchemeGroupVersion.Version}, &out.devices},
 		{parse.GroupResource, parse.DRAResources[facts.DeviceTaintRuleKind], []string{resourcev1.SchemeGroupVersion.Version}, &out.taints},

@@ -82,6 +82,7 @@ func newOptionals(c *apiserver.Connection, shared *http.Client, out outlet, pars
 		}
 		return newReflector(v1alpha1.Queues, source(client.List, client.Watch, "", note(v1alpha1.Queues)), &v1alpha1.Queue{}, mirrorQueues(out, parser())), nil
 	}
+	reserved := reservationFollowers(c, shared, out, parser(), tracked, log)
 	fresh := newFreshness(out, staleAges{defaultStaleAfter, defaultLentStaleAfter, defaultUsageStaleAfter})
 	reports := func(string) (*cache.Reflector, error) {
 		name := nodev1alpha1.CustomNodeResources
@@ -97,6 +98,7 @@ func newOptionals(c *apiserver.Connection, shared *http.Client, out outlet, pars
 			{What: parse.PodGroups + "." + parse.GroupScheduling, Log: log, Reflector: groups, Absent: func() error { return book.page(0).send(facts.UnitsListed{}) }},
 			{What: parse.PodGroups + "." + parse.GroupSigs, Log: log, Reflector: sigs, Absent: func() error { return book.page(1).send(facts.UnitsListed{}) }},
 			{What: v1alpha1.Queues + "." + v1alpha1.Group, Log: log, Reflector: queues, Absent: func() error { return out.send(facts.QueuesListed{}) }},
+			reserved[0], reserved[1],
 			{What: nodev1alpha1.CustomNodeResources + "." + nodev1alpha1.Group, Log: log, Reflector: reports, Absent: fresh.absent},
 		}, draFollowers(devices, out, parser, tracked, log)...),
 	}, nil
@@ -129,7 +131,7 @@ func (o *optionals) run(ctx context.Context) {
 
 func (o *optionals) follow(ctx context.Context, has served) error {
 	var errs []error
-	for i, version := range [...]string{has.groups, has.sigs, has.queues, has.reports, has.devices, has.devices, has.devices, has.taints} {
+	for i, version := range [...]string{has.groups, has.sigs, has.queues, has.places, has.places, has.reports, has.devices, has.devices, has.devices, has.taints} {
 		errs = append(errs, o.followers[i].Follow(ctx, version))
 	}
 	return errors.Join(errs...)

@@ -180,6 +180,8 @@ func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 		err = claimCall(write, &c)
 	case bind.GiveBackClaim:
 		err = giveBackCall(write, &c)
+	case bind.WriteReservation:
+		err = reservationCall(write, w.now(), &c)
 	case bind.ReadPod:
 		return w.read(ctx, write)
 	case bind.WriteUnitCondition:

@@ -26,7 +26,7 @@ func bindingBody(w *bind.Write) ([]byte, error) {
 		Target:     corev1.ObjectReference{Kind: "Node", Name: w.Node},
 	}
 	reclaims := w.Reclaimed != spec.ReclaimedAmounts{}
-	if !w.Grant.IsZero() || reclaims {
+	if !w.Grant.IsZero() || reclaims || w.Placeholder != "" {
 		b.Annotations = make(map[string]string, 2)
 	}
 	if reclaims {
@@ -41,6 +41,9 @@ func bindingBody(w *bind.Write) ([]byte, error) {
 	}
 	if !w.Grant.NUMANodes.IsZero() {
 		b.Annotations[spec.AnnotationNUMANodes] = w.Grant.NUMANodes.String()
+	}
+	if w.Placeholder != "" {
+		b.Annotations[spec.AnnotationReservation] = string(w.Placeholder)
 	}
 	raw, err := b.Marshal()
 	if err != nil {

@@ -160,7 +160,7 @@ func TestUnitConditionWithoutTheAPI(t *testing.T) {
 	for range 10 {
 		r.expect(t, unitWrite(false, "R", "M"), bind.Gone)
 	}
-	if n := questions.Load(); n > 8 {
+	if n := questions.Load(); n > 9 {
 		t.Errorf("%d requests", n)
 	}
 	now := time.Now().Add(2 * surveyPeriod) // then it is noticed

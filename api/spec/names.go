@@ -49,6 +49,9 @@ const (
 	AnnotationTimeout = "scheduling.hilbert.dev/timeout"
 )
 
+// AnnotationReservation stands on a Binding, and so on the pod: which place of a Reservation the pod has, as UID/index. Only the scheduler writes it.
+const AnnotationReservation = "hilbert.dev/reservation"
+
 // CriticalPriority is the priority from which on pods are the system's own.
 const CriticalPriority = 2_000_000_000
 

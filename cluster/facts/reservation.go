@@ -24,6 +24,8 @@ type Reservation struct {
 	// Places are those that the status names, whatever process has written it; Reported is what else it says.
 	Places   []Place
 	Reported ReservationReport
+	// ReportedSince is since when Ready has been so, in nanoseconds; 0: it is not there.
+	ReportedSince int64
 }
 
 // ReservationReport is what a status says beside its places.

@@ -52,6 +52,7 @@ func (f *Fingerprints) Of(facts *facts.Pod, requirements uint64) uint64 {
 	b.str(facts.Subgroup)
 	b.num(facts.Deadline)
 	b.num(int64(facts.Consent))
+	b.str(string(facts.Placeholder))
 	b.num(int64(len(facts.ResourceClaims)))
 	for _, use := range facts.ResourceClaims { // the names of those that are made from templates come later
 		b.str(use.Claim)

@@ -347,10 +347,11 @@ func TestPodFacts(t *testing.T) {
 		UID: "u1", Namespace: "default", Name: "web-0", Created: 1_000_000e9, Priority: 7, Ours: true, Deleting: true, Gated: true,
 		Labels: []facts.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}, {Key: "c", Value: "3"}},
 		Owner:  facts.Owner{Kind: facts.ReplicaSet, Name: "web"}, NeverPreempts: true, Nominated: "n2",
-		Reported: facts.Condition{Reason: "Unschedulable", Message: "full"},
+		Controller: facts.Controller{Kind: "ReplicaSet", Name: "web"},
+		Reported:   facts.Condition{Reason: "Unschedulable", Message: "full"},
 	}
 	bound := waiting
-	bound.Node, bound.Started, bound.Nominated, bound.Reported = "n1", 1_000_060e9, "", facts.Condition{}
+	bound.Node, bound.Started, bound.Nominated, bound.Reported, bound.Controller = "n1", 1_000_060e9, "", facts.Condition{}, facts.Controller{}
 	foreign := bound
 	foreign.Ours, foreign.Owner = false, facts.Owner{}
 	for name, c := range map[string]struct {

@@ -87,6 +87,7 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 	if seen.Node != "" {
 		if !seen.Mirror { // nobody has promised a kubelet's own pod anything, whatever it says
 			seen.Grant = p.recorded(pod, seen.Requirements)
+			seen.Placeholder = facts.UID(p.strings.get(pod.Annotations[spec.AnnotationReservation]))
 		}
 		if pod.Status.StartTime != nil {
 			seen.Started = pod.Status.StartTime.UnixNano()
@@ -95,6 +96,9 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 	} else if seen.Ours {
 		seen.Reported = reported(pod)
 		seen.Nominated = p.strings.get(pod.Status.NominatedNodeName)
+		if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
+			seen.Controller = facts.Controller{Kind: p.strings.get(ref.Kind), Name: p.strings.get(ref.Name)}
+		}
 	}
 	return seen
 }

@@ -24,6 +24,8 @@ var optional = map[string]string{
 	"podgroups.scheduling.k8s.io":          "PodGroup",
 	"podgroups.scheduling.x-k8s.io":        "PodGroup",
 	"queues.scheduling.hilbert.dev":        "Queue",
+	"reservations.scheduling.hilbert.dev":  "Reservation",
+	"priorityclasses.scheduling.k8s.io":    "PriorityClass",
 	"customnoderesources.node.hilbert.dev": "CustomNodeResource",
 	"nodeconfigurations.node.hilbert.dev":  "NodeConfiguration",
 	"serviceprofiles.node.hilbert.dev":     "ServiceProfile",

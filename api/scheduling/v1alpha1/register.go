@@ -12,6 +12,8 @@ const (
 	Version = "v1alpha1"
 	// Queues is the resource of the Queues, which have no namespace.
 	Queues = "queues"
+	// Reservations is the resource of the Reservations, which have namespaces.
+	Reservations = "reservations"
 )
 
 // GroupVersion is the group and version of the types of this package.
@@ -19,7 +21,7 @@ var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
 
 // AddToScheme makes the types known to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &Queue{}, &QueueList{})
+	s.AddKnownTypes(GroupVersion, &Queue{}, &QueueList{}, &Reservation{}, &ReservationList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

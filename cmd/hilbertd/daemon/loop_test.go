@@ -127,6 +127,7 @@ func (w *world) listOthers() {
 	}
 	w.apply(facts.UnitsListed{})
 	w.apply(facts.QueuesListed{})
+	w.apply(facts.ReservationsListed{})
 	w.apply(facts.ReportsListed{})
 	w.apply(facts.FinishedListed{})
 	for kind := range facts.StorageKinds {

@@ -1,0 +1,95 @@
+package kube
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/parse"
+	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/topology"
+)
+
+func reservation(name, uid, class string) *v1alpha1.Reservation {
+	r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid)}}
+	r.Spec.Count = 2
+	r.Spec.Template.Spec = corev1.PodSpec{SchedulerName: "hilbert", PriorityClassName: class, Containers: []corev1.Container{{Name: "c"}}}
+	return r
+}
+
+func TestReservationBook(t *testing.T) {
+	told := &collector{}
+	book := newReservationBook(told, parse.NewParser("hilbert", nil))
+	objects, classes := reservationSink{book}, prioritySink{book}
+	class := func(name string, value int32) *schedulingv1.PriorityClass {
+		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+	}
+	r := reservation("r", "uid-r", "gold")
+	anew := r.DeepCopy()
+	anew.UID = "uid-anew"
+	foreign := reservation("f", "uid-f", "")
+	foreign.Spec.Template.Spec.SchedulerName = "other"
+	for i, step := range []struct {
+		do   func() error
+		want string
+	}{
+		{func() error { return objects.Replace([]any{r, foreign}, "1") }, ""}, // the classes are not known yet
+		{func() error { return classes.Replace([]any{class("silver", 5)}, "1") }, `reservation ns/r of 2, priority 0, problem "PriorityClassMissing", places []`},
+		{func() error { return classes.Add(class("gold", 9)) }, `reservation ns/r of 2, priority 9, problem "", places []`},
+		{func() error { return classes.Delete(class("gold", 9)) }, ""},
+		{func() error { return objects.Update(r) }, `reservation ns/r of 2, priority 9, problem "", places []`}, // pods keep theirs, too
+		{func() error { return objects.Update(anew) }, `reservation uid-r gone; reservation ns/r of 2, priority 0, problem "PriorityClassMissing", places []`},
+		{func() error { return objects.Delete(anew) }, "reservation uid-anew gone"},
+		{func() error { return objects.Delete(foreign) }, ""},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		if got := told.take(); got != step.want {
+			t.Errorf("step %d: told %q, want %q", i, got, step.want)
+		}
+	}
+}
+
+// What a status says is read back as it was: a new leader restores what an earlier one has kept.
+func TestReservationStatusIsReadBack(t *testing.T) {
+	grant := topology.Grant{GPUs: 0b110, Milli: topology.FullGPU}
+	view := cluster.ReservationView{UID: "uid-r", Namespace: "ns", Name: "r", Generation: 3, Places: []cluster.PlaceView{
+		{Place: facts.Place{Index: 0, State: facts.PlaceReserved, Node: "n1", Grant: grant}},
+		{Place: facts.Place{Index: 1, State: facts.PlaceConsumed, Node: "n2", Pod: "p"}},
+		{Place: facts.Place{Index: 2, State: facts.PlaceLost, Node: "n3", Reason: "RoomTaken", Message: "m"}},
+		{Place: facts.Place{Index: 3}},
+	}}
+	body, err := reservationBody(&bind.Write{Reservation: &view}, time.Unix(100, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := reservation("r", "uid-r", "")
+	if err := json.Unmarshal(body, r); err != nil {
+		t.Fatal(err)
+	}
+	r.Spec.Count = 4
+	r.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": apiresource.MustParse("2")}
+	seen, ok := parse.NewParser("hilbert", nil).Reservation(r, func(string) (int32, bool) { return 0, true })
+	if !ok || len(seen.Places) != 3 || !strings.Contains(string(body), `"uid":"uid-r"`) {
+		t.Fatalf("got %+v from %s", seen, body)
+	}
+	for i, place := range seen.Places {
+		if place != view.Places[i].Place {
+			t.Errorf("place %d: %+v, was %+v", i, place, view.Places[i].Place)
+		}
+	}
+	if seen.Reported != view.Report() || seen.ReportedSince != 100e9 {
+		t.Errorf("reported %+v since %d, was %+v", seen.Reported, seen.ReportedSince, view.Report())
+	}
+}
