@@ -180,6 +180,7 @@ nightly: ## what is too long for .ci/run: SEEDS seeds of each simulation, a mill
 	$(MAKE) chaos SEEDS=1000
 	$(MAKE) diff CASES=1000000
 	$(MAKE) lab-test
+	$(MAKE) operators-test
 	$(MAKE) vm-test
 	$(MAKE) soak
 	$(MAKE) fuzz
@@ -241,6 +242,11 @@ elastic-test: ## 20 lending nodes, a third of them under a rising load: how soon
 	@mkdir -p bin/elastic
 	$(call timed,elastic-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./elastic -args \
 		-elastic.long -elastic.out=$(CURDIR)/bin/elastic $(ARGS))
+
+.PHONY: operators-test
+operators-test: export HILBERT_OPERATORS := 1
+operators-test: ## Kueue, JobSet, the MPI operator, Kubeflow Trainer and KubeRay, each built from its module and run beside Hilbert; half an hour to build the first time
+	$(call timed,operators-test,$(GO) -C lab test -vet=off -count=1 -timeout 120m -ldflags '$(LAB_LDFLAGS)' -v ./operators)
 
 .PHONY: vm-parts
 vm-parts: ## download and build the parts of the VM test bed into HILBERT_CACHE: minutes, once
