@@ -439,7 +439,7 @@ func TestPodChangesThatAreTold(t *testing.T) {
 		"annotations":           {"n1", func(p *corev1.Pod) { p.Annotations = map[string]string{"a": "b"} }, false},
 		"an owner of other kinds": {"", func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Controller: &controls}}
-		}, false},
+		}, true}, // whether it may be moved
 	} {
 		t.Run(name, func(t *testing.T) {
 			events := make(chan facts.Event, 2)
