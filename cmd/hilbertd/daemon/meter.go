@@ -30,6 +30,7 @@ type meter struct {
 	reliefs, events                                *prometheus.CounterVec
 	unitTime                                       prometheus.Histogram
 	unitConditions, queueStatuses, volumes, claims *prometheus.CounterVec
+	reservations                                   *prometheus.CounterVec
 	bindingTime                                    prometheus.Histogram
 	leader, guarded                                prometheus.Gauge
 	blockedPods                                    *prometheus.GaugeVec
@@ -98,6 +99,9 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 		queueStatuses: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hilbert_queue_status_writes_total", Help: "Writes of the status of Queues, by outcome.",
 		}, []string{"outcome"}),
+		reservations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hilbert_reservation_status_writes_total", Help: "Writes of the status of Reservations, by outcome.",
+		}, []string{"outcome"}),
 		leader: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hilbert_leader", Help: "1 while this process is the leader.",
 		}),
@@ -122,7 +126,7 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 	m.rejected = attempt{attempts.WithLabelValues("rejected"), durations.WithLabelValues("rejected")}
 	m.preempting = attempt{attempts.WithLabelValues("preempting"), durations.WithLabelValues("preempting")}
 	m.registry.MustRegister(upstreamNames{attempts, m.sli}, attempts, durations, m.rejections, m.released, m.missedWakeups, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.guarded, m.blockedPods,
-		m.reliefs, m.events, m.unitTime, m.unitConditions, m.volumes, m.claims, m.queueStatuses, m.unreadable)
+		m.reliefs, m.events, m.unitTime, m.unitConditions, m.volumes, m.claims, m.queueStatuses, m.reservations, m.unreadable)
 	m.registry.MustRegister(processCollectors()...)
 	m.reset(cluster.NewStore())
 	return m
@@ -365,6 +369,8 @@ func (m *meter) sent(kind bind.WriteKind, outcome bind.Outcome, took time.Durati
 		m.reliefs.WithLabelValues(outcomeNames[outcome]).Inc()
 	case bind.WriteEvent, bind.WriteNodeEvent:
 		m.events.WithLabelValues(outcomeNames[outcome]).Inc()
+	case bind.WriteReservation:
+		m.reservations.WithLabelValues(outcomeNames[outcome]).Inc()
 	case bind.ReadPod, bind.WriteRefusals:
 	}
 }
