@@ -3,8 +3,8 @@ package cluster
 import (
 	"cmp"
 	"fmt"
-	"hilbert.dev/hilbert/api/spec"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/topology"

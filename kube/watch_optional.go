@@ -82,7 +82,7 @@ func newOptionals(c *apiserver.Connection, shared *http.Client, out outlet, pars
 		}
 		return newReflector(v1alpha1.Queues, source(client.List, client.Watch, "", note(v1alpha1.Queues)), &v1alpha1.Queue{}, mirrorQueues(out, parser())), nil
 	}
-	reserved := reservationFollowers(c, shared, out, parser(), tracked, log)
+	reserved := reservationFollowers(sharedClient{c, shared}, out, parser(), tracked, log)
 	fresh := newFreshness(out, staleAges{defaultStaleAfter, defaultLentStaleAfter, defaultUsageStaleAfter})
 	reports := func(string) (*cache.Reflector, error) {
 		name := nodev1alpha1.CustomNodeResources

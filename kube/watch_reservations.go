@@ -14,11 +14,17 @@ import (
 	"hilbert.dev/hilbert/kube/parse"
 )
 
+// sharedClient is the connection to the API server, and the HTTP client that all watches share.
+type sharedClient struct {
+	connection *apiserver.Connection
+	http       *http.Client
+}
+
 // reservationFollowers watch Reservations, where the API server has them, and then the PriorityClasses that their templates name.
-func reservationFollowers(c *apiserver.Connection, shared *http.Client, out outlet, parser *parse.Parser, tracked *trackedWatches, log *slog.Logger) [2]*apiserver.Follower {
+func reservationFollowers(shared sharedClient, out outlet, parser *parse.Parser, tracked *trackedWatches, log *slog.Logger) [2]*apiserver.Follower {
 	book, note := newReservationBook(out, parser), healthOf(log)
 	reservations := func(string) (*cache.Reflector, error) {
-		client, err := apiserver.NewObjectClient[v1alpha1.Reservation, v1alpha1.ReservationList](ownScheme, c, shared, v1alpha1.GroupVersion, v1alpha1.Reservations)
+		client, err := apiserver.NewObjectClient[v1alpha1.Reservation, v1alpha1.ReservationList](ownScheme, shared.connection, shared.http, v1alpha1.GroupVersion, v1alpha1.Reservations)
 		if err != nil {
 			return nil, err
 		}
@@ -28,7 +34,7 @@ func reservationFollowers(c *apiserver.Connection, shared *http.Client, out outl
 		return reflector, nil
 	}
 	priorities := func(string) (*cache.Reflector, error) {
-		client, err := schedulingv1client.NewForConfigAndClient(c, shared)
+		client, err := schedulingv1client.NewForConfigAndClient(shared.connection, shared.http)
 		if err != nil {
 			return nil, err
 		}

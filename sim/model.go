@@ -366,6 +366,7 @@ func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int
 	case bind.WriteDisruption:
 		a.revision++
 	case bind.EvictPod, bind.WriteEvent, bind.WriteNodeEvent: // the executor evicts; an Event changes nothing
+	case bind.WriteReservation: // no simulated cluster has Reservations
 	case bind.WriteUnitCondition, bind.WriteRefusals, bind.DeletePod, // done above; done by the executor, because it takes time
 		bind.WriteClaim, bind.GiveBackClaim: // no simulated pod has claims of devices
 	case bind.WriteVolume:
