@@ -92,15 +92,12 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 			Help:    "Time from the moment when the first member of a gang was seen until as many as it needs have a place.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 20), // 10 ms to 1.5 h
 		}),
-		volumes: newVolumeWrites(), claims: newClaimWrites(),
+		volumes: newVolumeWrites(), claims: newClaimWrites(), reservations: newReservationWrites(),
 		unitConditions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hilbert_unit_condition_writes_total", Help: "Writes of the conditions of PodGroups, by outcome.",
 		}, []string{"outcome"}),
 		queueStatuses: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hilbert_queue_status_writes_total", Help: "Writes of the status of Queues, by outcome.",
-		}, []string{"outcome"}),
-		reservations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hilbert_reservation_status_writes_total", Help: "Writes of the status of Reservations, by outcome.",
 		}, []string{"outcome"}),
 		leader: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hilbert_leader", Help: "1 while this process is the leader.",
@@ -332,6 +329,12 @@ func (m *meter) settle(uid facts.UID, now time.Time) {
 	m.traces.Gone(uid, now)
 	delete(m.waiting, uid)
 	m.unblock(uid)
+}
+
+func newReservationWrites() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "hilbert_reservation_status_writes_total", Help: "Writes of the status of Reservations, by outcome.",
+	}, []string{"outcome"})
 }
 
 func newVolumeWrites() *prometheus.CounterVec {
