@@ -266,12 +266,14 @@ func (l loader) units(units []UnitRecord) {
 
 // pods enters the pods: first those that have a place. Those that were held back come last, and are held back again.
 func (l loader) pods(pods []PodRecord) {
+	defer func() { l.s.restores = false }()
 	turns := []func(*PodRecord) bool{
 		func(r *PodRecord) bool { return r.Phase != Pending },
 		func(r *PodRecord) bool { return r.Phase == Pending && !r.HeldBack },
 		func(r *PodRecord) bool { return r.Phase == Pending && r.HeldBack },
 	}
-	for _, turn := range turns {
+	for n, turn := range turns {
+		l.s.restores = n < len(turns)-1
 		for i := range pods {
 			if turn(&pods[i]) {
 				l.pod(&pods[i])

@@ -58,7 +58,7 @@ func (s *Store) admit(pod *Pod, r *facts.Requirements, asks needs) (class *Class
 	if pod.counted {
 		from = &pod.Class.key
 	}
-	if s.waiting.Admits(&p, from) {
+	if s.restores || s.waiting.Admits(&p, from) {
 		s.waiting.Release(pod.UID)
 		return class, class != nil
 	}

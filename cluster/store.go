@@ -32,6 +32,7 @@ type Store struct {
 	victims     victimLog
 	waiting     waiting.Bound
 	takesIn     bool // pods that were held back are being taken in
+	restores    bool // pods of a file are entered that its ledger had taken in
 	inJudgement bool // a Plan is being judged: what is freed now was taken by the judgement itself
 
 	effects []Effect // of the event that is being applied
