@@ -2,20 +2,16 @@ package agent
 
 import (
 	"errors"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
-)
 
-// knobs are the files of cgroups by which anybody limits a pod, but for the sets themselves: that of a running container cannot be emptied, so that what it
-// comes to is compared.
-const knobs = "cpuset.cpus.effective cpuset.mems.effective cpu.idle cpu.max cpu.weight memory.high memory.low memory.max memory.min memory.swap.max io.max io.weight"
+	"hilbert.dev/hilbert/lab/vm/vmtest"
+)
 
 // tree is what the knobs of all pods' cgroups say, and io.cost, by line.
 func (r *rig) tree() map[string]bool {
 	r.t.Helper()
-	names := "-name " + strings.Join(strings.Fields(knobs), " -o -name ")
+	names := "-name " + strings.Join(vmtest.Knobs(), " -o -name ")
 	text, err := r.Guest.Shell(r.t.Context(), "cd /sys/fs/cgroup && grep -H . $(find "+strings.TrimPrefix(kubepods, "/sys/fs/cgroup/")+" "+names+") io.cost.qos")
 	if err != nil {
 		r.t.Fatal(err)
@@ -27,22 +23,6 @@ func (r *rig) tree() map[string]bool {
 	if len(out) < 50 {
 		r.t.Fatalf("there are %d values only: %s", len(out), text)
 	}
-	return out
-}
-
-// diff lists what was said before and is no longer, and what is said now.
-func diff(before, after map[string]bool) (out []string) {
-	for line := range maps.Keys(before) {
-		if !after[line] {
-			out = append(out, "- "+line)
-		}
-	}
-	for line := range maps.Keys(after) {
-		if !before[line] {
-			out = append(out, "+ "+line)
-		}
-	}
-	slices.SortFunc(out, func(a, b string) int { return strings.Compare(a[2:]+a[:1], b[2:]+b[:1]) })
 	return out
 }
 
@@ -66,7 +46,7 @@ func TestCleanup(t *testing.T) {
 	before := r.tree()
 	r.lend()
 	r.eventually(patience, "the agent has set cpusets, weights and protection", func() error {
-		changed := strings.Join(diff(before, r.tree()), "\n")
+		changed := strings.Join(vmtest.Changed(before, r.tree()), "\n")
 		for _, file := range []string{"cpuset.cpus.effective", "io.weight", "memory.low"} {
 			if !strings.Contains(changed, file) {
 				return errors.New("nothing but\n" + changed)
@@ -74,9 +54,9 @@ func TestCleanup(t *testing.T) {
 		}
 		return nil
 	})
-	set := diff(before, r.tree())
+	set := vmtest.Changed(before, r.tree())
 	cleanUp()
-	if left := diff(before, r.tree()); len(left) > 0 {
+	if left := vmtest.Changed(before, r.tree()); len(left) > 0 {
 		t.Errorf("the cleanup leaves:\n%s", strings.Join(left, "\n"))
 	}
 	if files, err := r.Guest.ReadDir(t.Context(), "/var/lib/hilbert"); err != nil || len(files) > 0 {

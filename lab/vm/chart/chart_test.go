@@ -339,7 +339,7 @@ func TestChart(t *testing.T) {
 	r.eventually("the node is as it was", func() error { return r.left(traceBefore, true) })
 	r.eventually("the API server has what it had, the definitions, and the namespace", func() error {
 		var left []string
-		for _, line := range diff(objectsBefore, r.objects()) {
+		for _, line := range vmtest.Changed(objectsBefore, r.objects()) {
 			if !slices.ContainsFunc(kept, func(prefix string) bool { return strings.HasPrefix(line, "+ "+prefix) }) {
 				left = append(left, line)
 			}

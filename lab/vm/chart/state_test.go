@@ -19,14 +19,14 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"hilbert.dev/hilbert/lab/vm/join"
+	"hilbert.dev/hilbert/lab/vm/vmtest"
 )
 
-// knobs are the files of cgroups by which anybody limits a pod, but for the sets themselves: that of a running container cannot be emptied, so that what it
-// comes to is compared.
-var knobs = strings.Fields("cpuset.cpus.effective cpuset.mems.effective cpu.idle cpu.max cpu.weight memory.high memory.low memory.max memory.min memory.swap.max io.max io.weight")
+// knobs are all of them that are compared.
+var knobs = vmtest.Knobs()
 
 // steady are those that stay as they are while a dedicated pod runs: memory.low follows what the pod uses.
-var steady = slices.DeleteFunc(slices.Clone(knobs), func(knob string) bool { return knob == "memory.low" })
+var steady = slices.DeleteFunc(vmtest.Knobs(), func(knob string) bool { return knob == "memory.low" })
 
 // values is what the knobs of a pod's cgroups say, by path.
 func (r *rig) values(ctx context.Context, p *corev1.Pod) (map[string]string, error) {
@@ -170,29 +170,13 @@ func (r *rig) trace() map[string]bool {
 	return out
 }
 
-// diff lists what was said before and is no longer, and what is said now.
-func diff(before, after map[string]bool) (out []string) {
-	for line := range maps.Keys(before) {
-		if !after[line] {
-			out = append(out, "- "+line)
-		}
-	}
-	for line := range maps.Keys(after) {
-		if !before[line] {
-			out = append(out, "+ "+line)
-		}
-	}
-	slices.SortFunc(out, func(a, b string) int { return strings.Compare(a[2:]+a[:1], b[2:]+b[:1]) })
-	return out
-}
-
 // passing are kinds whose objects come and go without us.
 var passing = []string{"Event", "Lease", "EndpointSlice", "Endpoints", "ControllerRevision", "IPAddress", "LeaseCandidate", "StorageVersion"}
 
 // left says what there is on the node and was not there before, or the reverse, but for pods' cgroups where pods have come meanwhile.
 func (r *rig) left(before map[string]bool, cgroups bool) error {
 	r.t.Helper()
-	lines := diff(before, r.trace())
+	lines := vmtest.Changed(before, r.trace())
 	if !cgroups {
 		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line[2:], "kubepods") })
 	}
