@@ -1,8 +1,6 @@
 package packing
 
 import (
-	"slices"
-
 	"hilbert.dev/hilbert/schedule/fragment"
 )
 
@@ -10,18 +8,18 @@ import (
 type gauge struct {
 	capacity    int64 // GPU thousandths
 	cpu, memory int64
-	gpus, cpus  fragment.Target // the common kinds with and without GPUs
-	memo        map[state]float64
+	gpus        *remembered     // of the common kinds with GPUs
+	cpus        fragment.Target // the common kinds without
 }
 
 func newGauge(a *Arrivals) *gauge {
-	g := &gauge{capacity: a.capacity, memo: make(map[state]float64)}
+	g := &gauge{capacity: a.capacity}
 	for i := range a.nodes {
 		g.cpu += a.nodes[i].CPU
 		g.memory += a.nodes[i].Memory
 	}
 	common := a.workload.Common(fragment.CommonCover)
-	g.gpus = only(common, func(r *fragment.Request) bool { return !r.GPU.IsZero() })
+	g.gpus = remember(only(common, func(r *fragment.Request) bool { return !r.GPU.IsZero() }))
 	g.cpus = only(common, func(r *fragment.Request) bool { return r.GPU.IsZero() })
 	return g
 }
@@ -71,7 +69,7 @@ func (g *gauge) read(nodes []fragment.Node) (p ChurnPoint) {
 				broken += int64(f)
 			}
 		}
-		lost += g.fragmentation(n)
+		lost += g.gpus.fragmentation(n)
 		for j := range g.cpus {
 			if n.CPU < g.cpus[j].Request.CPU || n.Memory < g.cpus[j].Request.Memory {
 				lostCPU += g.cpus[j].Part * float64(n.CPU)
@@ -84,21 +82,4 @@ func (g *gauge) read(nodes []fragment.Node) (p ChurnPoint) {
 	p.CPU, p.Memory = part(float64(g.cpu-cpu), g.cpu), part(float64(g.memory-memory), g.memory)
 	p.CPUFragmented = part(lostCPU, g.cpu)
 	return p
-}
-
-func (g *gauge) fragmentation(n *fragment.Node) float64 {
-	s := state{cpu: n.CPU, model: n.Shape.Model}
-	for i := range n.Shape.GPUs {
-		s.free[i] = int16(n.Free[i])
-	}
-	slices.Sort(s.free[:n.Shape.GPUs])
-	if x, ok := g.memo[s]; ok {
-		return x
-	}
-	if len(g.memo) >= memoSize {
-		clear(g.memo)
-	}
-	x := g.gpus.Fragmentation(n)
-	g.memo[s] = x
-	return x
 }

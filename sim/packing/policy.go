@@ -3,10 +3,8 @@ package packing
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"hilbert.dev/hilbert/schedule/fragment"
-	"hilbert.dev/hilbert/topology"
 )
 
 // Names of policies.
@@ -32,7 +30,7 @@ type policy interface {
 func newPolicy(name string, a *Arrivals, nodes []fragment.Node, params fragment.Params) (policy, error) {
 	switch name {
 	case PolicyFGD:
-		return &fgd{a: a, nodes: nodes, target: a.workload.Common(fragment.CommonCover), memo: make(map[state]float64)}, nil
+		return &fgd{a: a, nodes: nodes, common: remember(a.workload.Common(fragment.CommonCover))}, nil
 	case PolicyBestFit:
 		return newBestFit(a, nodes), nil
 	case PolicyHilbert:
@@ -45,43 +43,15 @@ func newPolicy(name string, a *Arrivals, nodes []fragment.Node, params fragment.
 type fgd struct {
 	a      *Arrivals
 	nodes  []fragment.Node
-	target fragment.Target
-	memo   map[state]float64
+	common *remembered
 }
-
-// state is all that the fragmentation of a node depends on.
-type state struct {
-	cpu   int64
-	model string
-	free  [topology.MaxGPUs]int16
-}
-
-// memoSize bounds what is remembered.
-const memoSize = 1 << 18
 
 func (f *fgd) see(int32) bool { return false }
 func (f *fgd) changed(int)    {}
 
 func (f *fgd) score(node int, kind int32) (float64, int, bool) {
-	score, gpu, ok := fragment.Gradient(&f.nodes[node], &f.a.kinds[kind], f.fragmentation)
+	score, gpu, ok := fragment.Gradient(&f.nodes[node], &f.a.kinds[kind], f.common.fragmentation)
 	return -float64(score), gpu, ok
-}
-
-func (f *fgd) fragmentation(n *fragment.Node) float64 {
-	s := state{cpu: n.CPU, model: n.Shape.Model}
-	for i := range n.Shape.GPUs {
-		s.free[i] = int16(n.Free[i])
-	}
-	slices.Sort(s.free[:n.Shape.GPUs])
-	if x, ok := f.memo[s]; ok {
-		return x
-	}
-	if len(f.memo) >= memoSize {
-		clear(f.memo)
-	}
-	x := f.target.Fragmentation(n)
-	f.memo[s] = x
-	return x
 }
 
 // bestFit prefers the node with the least left: half the CPU and half the GPUs, each as a part of the largest node's, in hundredths. A fraction

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +13,6 @@ import (
 
 	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
-	"hilbert.dev/hilbert/internal/nearest"
 	"hilbert.dev/hilbert/schedule/fragment"
 	"hilbert.dev/hilbert/sim/packing"
 	"hilbert.dev/hilbert/sim/trace"
@@ -95,9 +91,8 @@ func (f *churnExperiment) validate() (part float64, err error) {
 	if err := f.out.validate(); err != nil {
 		return 0, err
 	}
-	percent, err := strconv.ParseFloat(strings.TrimSuffix(f.moves, "%"), 64)
-	if err != nil || !strings.HasSuffix(f.moves, "%") || !(percent >= 0 && percent <= 100) {
-		return 0, exitcode.Usagef("sim experiment churn: --moves %q: want a percentage, for example 2%%", f.moves)
+	if part, err = percentage(f.moves); err != nil {
+		return 0, exitcode.Usagef("sim experiment churn: --moves %w", err)
 	}
 	switch {
 	case f.nodes == "" || f.pods == "":
@@ -107,18 +102,16 @@ func (f *churnExperiment) validate() (part float64, err error) {
 	case len(f.loads) == 0 || len(f.policies) == 0:
 		return 0, exitcode.Usagef("sim experiment churn: name at least one --load and one --policy")
 	}
-	for _, p := range f.policies {
-		if !slices.Contains(packing.Policies(), p) {
-			return 0, exitcode.Usagef("sim experiment churn: --policy %q is not known; write some of %s%s", p, strings.Join(packing.Policies(), ", "), nearest.Hint(p, packing.Policies()))
-		}
+	if err := knownPolicies(f.policies); err != nil {
+		return 0, exitcode.Usagef("sim experiment churn: --policy %w", err)
 	}
 	for _, load := range f.loads {
-		o := f.options(load, percent/100)
+		o := f.options(load, part)
 		if err := o.Validate(); err != nil {
 			return 0, exitcode.Usagef("sim experiment churn: %v", err)
 		}
 	}
-	return percent / 100, nil
+	return part, nil
 }
 
 func (f *churnExperiment) options(load, moves float64) packing.ChurnOptions {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 
 	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
-	"hilbert.dev/hilbert/internal/nearest"
 	"hilbert.dev/hilbert/schedule/fragment"
 	"hilbert.dev/hilbert/sim/packing"
 	"hilbert.dev/hilbert/sim/trace"
@@ -99,9 +97,8 @@ func (f *openbExperiment) validate() (part float64, err error) {
 	if err := f.out.validate(); err != nil {
 		return 0, err
 	}
-	percent, err := strconv.ParseFloat(strings.TrimSuffix(f.defragment, "%"), 64)
-	if err != nil || !strings.HasSuffix(f.defragment, "%") || !(percent >= 0 && percent <= 100) {
-		return 0, exitcode.Usagef("sim experiment: --defragment %q: want a percentage, for example 2%%", f.defragment)
+	if part, err = percentage(f.defragment); err != nil {
+		return 0, exitcode.Usagef("sim experiment: --defragment %w", err)
 	}
 	switch {
 	case f.seeds < 1 || f.seeds > mostSeeds:
@@ -114,12 +111,10 @@ func (f *openbExperiment) validate() (part float64, err error) {
 			return 0, exitcode.Usagef("sim experiment: --workload %q: want a name such as default", w)
 		}
 	}
-	for _, p := range f.policies {
-		if !slices.Contains(packing.Policies(), p) {
-			return 0, exitcode.Usagef("sim experiment: --policy %q is not known; write some of %s%s", p, strings.Join(packing.Policies(), ", "), nearest.Hint(p, packing.Policies()))
-		}
+	if err := knownPolicies(f.policies); err != nil {
+		return 0, exitcode.Usagef("sim experiment: --policy %w", err)
 	}
-	return percent / 100, nil
+	return part, nil
 }
 
 func (f *openbExperiment) load(name string) (*trace.Workload, error) {

@@ -1,0 +1,30 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"hilbert.dev/hilbert/internal/nearest"
+	"hilbert.dev/hilbert/sim/packing"
+)
+
+// percentage reads the value of a flag such as 2%, and returns it as a part of one.
+func percentage(text string) (part float64, err error) {
+	percent, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+	if err != nil || !strings.HasSuffix(text, "%") || !(percent >= 0 && percent <= 100) {
+		return 0, fmt.Errorf("%q: want a percentage, for example 2%%", text)
+	}
+	return percent / 100, nil
+}
+
+// knownPolicies refuses the first policy that there is not.
+func knownPolicies(names []string) error {
+	for _, p := range names {
+		if !slices.Contains(packing.Policies(), p) {
+			return fmt.Errorf("%q is not known; write some of %s%s", p, strings.Join(packing.Policies(), ", "), nearest.Hint(p, packing.Policies()))
+		}
+	}
+	return nil
+}
