@@ -111,20 +111,8 @@ func Standin(ctx context.Context, o StandinOptions) (_ *StandinResult, err error
 
 // standinRound measures once, with processes of its own.
 func (h *harness) standinRound(ctx context.Context, percent int) (_ StandinRound, err error) {
-	h.kubeconfig = filepath.Join(h.dir, "kubeconfig")
-	if h.server, err = spawn(ctx, h.dir, "stand-in", "standin-apiserver", "--kubeconfig="+h.kubeconfig); err != nil {
-		return StandinRound{}, err
-	}
 	defer h.stop()
-	if err := h.connect(); err != nil {
-		return StandinRound{}, err
-	}
-	fleet, err := hollow.Run(ctx, h.config, h.work.shapes, hollow.Options{Frozen: true})
-	if err != nil {
-		return StandinRound{}, err
-	}
-	fleet.Stop() // frozen, it has nothing more to do
-	if err := h.prepare(ctx); err != nil {
+	if err := h.startStandin(ctx); err != nil {
 		return StandinRound{}, err
 	}
 	create, err := newCreator(h.config)
@@ -144,6 +132,23 @@ func (h *harness) standinRound(ctx context.Context, percent int) (_ StandinRound
 		return StandinRound{}, err
 	}
 	return h.measureCreation(ctx, create, child)
+}
+
+// startStandin starts a stand-in API server with the nodes. It is to be stopped also after an error.
+func (h *harness) startStandin(ctx context.Context) (err error) {
+	h.kubeconfig = filepath.Join(h.dir, "kubeconfig")
+	if h.server, err = spawn(ctx, h.dir, "stand-in", "standin-apiserver", "--kubeconfig="+h.kubeconfig); err != nil {
+		return err
+	}
+	if err := h.connect(); err != nil {
+		return err
+	}
+	fleet, err := hollow.Run(ctx, h.config, h.work.shapes, hollow.Options{Frozen: true})
+	if err != nil {
+		return err
+	}
+	fleet.Stop() // frozen, it has nothing more to do
+	return h.prepare(ctx)
 }
 
 // fill creates the pods that hold percent of every node.
@@ -192,14 +197,34 @@ func (h *harness) awaitLeader(ctx context.Context, name string) error {
 
 // measureCreation creates the pods and waits until the watch has seen all of them bound.
 func (h *harness) measureCreation(ctx context.Context, create *creator, child *process) (StandinRound, error) {
-	sink, err := h.watchBindings(ctx)
+	t, err := h.timeCreation(ctx, create, child, h.server)
 	if err != nil {
 		return StandinRound{}, err
 	}
-	defer sink.stop()
-	before, err := cpuOf(child, h.server)
+	r := StandinRound{Seconds: t.seconds, CreatedSeconds: t.created, PodsPerSecond: float64(h.options.Pods) / t.seconds}
+	r.CPUMicrosPerPod, r.StandinCPUMicrosPerPod = t.cpuMicros[0], t.cpuMicros[1]
+	r.PeakBytes, err = child.peak()
+	return r, err
+}
+
+// creation is what came of the creation of all pods.
+type creation struct {
+	// seconds from the first creation to the last nodeName seen, and to the answer to the last creation.
+	seconds, created float64
+	cpuMicros        []float64 // of each process, for each pod
+}
+
+// timeCreation creates the pods and waits until the watch has seen all of them bound by child. It measures the CPU time of child and of other processes.
+func (h *harness) timeCreation(ctx context.Context, create *creator, child *process, others ...*process) (c creation, err error) {
+	measured := append([]*process{child}, others...)
+	sink, err := h.watchBindings(ctx)
 	if err != nil {
-		return StandinRound{}, err
+		return c, err
+	}
+	defer sink.stop()
+	before, err := cpuOf(measured...)
+	if err != nil {
+		return c, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -216,24 +241,22 @@ func (h *harness) measureCreation(ctx context.Context, create *creator, child *p
 	}()
 	_, last, err := sink.await(ctx, h.options.Pods, child)
 	if err != nil {
-		return StandinRound{}, err
+		return c, err
 	}
 	select {
 	case <-time.After(settle):
 	case <-ctx.Done():
-		return StandinRound{}, context.Cause(ctx)
+		return c, context.Cause(ctx)
 	}
-	after, err := cpuOf(child, h.server)
+	after, err := cpuOf(measured...)
 	if err != nil {
-		return StandinRound{}, err
+		return c, err
 	}
-	pods := float64(h.options.Pods)
-	r := StandinRound{Seconds: last.Sub(start).Seconds(), CreatedSeconds: (<-createdIn).Seconds()}
-	r.PodsPerSecond = pods / r.Seconds
-	r.CPUMicrosPerPod = float64((after[0] - before[0]).Microseconds()) / pods
-	r.StandinCPUMicrosPerPod = float64((after[1] - before[1]).Microseconds()) / pods
-	r.PeakBytes, err = child.peak()
-	return r, err
+	for i := range after {
+		c.cpuMicros = append(c.cpuMicros, float64((after[i]-before[i]).Microseconds())/float64(h.options.Pods))
+	}
+	c.seconds, c.created = last.Sub(start).Seconds(), (<-createdIn).Seconds()
+	return c, nil
 }
 
 // creator creates pods with as little CPU as a client can: it shares the machine with what is measured.

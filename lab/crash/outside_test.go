@@ -1,16 +1,7 @@
 package crash
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	cryptorand "crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,45 +9,32 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// The configurations of dispatchers and schedulers in processes of their own: kubeconfig, lease, own port, directory; and the ports of both dispatchers, directory.
-const (
-	dispatcherConfiguration = configuration + `roles: [dispatcher, binder]
-peers: {bindAddress: "127.0.0.1:%d", tlsCertFile: %[4]s/dispatcher.crt, tlsPrivateKeyFile: %[4]s/dispatcher.key, caFile: %[4]s/ca.crt, schedulerNames: ["spiffe://lab/scheduler"]}
-`
-	schedulerConfiguration = `apiVersion: config.hilbert.dev/v1alpha1
-kind: HilbertConfiguration
-roles: [scheduler]
-server: {bindAddress: "-"}
-peers: {addresses: ["127.0.0.1:%d", "127.0.0.1:%d"], tlsCertFile: %[3]s/scheduler.crt, tlsPrivateKeyFile: %[3]s/scheduler.key, caFile: %[3]s/ca.crt, serverName: dispatcher.lab}
-`
+	"hilbert.dev/hilbert/lab/apart"
 )
 
 // outsideRig has, beside two processes of which one leads, schedulers that decide for it.
 type outsideRig struct {
 	*rig
-	ports      [2]int
+	addresses  [2]string // for schedulers
 	schedulers [2]*hilbertd
 }
 
 func newOutsideRig(t *testing.T) *outsideRig {
 	o := &outsideRig{}
-	dir := t.TempDir()
-	writeCertificates(t, dir)
-	for i := range o.ports {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+	files, err := apart.WriteFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range o.addresses {
+		if o.addresses[i], err = apart.FreeAddress(); err != nil {
 			t.Fatal(err)
 		}
-		o.ports[i] = listener.Addr().(*net.TCPAddr).Port
-		_ = listener.Close() // hilbertd opens it again
 	}
 	o.rig = newRigOf(t, rigOptions{configure: func(i int, kubeconfig string) string {
-		return fmt.Sprintf(dispatcherConfiguration, kubeconfig, leaseSeconds, o.ports[i], dir)
+		return fmt.Sprintf(configuration, kubeconfig, leaseSeconds) + files.Dispatcher(o.addresses[i])
 	}})
-	file := filepath.Join(o.dir, "scheduler.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, schedulerConfiguration, o.ports[0], o.ports[1], dir), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(o.dir, "scheduler.yaml"), []byte(files.Scheduler(o.addresses[:]...)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for i := range o.schedulers {
@@ -166,52 +144,4 @@ func (o *outsideRig) logOf(i int) []byte {
 		o.t.Fatal(err)
 	}
 	return text
-}
-
-// writeCertificates makes an authority, and a certificate of it for each side.
-func writeCertificates(t *testing.T, dir string) {
-	t.Helper()
-	authority, key := newCertificate(t, &x509.Certificate{IsCA: true, KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true}, nil, nil)
-	writePEM(t, filepath.Join(dir, "ca.crt"), "CERTIFICATE", authority.Raw)
-	for name, of := range map[string]*x509.Certificate{
-		"dispatcher": {DNSNames: []string{"dispatcher.lab"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}},
-		"scheduler":  {URIs: []*url.URL{{Scheme: "spiffe", Host: "lab", Path: "/scheduler"}}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}},
-	} {
-		certificate, own := newCertificate(t, of, authority, key)
-		writePEM(t, filepath.Join(dir, name+".crt"), "CERTIFICATE", certificate.Raw)
-		der, err := x509.MarshalECPrivateKey(own)
-		if err != nil {
-			t.Fatal(err)
-		}
-		writePEM(t, filepath.Join(dir, name+".key"), "EC PRIVATE KEY", der)
-	}
-}
-
-func newCertificate(t *testing.T, of, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), cryptorand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	of.SerialNumber, of.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: "lab"}
-	of.NotBefore, of.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
-	if parent == nil {
-		parent, signer = of, key
-	}
-	der, err := x509.CreateCertificate(cryptorand.Reader, of, parent, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return certificate, key
-}
-
-func writePEM(t *testing.T, path, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }

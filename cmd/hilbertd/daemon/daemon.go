@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
@@ -39,8 +41,10 @@ type Options struct {
 	Clock clock.Clock
 	// OnPeersListen, if set, is called first, with the address for schedulers in other processes.
 	OnPeersListen func(address string)
-	// OnSynced, if set, is called once everything is listed for the first time. It must not block.
+	// OnSynced, if set, is called once everything is listed for the first time, or, in a scheduler of a leader elsewhere, when all nodes are known for the first time. It must not block.
 	OnSynced func()
+	// OnMetrics, if set, is called first, with what /metrics shows; for the roles of the scheduler.
+	OnMetrics func(prometheus.Gatherer)
 }
 
 // connect returns the connection to the API server that was given, or the one that the configuration names.
@@ -110,6 +114,9 @@ func runLeader(ctx context.Context, config *spec.Configuration, o Options, log *
 	}
 	i := newInspector(l, review)
 	m.registry.MustRegister(questionMeter{i, review})
+	if o.OnMetrics != nil {
+		o.OnMetrics(m.registry)
+	}
 	files := certificateOf(config.Server)
 	visible, err := newVisibility(ctx, connection, files, elector.Leader, log)
 	if err != nil {

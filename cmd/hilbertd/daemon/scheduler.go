@@ -19,7 +19,10 @@ import (
 )
 
 // schedulerState is what a scheduler's endpoints show: how many nodes it knows; −1: it has no leader, −2: it does not know all nodes yet.
-type schedulerState struct{ nodes atomic.Int64 }
+type schedulerState struct {
+	nodes    atomic.Int64
+	onSynced func() // nil: nobody waits for the nodes
+}
 
 const noLeader, copying = -1, -2
 
@@ -32,6 +35,10 @@ func (s *schedulerState) knows(nodes int, complete bool) {
 		s.nodes.Store(copying)
 	default:
 		s.nodes.Store(int64(nodes))
+		if s.onSynced != nil {
+			s.onSynced()
+			s.onSynced = nil
+		}
 	}
 }
 
@@ -41,16 +48,19 @@ func runScheduler(ctx context.Context, config *spec.Configuration, o Options, lo
 	if err != nil {
 		return fmt.Errorf("name this process: %w", err)
 	}
-	state := &schedulerState{}
+	state := &schedulerState{onSynced: o.OnSynced}
 	state.nodes.Store(noLeader)
 	listener, err := listen(config.Server)
 	if err != nil {
 		return err
 	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(processCollectors()...)
+	if o.OnMetrics != nil {
+		o.OnMetrics(registry)
+	}
 	var served *server
 	if listener != nil {
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(processCollectors()...)
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 		mux.HandleFunc("GET /readyz", state.readyz)

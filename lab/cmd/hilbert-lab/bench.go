@@ -12,7 +12,7 @@ import (
 
 func newBenchCommand() *cobra.Command {
 	command := &cobra.Command{Use: "bench", Short: "Measure schedulers, on a real control plane or in memory"}
-	command.AddCommand(newBenchScheduleCommand(), newBenchDecideCommand(), newBenchStandinCommand())
+	command.AddCommand(newBenchScheduleCommand(), newBenchDecideCommand(), newBenchStandinCommand(), newBenchSplitCommand())
 	return command
 }
 
@@ -111,6 +111,42 @@ func newBenchStandinCommand() *cobra.Command {
 	flags.IntVar(&o.Nodes, "nodes", 5000, "number of nodes")
 	flags.IntVar(&o.Pods, "pods", 20000, "number of pods in each round")
 	flags.IntSliceVar(&o.AllocatedPercent, "allocated", []int{0, 25, 50, 75, 95}, "percent of the nodes that other pods hold beforehand")
+	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each")
+	flags.StringVar(&o.Dir, "dir", "", "directory for logs (default: a temporary one, kept only if the run fails)")
+	flags.StringVarP(&output, "output", "o", "table", "json or table")
+	return command
+}
+
+func newBenchSplitCommand() *cobra.Command {
+	var o bench.SplitOptions
+	var output string
+	command := &cobra.Command{
+		Use:   "split",
+		Short: "Measure pods per second from creation to Binding of one hilbertd, and of a leader with schedulers in processes of their own",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			write := map[string]func(*bench.SplitResult) error{
+				"table": func(r *bench.SplitResult) error { return r.WriteTable(command.OutOrStdout()) },
+				"json":  func(r *bench.SplitResult) error { return r.WriteJSON(command.OutOrStdout()) },
+			}[output]
+			if write == nil {
+				return fmt.Errorf("--output is %q: choose json or table", output)
+			}
+			o.Progress = os.Stderr
+			result, err := bench.Split(command.Context(), o)
+			if err != nil {
+				return err
+			}
+			return write(result)
+		},
+	}
+	flags := command.Flags()
+	flags.IntVar(&o.Nodes, "nodes", 20000, "number of nodes")
+	flags.IntVar(&o.Pods, "pods", 20000, "number of pods in each round")
+	flags.BoolVar(&o.Mixed, "mixed", false, "sixteen kinds of pods instead of one")
+	flags.IntSliceVar(&o.Apart, "schedulers", []int{0, 1, 3}, "numbers of scheduler processes beside the leader (0: one process does everything)")
+	flags.IntSliceVar(&o.Inside, "inside", []int{1}, "numbers of schedulers in the one process, for the 0 of --schedulers")
+	flags.StringVar(&o.APIServer, "api-server", bench.StandinAPIServer, fmt.Sprintf("%s (in memory, no limit) or %s (with etcd)", bench.StandinAPIServer, bench.RealAPIServer))
 	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each")
 	flags.StringVar(&o.Dir, "dir", "", "directory for logs (default: a temporary one, kept only if the run fails)")
 	flags.StringVarP(&output, "output", "o", "table", "json or table")

@@ -128,11 +128,12 @@ func newKubeSchedulerCommand() *cobra.Command {
 
 func newHilbertdCommand() *cobra.Command {
 	var f childFlags
-	var config string
+	var config, counts string
 	command := hidden("hilbertd", "hilbertd, for benchmarks", func(ctx context.Context, out io.Writer) error {
-		return bench.RunHilbert(ctx, f.kubeconfig, config, out)
+		return bench.RunHilbert(ctx, f.kubeconfig, config, counts, out)
 	})
 	f.add(command)
+	command.Flags().StringVar(&counts, "counts", "", "file for counters and heap, written in the end (default: none)")
 	command.Flags().StringVar(&config, "config", "", "configuration file (default: the defaults)")
 	return command
 }

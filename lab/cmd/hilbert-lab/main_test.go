@@ -222,3 +222,38 @@ func TestBenchStandin(t *testing.T) {
 		}
 	}
 }
+
+// TestBenchSplit: one process, and a leader with two schedulers that decide for it; rates are not judged.
+func TestBenchSplit(t *testing.T) {
+	out, err := lab(t.TempDir(), "bench", "split", "--nodes=100", "--pods=300", "--rounds=1", "--schedulers=0,2", "--inside=1,2", "-o", "json").Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("%v\n%s", err, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var result bench.SplitResult
+	if err := json.Unmarshal(out, &result); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if len(result.Arrangements) != 3 {
+		t.Fatalf("arrangements: %+v, want three", result.Arrangements)
+	}
+	for i, processes := range []int{1, 1, 3} {
+		a := result.Arrangements[i]
+		if len(a.Processes) != processes || (a.Committed > 0) != (i > 0) || a.HandedOut < a.Committed || a.PodsPerSecond <= 0 || a.CreatedSeconds > a.Seconds {
+			t.Errorf("%s: %+v, want %d processes, and that pods were handed out where there are several schedulers", a.Name, a.SplitRound, processes)
+		}
+		for _, p := range a.Processes {
+			if p.HeapBytes <= 0 || p.PeakBytes < p.HeapBytes {
+				t.Errorf("%s: %+v, want its memory", a.Name, p)
+			}
+		}
+	}
+	for _, bad := range [][]string{{"--nodes=2", "--pods=1000"}, {"--schedulers=-1"}, {"--inside=0"}, {"--api-server=etcd"}, {"-o", "xml"}} {
+		if out, err := lab(t.TempDir(), append([]string{"bench", "split"}, bad...)...).CombinedOutput(); err == nil || !strings.Contains(string(out), "give") && !strings.Contains(string(out), "choose") {
+			t.Errorf("%v: %v, %s; want a refusal that says what to give", bad, err, out)
+		}
+	}
+}
