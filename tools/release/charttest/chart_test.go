@@ -82,10 +82,18 @@ serving: {certificate: certManager}
 monitoring: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}
 `
 
+// split has schedulers in processes of their own.
+const split = `
+serving: {certificate: existing}
+schedulers: {replicas: 3, certificate: certManager}
+monitoring: {serviceMonitor: {enabled: true}}
+`
+
 // TestGolden holds what helm template prints, for the values that people start with. After a change run it with -args -rewrite and read the difference.
 func TestGolden(t *testing.T) {
 	for name, text := range map[string]string{
 		"default": "serving: {certificate: existing}", "everything": everything, "monitored": monitored,
+		"split":   split,
 		"cleanup": "{agent: {enabled: true, cleanup: true}, serving: {certificate: existing}}",
 	} {
 		var out strings.Builder
@@ -343,18 +351,25 @@ func TestDefaultsAreCareful(t *testing.T) {
 func TestBadValues(t *testing.T) {
 	c := load(t, "hilbert")
 	for text, want := range map[string]string{
-		"{agnet: {enabled: true}}":                             "agnet",
-		"{scheduler: {replicas: 0}}":                           "replicas",
-		"{scheduler: {replicas: two}}":                         "replicas",
-		"{scheduler: {config: {server: {bindAddress: ':1'}}}}": "server",
-		"{agent: {config: {roles: [scheduler]}}}":              "roles",
-		"{agent: {lending: {enabled: maybe}}}":                 "lending",
-		"{image: {digest: latest}}":                            "digest",
-		"{image: {pullPolicy: Sometimes}}":                     "pullPolicy",
-		"{serving: {certificate: none}}":                       "certificate",
-		"{migration: {systems: [slurm]}}":                      "systems",
-		"{agent: {enabled: true}, policies: {enabled: false}}": "policies.enabled",
-		"{monitoring: {serviceMonitor: {enabled: 1}}}":         "serviceMonitor",
+		"{agnet: {enabled: true}}":                                                              "agnet",
+		"{scheduler: {replicas: 0}}":                                                            "replicas",
+		"{scheduler: {replicas: two}}":                                                          "replicas",
+		"{scheduler: {config: {server: {bindAddress: ':1'}}}}":                                  "server",
+		"{agent: {config: {roles: [scheduler]}}}":                                               "roles",
+		"{agent: {lending: {enabled: maybe}}}":                                                  "lending",
+		"{image: {digest: latest}}":                                                             "digest",
+		"{image: {pullPolicy: Sometimes}}":                                                      "pullPolicy",
+		"{serving: {certificate: none}}":                                                        "certificate",
+		"{migration: {systems: [slurm]}}":                                                       "systems",
+		"{agent: {enabled: true}, policies: {enabled: false}}":                                  "policies.enabled",
+		"{monitoring: {serviceMonitor: {enabled: 1}}}":                                          "serviceMonitor",
+		"{schedulers: {replicas: 64}}":                                                          "replicas", // the leader takes 64, and a rollout has one more
+		"{schedulers: {replicas: 2, certificate: none}}":                                        "certificate",
+		"{schedulers: {replicas: 2, config: {scheduling: {}}}}":                                 "scheduling",
+		"{schedulers: {replicas: 2}, scheduler: {enabled: false}}":                              "scheduler.enabled",
+		"{schedulers: {replicas: 2}, scheduler: {config: {scheduling: {schedulers: 2}}}}":       "scheduler.config.scheduling.schedulers",
+		"{schedulers: {replicas: 2, names: [spiffe://x/y]}}":                                    "schedulers.names",
+		"{schedulers: {replicas: 2, certificate: certManager, leaderName: leader.example.org}}": "schedulers.leaderName",
 	} {
 		if _, err := Render(c, Namespace, values(t, text), newest); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

@@ -33,8 +33,8 @@ func TestDryRun(t *testing.T) {
 	l := start(t)
 	seen, skipped := 0, 0
 	for _, text := range []string{
-		"{namespace: {create: true}, agent: {enabled: true, lending: {enabled: true}}, mps: {enabled: true}, priorityQuota: {enabled: true}}",
-		"{agent: {enabled: true, cleanup: true}, serving: {certificate: certManager}, monitoring: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}}",
+		"{namespace: {create: true}, agent: {enabled: true, lending: {enabled: true}}, mps: {enabled: true}, priorityQuota: {enabled: true}, schedulers: {replicas: 2}}",
+		"{agent: {enabled: true, cleanup: true}, serving: {certificate: certManager}, schedulers: {replicas: 2, certificate: certManager}, monitoring: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}}",
 	} {
 		for _, name := range []string{"hilbert-crds", "hilbert"} {
 			var values map[string]any
@@ -86,7 +86,7 @@ func TestDryRun(t *testing.T) {
 			}
 		}
 	}
-	if seen < 100 || skipped != 4 {
+	if seen < 100 || skipped != 10 {
 		t.Errorf("%d manifests were judged, %d were not, because the lab has no such operator", seen, skipped)
 	}
 }

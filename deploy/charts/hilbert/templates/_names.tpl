@@ -48,3 +48,16 @@ helm.sh/hook: {{ join "," $events }}
 helm.sh/hook-weight: {{ .weight | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
+
+{{- /* The names that certificates of schedulers and of the leader have, and where schedulers find it. */ -}}
+{{- define "hilbert.dispatchers" -}}hilbert-dispatchers.hilbert-system.svc{{- end -}}
+{{- define "hilbert.schedulerNames" -}}
+{{- .Values.schedulers.names | default (list "hilbert-scheduler.hilbert-system.svc") | toJson -}}
+{{- end -}}
+
+{{- /* Certificates for schedulers in processes of their own, as files. */ -}}
+{{- define "hilbert.peers" -}}
+tlsCertFile: /etc/hilbert-peers/tls.crt
+tlsPrivateKeyFile: /etc/hilbert-peers/tls.key
+caFile: /etc/hilbert-peers/ca.crt
+{{- end -}}
