@@ -80,19 +80,25 @@ func (j *judgement) loseVictims() {
 		return
 	}
 	winner := j.s.pods.byUID[j.plan.Placements[0].Pod]
-	message := fmt.Sprintf("pod %s/%s of higher priority has its room", winner.Namespace, winner.Name)
+	// Who reads a namespace learns no name of another.
+	message := func(p *place) string {
+		if winner.Namespace != p.set.Facts.Namespace {
+			return "a pod of another namespace, of higher priority, has its room"
+		}
+		return fmt.Sprintf("pod %s of higher priority has its room", winner.Name)
+	}
 	for _, victim := range j.victims {
 		if p := b.takers[victim]; p != nil {
 			delete(b.takers, victim)
 			p.taken = nil
-			j.s.lose(p, ReasonPreempted, message)
+			j.s.lose(p, ReasonPreempted, message(p))
 		}
 		switch p := b.byPod[victim.UID]; {
 		case !victim.placeholder:
 		case p == nil: // of a ledger that was loaded, which knows no Reservation
 			j.s.removePod(victim.UID)
 		default:
-			j.s.lose(p, ReasonPreempted, message)
+			j.s.lose(p, ReasonPreempted, message(p))
 		}
 	}
 	j.victims = slices.DeleteFunc(j.victims, isPlaceholder)

@@ -33,6 +33,8 @@ type Dump struct {
 	Units      []UnitRecord
 	Nodes      []*facts.Node // in slot order
 	Pods       []PodRecord
+	// Placeholders are the Reservations, with how their places stand. Files that are older have the placeholders alone, among the pods: nobody may have their room.
+	Placeholders []PlaceholdersRecord
 	// Reservations are the nodes that are kept free.
 	Reservations []ReservationRecord
 	// Reports are what the nodes' agents say, of nodes that are not known too.
@@ -59,7 +61,7 @@ type PodRecord struct {
 	HeldBack bool
 	// Victims of its Plan that have not left.
 	Victims []facts.UID
-	// Placeholder: it is a place that a Reservation keeps. The Reservation itself is not recorded, so that nobody can have its room in what is loaded.
+	// Placeholder: it is a place that a Reservation keeps, see Dump.Placeholders.
 	Placeholder bool
 }
 
@@ -145,11 +147,13 @@ func (s *Store) Dump() *Dump {
 	d.Reports = s.grants.said()
 	d.Storage = s.volumes.Objects()
 	d.DRA = s.dra.Objects()
+	d.Placeholders = s.placeholders.records()
+	rooms := s.placeholders.rooms()
 	for _, pod := range s.pods.byUID {
 		r := pod.Record()
 		r.Facts.Claims = s.volumes.Uses(pod.UID)
 		r.Facts.ResourceClaims, r.Facts.Extended = s.dra.Uses(pod.UID), s.dra.Extended(pod.UID)
-		r.Facts.Controller = s.placeholders.controllers[pod.UID]
+		r.Facts.Controller, r.Facts.Placeholder = s.placeholders.controllers[pod.UID], rooms[pod]
 		d.Pods = append(d.Pods, r)
 	}
 	return d
@@ -174,6 +178,7 @@ func (d *Dump) Sort() {
 	})
 	slices.SortFunc(d.Queues, func(a, b *facts.Queue) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(d.Units, func(a, b UnitRecord) int { return facts.CompareUnitNames(a.Facts.UnitName, b.Facts.UnitName) })
+	slices.SortFunc(d.Placeholders, func(a, b PlaceholdersRecord) int { return cmp.Compare(a.Facts.UID, b.Facts.UID) })
 	slices.SortFunc(d.Reservations, func(a, b ReservationRecord) int { return strings.Compare(a.Node, b.Node) })
 	slices.SortFunc(d.Reports, func(a, b facts.NodeReported) int { return strings.Compare(a.Node, b.Node) })
 	slices.SortFunc(d.Pods, func(a, b PodRecord) int { return strings.Compare(string(a.Facts.UID), string(b.Facts.UID)) })
@@ -236,6 +241,9 @@ func Load(d *Dump) (*Store, error) {
 		}
 	}
 	l.units(d.Units)
+	if err := l.placeholders(d.Placeholders); err != nil {
+		return nil, err
+	}
 	for _, r := range d.Reservations {
 		s.Reserve([]Slot{s.slots.byNode[r.Node]}, r.By)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/internal/script"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/place/rules"
 )
@@ -26,6 +27,7 @@ type kept struct {
 //   - Commit lets nobody but an owner have the room of a placeholder, and nobody at all beside it;
 //   - once places that are crowded out have ended, pods and placeholders together hold no more than a node has, unless the pods alone do;
 //   - a place goes forward only, and one that was taken is back when the Binding fails and nobody has come in between;
+//   - a ledger that is made of a dump knows the same of all places, and who has taken them;
 //   - the ledger's invariants hold, and a rejected Plan leaves nothing behind.
 func TestReservedRoomIsKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -36,6 +38,7 @@ func TestReservedRoomIsKept(t *testing.T) {
 		for range rapid.IntRange(5, 60).Draw(t, "steps") {
 			k.step(t)
 			k.check(t)
+			k.reload(t)
 		}
 	})
 }
@@ -100,11 +103,36 @@ func (k *kept) step(t *rapid.T) {
 	}
 }
 
-func (k *kept) place(pod *cluster.Pod) facts.UID {
+// reload goes on, now and then, with what a dump has.
+func (k *kept) reload(t *rapid.T) {
+	loaded, err := cluster.Load(k.store.Dump())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := loaded.Verify(); err != nil {
+		t.Fatalf("loaded: %v", err)
+	}
+	if got, want := script.Reservations(loaded), script.Reservations(k.store); got != want {
+		t.Fatalf("loaded:\n%s\nwant:\n%s", got, want)
+	}
+	for i := range 8 {
+		uid := facts.UID(fmt.Sprintf("p%d", i))
+		if got, want := k.placeIn(loaded, loaded.Pod(uid)), k.place(k.store.Pod(uid)); got != want {
+			t.Fatalf("loaded: %s has the room of %q, want %q", uid, got, want)
+		}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "goes on with what was loaded") == 0 {
+		k.store = loaded
+	}
+}
+
+func (k *kept) place(pod *cluster.Pod) facts.UID { return k.placeIn(k.store, pod) }
+
+func (k *kept) placeIn(store *cluster.Store, pod *cluster.Pod) facts.UID {
 	if pod == nil {
 		return ""
 	}
-	return k.store.Placeholders().TakenBy(pod)
+	return store.Placeholders().TakenBy(pod)
 }
 
 func (k *kept) reservation(t *rapid.T, f facts.Pod) {

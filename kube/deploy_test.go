@@ -264,10 +264,13 @@ func TestWatchdogDaemonSet(t *testing.T) {
 func TestPeoplesRoles(t *testing.T) {
 	want := map[string][]string{
 		"view": {
-			"get podexplanations,podgroupexplanations.visibility.hilbert.dev", "get,list,watch serviceprofiles,customnoderesources,nodeconfigurations.node.hilbert.dev",
-			"get,list,watch queues.scheduling.hilbert.dev",
+			"get podexplanations,podgroupexplanations,reservationexplanations.visibility.hilbert.dev", "get,list,watch serviceprofiles,customnoderesources,nodeconfigurations.node.hilbert.dev",
+			"get,list,watch queues,reservations.scheduling.hilbert.dev",
 		},
-		"edit":  {"create,update,patch,delete,deletecollection serviceprofiles.node.hilbert.dev"},
+		"edit": {
+			"create,update,patch,delete,deletecollection serviceprofiles.node.hilbert.dev",
+			"create,update,patch,delete,deletecollection reservations.scheduling.hilbert.dev",
+		},
 		"admin": nil, // it takes edit in
 	}
 	got := make(map[string][]string)

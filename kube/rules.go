@@ -44,6 +44,9 @@ var OptionalPermissions = []apiserver.Permission{
 	{Group: parse.GroupSigs, Resource: parse.PodGroups + "/status", Verbs: []string{"patch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues, Verbs: []string{"get", "list", "watch"}},
 	{Group: v1alpha1.Group, Resource: v1alpha1.Queues + "/status", Verbs: []string{"patch"}},
+	{Group: v1alpha1.Group, Resource: v1alpha1.Reservations, Verbs: []string{"list", "watch"}},
+	{Group: v1alpha1.Group, Resource: v1alpha1.Reservations + "/status", Verbs: []string{"patch"}},
+	{Group: parse.GroupScheduling, Resource: "priorityclasses", Verbs: []string{"list", "watch"}},                      // what the templates of Reservations are worth
 	{Group: nodev1alpha1.Group, Resource: nodev1alpha1.CustomNodeResources, Verbs: []string{"list", "watch", "patch"}}, // patch: which evictions a budget refuses
 	{Group: parse.GroupResource, Resource: "resourceclaims", Verbs: []string{"list", "watch", "create", "patch"}},      // create: for extended resources; patch: the finalizer of claims that are given devices
 	{Group: parse.GroupResource, Resource: "resourceclaims/status", Verbs: []string{"patch"}},                          // which devices, and for which pods

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
+	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/apiserver"
@@ -323,6 +324,9 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 		r.server.Offer(resource+"."+parse.GroupResource, "v1")
 	}
 	r.server.Set(standin.FromYAML(t, "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {namespace: default, name: c, uid: u}}"))
+	r.server.Offer("reservations.scheduling.hilbert.dev", "v1alpha1")
+	r.server.Offer("priorityclasses.scheduling.k8s.io", "v1")
+	r.server.Set(standin.FromYAML(t, "{apiVersion: scheduling.hilbert.dev/v1alpha1, kind: Reservation, metadata: {namespace: default, name: r, uid: u}}"))
 	w := startWatch(t, r.server, quiet)
 	for lists := (Lists{}); !lists.Complete(); lists.Note(<-w.Events()) {
 	}
@@ -351,6 +355,7 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 	r.expect(t, eventOf(), bind.Written)
 	r.expect(t, nodeEventOf("p", 1, false), bind.Written)
 	r.expect(t, nodeEventOf("p", 2, true), bind.Written)
+	r.do(t, bind.Write{Kind: bind.WriteReservation, Namespace: "default", Name: "r", Reservation: &cluster.ReservationView{UID: "u", Namespace: "default", Name: "r"}})
 	r.server.Set(standin.FromYAML(t, nodeReportText))
 	r.expect(t, bind.Write{Kind: bind.WriteRefusals, Node: "n1"}, bind.Written)
 	allowed := make(map[string]bool)
@@ -372,6 +377,7 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 			continue
 		}
 		if strings.Contains(a, "podgroups") || strings.Contains(a, "queues") || strings.Contains(a, "customnoderesources") ||
+			strings.Contains(a, "reservations") || strings.Contains(a, "priorityclasses") ||
 			strings.Contains(a, "resource.k8s.io") || strings.Contains(a, "eviction") || strings.Contains(a, "events") {
 			asked[a] = true
 		}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/parse"
@@ -26,6 +27,9 @@ const (
 
 // eventBody encodes an event.
 func (w *Writer) eventBody(ctx context.Context, write *bind.Write) ([]byte, error) {
+	if write.Reservation != nil {
+		return schedulingEventBody(write, "", w.options.SchedulerName, w.now())
+	}
 	if schedulingActions[write.Condition.Reason] == "" {
 		return evictionEventBody(write, w.options.SchedulerName, w.now())
 	}
@@ -69,9 +73,10 @@ func evictionEventBody(w *bind.Write, instance string, now time.Time) ([]byte, e
 // schedulingActions are the actions of the events about scheduling, by reason, as upstream has them.
 var schedulingActions = map[string]string{
 	spec.ReasonEventFailedScheduling: "Scheduling", spec.ReasonEventScheduled: "Binding", spec.ReasonEventPreempted: "Preempting",
+	spec.ReasonEventPlaceLost: "Reserving",
 }
 
-// schedulingEventBody encodes an event about the scheduling of a pod, or of a PodGroup of the API version groups. Its name begins with the pod's, as people
+// schedulingEventBody encodes an event about the scheduling of a pod, of a Reservation, or of a PodGroup of the API version groups. Its name begins with the pod's, as people
 // expect, and follows from what is said.
 func schedulingEventBody(w *bind.Write, groups, instance string, now time.Time) ([]byte, error) {
 	const mostName = 253 - 17 // the longest name, without the dot and the number
@@ -80,9 +85,12 @@ func schedulingEventBody(w *bind.Write, groups, instance string, now time.Time) 
 	if !w.Unit.IsZero() {
 		about.APIVersion, about.Kind, about.UID = groups, "PodGroup", types.UID(w.UnitUID)
 	}
+	if r := w.Reservation; r != nil {
+		about.APIVersion, about.Kind, about.UID = v1alpha1.GroupVersion.String(), "Reservation", types.UID(r.UID)
+	}
 	_, _ = fmt.Fprintf(h, "%s %s %s", about.UID, w.Condition.Reason, w.Condition.Message) // a hash cannot fail
 	kind := corev1.EventTypeNormal
-	if w.Condition.Reason == spec.ReasonEventFailedScheduling {
+	if w.Condition.Reason == spec.ReasonEventFailedScheduling || w.Condition.Reason == spec.ReasonEventPlaceLost {
 		kind = corev1.EventTypeWarning
 	}
 	event := eventsv1.Event{

@@ -105,7 +105,7 @@ func New(o Options) (*Scheduler, error) {
 	s.auditor, _ = s.observer.(Auditor)
 	s.relief, s.events = relief.New(s.store, o.Config.Evictions), events.New(s.store)
 	s.noPodEvents = o.NoPodEvents
-	s.owners, s.reserved = reserve.NewOwners(s.store), reserve.NewStatus(s.store)
+	s.owners, s.reserved = reserve.NewOwners(s.store), reserve.NewStatus(s.store, o.NoPodEvents)
 	s.podEvents = events.NewPods(s.store, o.Config.Events.Scheduled)
 	s.binder = bind.New(s.store, rules.Commits, o.Config.Binding, o.Config.Conditions)
 	s.obliged = newObliged(s.store, s.binder)

@@ -95,6 +95,8 @@ const (
 	ReasonEventScheduled = "Scheduled"
 	// ReasonEventPreempted: the pod was deleted, because another is to take its place; that one is named if it is of the same namespace.
 	ReasonEventPreempted = "Preempted"
+	// ReasonEventPlaceLost: a Reservation has lost places; the message has the reason of the first.
+	ReasonEventPlaceLost = "PlaceLost"
 )
 
 // Reasons of evictions, on the pod that is to be evicted.

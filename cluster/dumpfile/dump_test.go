@@ -27,6 +27,14 @@ func TestDumpKeepsEveryField(t *testing.T) {
 	f.fill(reflect.ValueOf(&d.Queues).Elem())
 	f.fill(reflect.ValueOf(&d.Units).Elem())
 	f.fill(reflect.ValueOf(&d.Reservations).Elem())
+	f.fill(reflect.ValueOf(&d.Placeholders).Elem())
+	for i := range d.Placeholders { // as many as are counted; devices of a node
+		r := &d.Placeholders[i]
+		r.Facts.Count, r.Facts.Template.Finished, r.Facts.Template.Grant = len(r.Places), true, aGrant()
+		for at := range r.Places {
+			r.Places[at].Grant, r.Facts.Places[at].Grant = aGrant(), aGrant()
+		}
+	}
 	f.fill(reflect.ValueOf(&d.Reports).Elem())
 	for _, r := range d.Reports { // two NUMA nodes, the second closed
 		numa := &r.Report.NUMANodes.NUMANode
@@ -47,7 +55,7 @@ func TestDumpKeepsEveryField(t *testing.T) {
 	f.fill(reflect.ValueOf(&d.Pods).Elem())
 	for i := range d.Pods {
 		d.Pods[i].Phase, d.Pods[i].Facts.Finished = cluster.Finished, true
-		d.Pods[i].Facts.Grant = topology.Grant{GPUs: 5, Milli: 300, NUMANodes: topology.NUMAGrant{CPUs: [topology.MaxNUMANodes]uint16{3: 8}, Memory: [topology.MaxNUMANodes]uint32{3: 5}}}
+		d.Pods[i].Facts.Grant = aGrant()
 	}
 	for v, i := reflect.ValueOf(d).Elem(), 0; i < v.NumField(); i++ {
 		if v.Type().Field(i).IsExported() && v.Field(i).IsZero() {
@@ -61,6 +69,11 @@ func TestDumpKeepsEveryField(t *testing.T) {
 	if string(written(t, got)) != string(written(t, d)) {
 		t.Error("the second writing differs from the first")
 	}
+}
+
+// aGrant is one that a node could give.
+func aGrant() topology.Grant {
+	return topology.Grant{GPUs: 5, Milli: 300, NUMANodes: topology.NUMAGrant{CPUs: [topology.MaxNUMANodes]uint16{3: 8}, Memory: [topology.MaxNUMANodes]uint32{3: 5}}}
 }
 
 func written(t *testing.T, d *cluster.Dump) []byte {

@@ -32,6 +32,7 @@ func Write(o *jsonstream.Writer, d *cluster.Dump) {
 	o.List("queues", len(d.Queues), func(i int) any { return writeQueue(d.Queues[i]) })
 	o.List("units", len(d.Units), func(i int) any { return writeUnit(&d.Units[i]) })
 	o.List("reservations", len(d.Reservations), func(i int) any { return reservationRecord(d.Reservations[i]) })
+	o.List("placeholders", len(d.Placeholders), func(i int) any { return writePlaceholders(&d.Placeholders[i]) })
 	o.List("reports", len(d.Reports), func(i int) any { return writeReport(d.Reports[i]) })
 	o.List("storage", len(d.Storage), func(i int) any { return writeStorage(d.Storage[i]) })
 	o.List("devices", len(d.DRA), func(i int) any { return writeDRA(d.DRA[i]) })
@@ -62,7 +63,7 @@ func distinctRequirements(d *cluster.Dump) (list []*facts.Requirements, index []
 }
 
 // Read reads what Write wrote, element by element. A field that is not known, stands twice or is missing is an error; so is a pod
-// whose requirements are not there. Older files lack maxWaitingClasses, queues, units, reservations, reports, storage or devices, and have none; a file that
+// whose requirements are not there. Older files lack maxWaitingClasses, queues, units, reservations, placeholders, reports, storage or devices, and have none; a file that
 // has them has them before the pods, as Write does. What the values mean is checked by Load.
 func Read(decoder *json.Decoder) (*cluster.Dump, error) {
 	d := &cluster.Dump{}
@@ -137,6 +138,11 @@ func bookFields(d *cluster.Dump, decoder *json.Decoder) jsonstream.Fields {
 		"reservations": jsonstream.List(decoder, func(r *reservationRecord) error {
 			d.Reservations = append(d.Reservations, cluster.ReservationRecord(*r))
 			return nil
+		}),
+		"placeholders": jsonstream.List(decoder, func(r *placeholdersRecord) error {
+			record, err := readPlaceholders(r)
+			d.Placeholders = append(d.Placeholders, record)
+			return err
 		}),
 		"reports": jsonstream.List(decoder, func(r *reportRecord) error {
 			report, err := readReport(r)

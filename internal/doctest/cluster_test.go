@@ -28,7 +28,8 @@ func startCluster(t *testing.T, pages []*Page) *leader {
 	t.Helper()
 	l := &leader{api: standin.New(t)}
 	for resource, version := range map[string]string{
-		"podgroups.scheduling.k8s.io": "v1beta1", "queues.scheduling.hilbert.dev": "v1alpha1", "customnoderesources.node.hilbert.dev": "v1alpha1",
+		"podgroups.scheduling.k8s.io": "v1beta1", "queues.scheduling.hilbert.dev": "v1alpha1",
+		"reservations.scheduling.hilbert.dev": "v1alpha1", "priorityclasses.scheduling.k8s.io": "v1", "customnoderesources.node.hilbert.dev": "v1alpha1",
 	} {
 		l.api.Offer(resource, version)
 	}
@@ -63,6 +64,10 @@ func (l *leader) populate(args []string) {
 			for member := range 2 {
 				l.pod(namespace, fmt.Sprintf("%s-%d", name, member), name)
 			}
+		case arg == "reservation" && args[0] == "explain":
+			l.set("scheduling.hilbert.dev/v1alpha1", "Reservation", namespace, name, map[string]any{
+				"count": int64(1), "template": map[string]any{"spec": map[string]any{"schedulerName": spec.DefaultSchedulerName, "containers": []any{map[string]any{"name": "main"}}}},
+			})
 		case arg == "queue" && !strings.HasPrefix(args[i+1], "-"):
 			l.set("scheduling.hilbert.dev/v1alpha1", "Queue", "", args[i+1], map[string]any{})
 		}

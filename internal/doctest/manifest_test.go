@@ -43,6 +43,8 @@ func decode(t *testing.T, text string) error {
 		return configuration(t, body)
 	case "Queue":
 		return yaml.UnmarshalStrict(body, new(schedulingv1alpha1.Queue))
+	case "Reservation":
+		return yaml.UnmarshalStrict(body, new(schedulingv1alpha1.Reservation))
 	case "CustomNodeResource":
 		return yaml.UnmarshalStrict(body, new(nodev1alpha1.CustomNodeResource))
 	case spec.NodeConfigurationKind:

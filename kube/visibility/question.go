@@ -19,11 +19,12 @@ var GroupVersion = schema.GroupVersion{Group: "visibility.hilbert.dev", Version:
 
 // The resources.
 const (
-	PodExplanations      = "podexplanations"
-	PodGroupExplanations = "podgroupexplanations"
-	NodeExplanations     = "nodeexplanations"
-	QueueReports         = "queuereports"
-	Snapshots            = "snapshots"
+	PodExplanations         = "podexplanations"
+	PodGroupExplanations    = "podgroupexplanations"
+	ReservationExplanations = "reservationexplanations"
+	NodeExplanations        = "nodeexplanations"
+	QueueReports            = "queuereports"
+	Snapshots               = "snapshots"
 )
 
 // CurrentSnapshot is the name of the one snapshot.
@@ -33,6 +34,7 @@ const CurrentSnapshot = "current"
 var resources = []metav1.APIResource{
 	{Name: PodExplanations, SingularName: "podexplanation", Kind: "PodExplanation", Namespaced: true, Verbs: metav1.Verbs{"get"}},
 	{Name: PodGroupExplanations, SingularName: "podgroupexplanation", Kind: "PodGroupExplanation", Namespaced: true, Verbs: metav1.Verbs{"get"}},
+	{Name: ReservationExplanations, SingularName: "reservationexplanation", Kind: "ReservationExplanation", Namespaced: true, Verbs: metav1.Verbs{"get"}},
 	{Name: NodeExplanations, SingularName: "nodeexplanation", Kind: "NodeExplanation", Verbs: metav1.Verbs{"get"}},
 	{Name: QueueReports, SingularName: "queuereport", Kind: "QueueReport", Verbs: metav1.Verbs{"get", "list"}},
 	{Name: Snapshots, SingularName: "snapshot", Kind: "Snapshot", Verbs: metav1.Verbs{"get"}},

@@ -127,6 +127,9 @@ func prepare(ctx context.Context) error {
 	if err := prepareClaim(ctx); err != nil {
 		return err
 	}
+	if err := prepareReservation(ctx); err != nil {
+		return err
+	}
 	if err := plane.InstallPolicies(ctx); err != nil {
 		return err
 	}
@@ -194,6 +197,9 @@ func awaitPolicies(ctx context.Context) error {
 		}
 		if err := patchesClaim(hilbertd, `{"metadata":{"labels":{"a":"b"}}}`)(ctx); err == nil {
 			return errors.New("hilbert-resource-claim is not in force")
+		}
+		if err := keeps(admin, plain, saying("priority", 7))(ctx); err == nil {
+			return errors.New("hilbert-reservation is not in force")
 		}
 		if err := createsNode(agents.unbound, "n3")(ctx); err == nil {
 			return errors.New("hilbert-cnr-own-node is not in force")

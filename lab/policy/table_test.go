@@ -42,7 +42,7 @@ func TestRequests(t *testing.T) {
 
 func requests() []request {
 	var all []request
-	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required(), nodes(), configurationRows(), deviceRows(), reclaimedRows(), boundRows(), nodeRows(), statusRows(), claimRows()} {
+	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required(), nodes(), configurationRows(), deviceRows(), reclaimedRows(), boundRows(), nodeRows(), statusRows(), claimRows(), reservationRows()} {
 		all = append(all, some...)
 	}
 	return all
@@ -98,7 +98,7 @@ func placements() []request {
 			annotation(requiredPlugins, "[]")), requiredPlugins},
 		{"a mirror by another node", creates(node, plain, mirror, numaNodes, onNode("n2")), "hilbert.dev/numa-nodes: " + written},
 	}
-	for _, key := range []string{spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationPriority} {
+	for _, key := range []string{spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationPriority, spec.AnnotationReservation} {
 		out = append(out,
 			request{"the owner creates with " + key, creates(owner, plain, annotation(key, "1")), key + ": " + written},
 			request{"the owner adds " + key, patches(owner, "free", annotates(key, `"1"`)), key + ": " + written},
@@ -181,6 +181,8 @@ func bindings() []request {
 		{"the owner promises network cards", binds(owner, "free", annotation(spec.AnnotationNICs, "1:25000")), only + "ann"},
 		{"hilbertd says what may be held", binds(hilbertd, "free", annotation(spec.AnnotationReclaimed, "1m/1Mi"), annotation(spec.AnnotationPriority, "1")), ""},
 		{"the owner says what may be held", binds(owner, "free", annotation(spec.AnnotationReclaimed, "1m/1Mi")), only + "ann"},
+		{"hilbertd says whose place it is", binds(hilbertd, "free", annotation(spec.AnnotationReservation, "u/0")), ""},
+		{"the owner says whose place it is", binds(owner, "free", annotation(spec.AnnotationReservation, "u/0")), only + "ann"},
 		{"the owner says the priority", binds(owner, "free", annotation(spec.AnnotationPriority, "1")), only + "ann"},
 		{"the administrator promises", binds(admin, "free", numaNodes), only + "hilbert-lab-admin"},
 		{"the owner promises by the old endpoint", oldBinds(owner, "free", numaNodes), only + "ann"},

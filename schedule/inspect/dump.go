@@ -56,6 +56,8 @@ type Waiting struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	UID       facts.UID `json:"uid"`
+	// Placeholder: it is no pod, but a place of the Reservation that it is named after.
+	Placeholder bool `json:"placeholder,omitempty"`
 	// Unit is the PodGroup that it names, in its namespace.
 	Unit     string       `json:"unit,omitempty"`
 	Priority int32        `json:"priority"`
@@ -184,7 +186,7 @@ func waiting(r *cluster.PodRecord, standing *queue.WaitingPod, why string) Waiti
 	f := &r.Facts
 	w := Waiting{
 		Namespace: f.Namespace, Name: f.Name, UID: f.UID, Unit: f.Unit, Priority: f.Priority, Created: time.Unix(0, f.Created).UTC(),
-		State: WaitingLeaving,
+		State: WaitingLeaving, Placeholder: r.Placeholder,
 	}
 	switch {
 	case standing != nil:

@@ -214,7 +214,7 @@ func emptyDump(t *testing.T) string {
 // A file of before there were gangs is read as one without any.
 func TestReadDumpReadsOlderFiles(t *testing.T) {
 	older := emptyDump(t)
-	for _, field := range []string{`"kept": [],`, `"queues": [],`, `"units": [],`, `"reservations": [],`} {
+	for _, field := range []string{`"kept": [],`, `"queues": [],`, `"units": [],`, `"reservations": [],`, `"placeholders": [],`} {
 		if !strings.Contains(older, field) {
 			t.Fatalf("no %s in\n%s", field, older)
 		}

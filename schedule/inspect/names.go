@@ -11,6 +11,13 @@ func (a *Answer) OwnNames() {
 	a.Explanation.OwnNames(a.Namespace)
 }
 
+// OwnNames leaves out what names pods of other namespaces, for readers who may see no other.
+func (a *ReservationAnswer) OwnNames() {
+	if a.First != nil {
+		a.First.OwnNames()
+	}
+}
+
 // OwnNames leaves out what names pods or units of other namespaces, for readers who may see no other.
 func (a *UnitAnswer) OwnNames() {
 	for i := range a.Changes {

@@ -35,7 +35,9 @@ type WaitingUnit struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"` // of the PodGroup, or of the pod
 	Gang      bool   `json:"gang,omitempty"`
-	Queue     string `json:"queue"`
+	// Placeholder: it is no pod, but a place of the Reservation that it is named after.
+	Placeholder bool   `json:"placeholder,omitempty"`
+	Queue       string `json:"queue"`
 	// Position in its queue, from 1, of the units that have a turn; 0: it has none, because it is placed already, backs off, gathers or is held.
 	Position int          `json:"position,omitempty"`
 	Priority int32        `json:"priority"`
@@ -185,7 +187,7 @@ func (d *Dump) units(r *rehearsal, within *quota.Queue) (list []WaitingUnit) {
 func newWaitingUnit(w *Waiting, store *cluster.Store) WaitingUnit {
 	unit := WaitingUnit{
 		Namespace: w.Namespace, Name: w.Name, Queue: store.Quota().QueueOf(w.Namespace).Name, Priority: w.Priority, Created: w.Created, State: w.State,
-		Waiting: 1, Attempts: w.Attempts, Until: w.Until, Node: w.Node, Why: w.Why,
+		Waiting: 1, Attempts: w.Attempts, Until: w.Until, Node: w.Node, Why: w.Why, Placeholder: w.Placeholder,
 	}
 	if w.Unit == "" {
 		return unit

@@ -194,8 +194,12 @@ func (f *forecast) feed(d *inspect.Dump, q *Change) {
 		}
 	}
 	f.feedDevices(l, leaving, q.Drain)
+	known := f.feedReservations(l)
 	for i := range l.Pods {
 		seen := l.Pods[i].Facts
+		if known[seen.UID] {
+			continue
+		}
 		at := slices.IndexFunc(q.Move, func(m PodMove) bool { return m.UID == seen.UID })
 		switch {
 		case leaving[seen.UID]:
@@ -209,6 +213,27 @@ func (f *forecast) feed(d *inspect.Dump, q *Change) {
 		seen.Created = f.now.UnixNano()
 		f.seek(seen, wasAdded)
 	}
+}
+
+// feedReservations tells of the Reservations, and returns the placeholders that the scheduler makes of them itself. A place on a node that is drained is lost.
+func (f *forecast) feedReservations(l *cluster.Dump) (known map[facts.UID]bool) {
+	known = make(map[facts.UID]bool)
+	named := make(map[facts.UID]string)
+	if len(l.Placeholders) > 0 {
+		for i := range l.Pods {
+			named[l.Pods[i].Facts.UID] = l.Pods[i].Facts.Name
+		}
+	}
+	var list []*facts.Reservation
+	for i := range l.Placeholders {
+		r := &l.Placeholders[i]
+		for at := range r.Places {
+			known[facts.PlaceholderUID(r.Facts.UID, at)] = true
+		}
+		list = append(list, r.Settled(func(uid facts.UID) string { return named[uid] }))
+	}
+	f.scheduler.Apply(facts.ReservationsListed{Reservations: list}, f.now)
+	return known
 }
 
 // reportWithout is what a node's agent says once those who are leaving have left. Whom it wants evicted is not asked.

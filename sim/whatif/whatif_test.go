@@ -38,6 +38,8 @@ func TestWhatIf(t *testing.T) {
 				s.Apply(facts.NodeUpserted{Node: script.Node(t, said)}, now)
 			case "pod":
 				s.Apply(facts.PodUpserted{Pod: script.Pod(t, said)}, now)
+			case "reservation":
+				s.Apply(facts.ReservationUpserted{Reservation: script.Reservation(t, said)}, now)
 			case "report":
 				s.Apply(script.Report(t, said), now)
 			case "dra":

@@ -16,10 +16,11 @@ import (
 
 // What can be explained.
 const (
-	kindPod   = "pod"
-	kindUnit  = "unit"
-	kindNode  = "node"
-	kindQueue = "queue"
+	kindPod         = "pod"
+	kindUnit        = "unit"
+	kindNode        = "node"
+	kindQueue       = "queue"
+	kindReservation = "reservation"
 )
 
 // kindWords are the words for them; what --output name prints of an object is one of them too.
@@ -28,9 +29,10 @@ var kindWords = map[string]string{
 	kindUnit: kindUnit, "units": kindUnit, "podgroup": kindUnit, "podgroups": kindUnit,
 	kindNode: kindNode, "nodes": kindNode, "no": kindNode,
 	kindQueue: kindQueue, "queues": kindQueue,
+	kindReservation: kindReservation, "reservations": kindReservation, "hrsv": kindReservation,
 }
 
-const explainForms = "hilbert explain pod NAME, hilbert explain unit NAME, hilbert explain node NAME, or hilbert explain queue NAME"
+const explainForms = "hilbert explain pod NAME, hilbert explain unit NAME, hilbert explain node NAME, hilbert explain queue NAME, or hilbert explain reservation NAME"
 
 // explainFlags are the flags of hilbert explain.
 type explainFlags struct {
@@ -44,8 +46,8 @@ type subject struct{ kind, namespace, name string }
 func newExplain() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain pod|unit|node|queue NAME",
-		Short: "Explain where a pod or gang is placed, or why it is not and what would help; what a node lends; or how a queue stands",
+		Use:   "explain pod|unit|node|queue|reservation NAME",
+		Short: "Explain where a pod or gang is placed, or why it is not and what would help; what a node lends; or how a queue or reservation stands",
 		Long: `Explain where a pod is placed and how that node scores, or why no node fits: how many nodes each filter rejects, which nodes come
 closest and what they lack, and which single change would make the pod fit.
 
@@ -58,7 +60,9 @@ what its NUMA nodes can promise. The reasons come from the agent's CustomNodeRes
 
 For a queue, show what it has of each resource, what bounds it, what it may take back or has to give back, which units come first, and why they wait.
 
-The NAME of a pod or unit is looked for in --namespace, else in the namespace of the kubeconfig's context, else in default; NAMESPACE/NAME names both.
+For a reservation, show its places: where each is, which pod has it, or why it waits or was lost, and which of its owners wait.
+
+The NAME of a pod, unit or reservation is looked for in --namespace, else in the namespace of the kubeconfig's context, else in default; NAMESPACE/NAME names both.
 What -o name prints can be explained too: hilbert explain pod/web-0.`,
 		Example: `  hilbert explain pod web-0 -n shop
   hilbert explain pod shop/web-0 -o jsonpath='{.explanation.changes[0]}'
@@ -66,6 +70,7 @@ What -o name prints can be explained too: hilbert explain pod/web-0.`,
   hilbert explain unit ml/train -o json
   hilbert explain node node-17
   hilbert explain queue research
+  hilbert explain reservation web/release
   hilbert snapshot > cluster.json && hilbert explain pod default/web-0 --from cluster.json`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: f.complete,
@@ -103,6 +108,9 @@ func (f *explainFlags) answer(cmd *cobra.Command, of subject) (output.Answer, er
 	case kindUnit:
 		a, err := f.explainUnit(cmd, of.namespace, of.name)
 		return unitAnswer{a}, err
+	case kindReservation:
+		a, err := f.explainReservation(cmd, of.namespace, of.name)
+		return reservationAnswer{a}, err
 	}
 	a, err := f.explain(cmd, of.namespace, of.name)
 	return podAnswer{a}, err
@@ -120,7 +128,7 @@ func (f *explainFlags) subject(args []string) (subject, error) {
 	word, _, _ := strings.Cut(args[0], ".") // podgroup.scheduling.k8s.io
 	of := subject{kind: kindWords[word], name: args[1]}
 	if of.kind == "" {
-		return of, exitcode.Usagef("explain: %q cannot be explained%s; write %s", args[0], nearest.Hint(args[0], []string{kindPod, kindUnit, kindNode, kindQueue}), explainForms)
+		return of, exitcode.Usagef("explain: %q cannot be explained%s; write %s", args[0], nearest.Hint(args[0], []string{kindPod, kindUnit, kindNode, kindQueue, kindReservation}), explainForms)
 	}
 	if of.kind == kindNode || of.kind == kindQueue {
 		if of.name == "" || strings.Contains(of.name, "/") {
@@ -164,10 +172,12 @@ func (f *explainFlags) complete(cmd *cobra.Command, args []string, begun string)
 		return []cobra.Completion{
 			cobra.CompletionWithDesc(kindPod, "where it is, or why it waits"), cobra.CompletionWithDesc(kindUnit, "the gang of a PodGroup"),
 			cobra.CompletionWithDesc(kindNode, "what it lends"), cobra.CompletionWithDesc(kindQueue, "what it has, and who waits"),
+			cobra.CompletionWithDesc(kindReservation, "where its places are, and who has them"),
 		}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 	names := map[string]complete.Func{
 		kindPod: complete.Pods(&f.target), kindUnit: complete.Units(&f.target), kindNode: complete.Nodes(&f.target), kindQueue: complete.Queues(&f.target),
+		kindReservation: complete.Reservations(&f.target),
 	}[kindWords[args[0]]]
 	if len(args) > 1 || names == nil || f.from != "" {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -186,6 +196,14 @@ type unitAnswer struct{ *inspect.UnitAnswer }
 
 // WriteText renders the answer.
 func (a unitAnswer) WriteText(w io.Writer) error { return render.Unit(w, a.UnitAnswer) }
+
+// reservationAnswer is how a Reservation stands.
+type reservationAnswer struct{ *inspect.ReservationAnswer }
+
+// WriteText renders the answer.
+func (a reservationAnswer) WriteText(w io.Writer) error {
+	return render.Reservation(w, a.ReservationAnswer)
+}
 
 // queueExplanation is how a queue stands.
 type queueExplanation struct{ *inspect.QueueView }

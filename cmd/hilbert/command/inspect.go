@@ -72,12 +72,13 @@ func cause(err error) error {
 	var unit *inspect.NoUnit
 	var node *inspect.NoNode
 	var queue *inspect.NoQueue
+	var reservation *inspect.NoReservation
 	switch {
 	case errors.As(err, &target) && target.Flag:
 		return exitcode.Mark(exitcode.Usage, err)
 	case errors.As(err, &target):
 		return exitcode.Mark(exitcode.BadInput, err)
-	case errors.As(err, &pod), errors.As(err, &unit), errors.As(err, &node), errors.As(err, &queue), errors.Is(err, apiserver.ErrNoDefinition):
+	case errors.As(err, &pod), errors.As(err, &unit), errors.As(err, &node), errors.As(err, &queue), errors.As(err, &reservation), errors.Is(err, apiserver.ErrNoDefinition):
 		return exitcode.Mark(exitcode.NotFound, err)
 	}
 	return err
@@ -125,6 +126,19 @@ func (w *whom) explainUnit(cmd *cobra.Command, namespace, name string) (*inspect
 		return nil, err
 	}
 	a, err := d.ExplainUnit(namespace, name)
+	return a, cause(err)
+}
+
+func (w *whom) explainReservation(cmd *cobra.Command, namespace, name string) (*inspect.ReservationAnswer, error) {
+	if w.from == "" {
+		a := &inspect.ReservationAnswer{}
+		return a, w.ask(cmd.Context(), &visibility.Question{Resource: visibility.ReservationExplanations, Namespace: namespace, Name: name}, a)
+	}
+	d, err := w.read(cmd)
+	if err != nil {
+		return nil, err
+	}
+	a, err := d.ExplainReservation(namespace, name)
 	return a, cause(err)
 }
 

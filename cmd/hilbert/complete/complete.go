@@ -55,6 +55,13 @@ func Units(t *reach.Target) Func {
 	})
 }
 
+// Reservations completes NAME or NAMESPACE/NAME of the Reservations.
+func Reservations(t *reach.Target) Func {
+	return namespaced(t, func(namespace string) []string {
+		return []string{"/apis/" + schedulingv1alpha1.GroupVersion.String() + "/namespaces/" + namespace + "/" + schedulingv1alpha1.Reservations}
+	})
+}
+
 // Kubeconfig completes --context, --cluster and --user from the kubeconfig.
 func Kubeconfig(t *reach.Target, of func(reach.Entries) []string) Func {
 	return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -214,7 +214,11 @@ func (c *Cluster) PodsOn(node string) (list []PodOn) {
 		asks, lent := asksOf(pod)
 		asks.add(lent)
 		r, grant := pod.Record(), pod.Grant()
-		list = append(list, PodOn{pod.Namespace, pod.Name, string(levelOf(&r.Facts)), r.Phase.String(), asks, grant.String()})
+		phase := r.Phase.String()
+		if pod.Placeholder() {
+			phase = "place of a reservation"
+		}
+		list = append(list, PodOn{pod.Namespace, pod.Name, string(levelOf(&r.Facts)), phase, asks, grant.String()})
 	}
 	slices.SortFunc(list, func(a, b PodOn) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

@@ -32,6 +32,7 @@ func Policies() []Policy {
 		{validating + "hilbert-required-plugin", "pods that need the agent are started where it is not", false},
 		{validating + "hilbert-pod-status", "whoever may write the status of pods can forge what agents say", false},
 		{validating + "hilbert-resource-claim", "whoever may create claims of devices as hilbertd can take any device in any namespace", false},
+		{validating + "hilbert-reservation", "a Reservation may keep room with a priority, a level or a promise that its namespace's pods may not have", false},
 		{mutating + "hilbert-reclaimed", "reclaimed pods must be written as docs/reference/policies.md says, else they are refused", false},
 		{mutating + "hilbert-required-plugin", "pods that need the agent must name its plugin as required", false},
 	}

@@ -31,7 +31,7 @@ func Queues(w io.Writer, v *inspect.QueueView, o Options) error {
 		fmt.Fprintln(t, "POD\tPRIORITY\tCREATED\tSTATE")
 		for i := range v.Pods {
 			p := &v.Pods[i]
-			fmt.Fprintf(t, "%s/%s\t%d\t%s\t%s%s\n", p.Namespace, p.Name, p.Priority, p.Created.Format(time.RFC3339), p.State, waitingDetail(p))
+			fmt.Fprintf(t, "%s/%s\t%d\t%s\t%s%s\n", p.Namespace, p.Name, p.Priority, p.Created.Format(time.RFC3339), waitingState(p.State, p.Placeholder), waitingDetail(p))
 		}
 	}
 	_ = t.Flush() // to a Builder
@@ -106,7 +106,7 @@ func unitDetail(u *inspect.WaitingUnit) string {
 	if u.Gang && u.Waiting > 1 {
 		w.Node = "" // there may be several
 	}
-	text := string(u.State) + waitingDetail(&w)
+	text := waitingState(u.State, u.Placeholder) + waitingDetail(&w)
 	if u.KeptNodes > 0 {
 		text += fmt.Sprintf("; %s reserved for it", inspect.Count(u.KeptNodes, "node is", "nodes are"))
 	}
@@ -114,6 +114,14 @@ func unitDetail(u *inspect.WaitingUnit) string {
 		text += "; freed quota of queue " + strings.Join(u.KeptQueues, ", ") + " is reserved for it"
 	}
 	return text
+}
+
+// waitingState is how something waits; of a place of a Reservation it says that it is one.
+func waitingState(state inspect.WaitingState, placeholder bool) string {
+	if placeholder {
+		return string(state) + " (place of a reservation)"
+	}
+	return string(state)
 }
 
 func waitingDetail(w *inspect.Waiting) string {

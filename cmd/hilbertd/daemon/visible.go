@@ -80,6 +80,12 @@ func reportOf(d *inspect.Dump, q *visibility.Question) (any, error) {
 			a.OwnNames()
 		}
 		return a, err
+	case visibility.ReservationExplanations:
+		a, err := d.ExplainReservation(q.Namespace, q.Name)
+		if err == nil && q.OwnNamesOnly {
+			a.OwnNames()
+		}
+		return a, err
 	case visibility.NodeExplanations:
 		return d.ExplainNode(q.Name)
 	case visibility.QueueReports:
@@ -94,5 +100,6 @@ func isUnknown(err error) bool {
 	_, noUnit := errors.AsType[*inspect.NoUnit](err)
 	_, noNode := errors.AsType[*inspect.NoNode](err)
 	_, noQueue := errors.AsType[*inspect.NoQueue](err)
-	return noPod || noUnit || noNode || noQueue
+	_, noReservation := errors.AsType[*inspect.NoReservation](err)
+	return noPod || noUnit || noNode || noQueue || noReservation
 }

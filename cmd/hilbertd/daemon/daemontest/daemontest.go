@@ -32,7 +32,7 @@ const Token = "secret"
 
 // Everything is what the user may: read all answers about scheduling.
 var Everything = []string{
-	"get podexplanations.visibility.hilbert.dev", "get podgroupexplanations.visibility.hilbert.dev", "get nodeexplanations.visibility.hilbert.dev",
+	"get podexplanations.visibility.hilbert.dev", "get podgroupexplanations.visibility.hilbert.dev", "get reservationexplanations.visibility.hilbert.dev", "get nodeexplanations.visibility.hilbert.dev",
 	"get queuereports.visibility.hilbert.dev", "list queuereports.visibility.hilbert.dev", "get snapshots.visibility.hilbert.dev",
 }
 
