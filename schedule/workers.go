@@ -13,8 +13,13 @@ import (
 	"hilbert.dev/hilbert/schedule/queue"
 )
 
-// batchSize is how many units a worker gets at once. What it decides in is older than the newest state by as many decisions at most, for each worker.
-const batchSize = 32
+// A worker gets minBatch to maxBatch units at once: half of its share of those that are ready. What it decides in is older than the newest state by as many
+// decisions at most, for each worker. Where thousands are ready, long batches let workers and the ledger's goroutine wait for one another less often; where few are,
+// short ones leave some for every worker.
+const (
+	minBatch = 32
+	maxBatch = 256
+)
 
 // Runner runs the decisions of several schedulers. A shell runs them beside one another, on other goroutines; without one, each is run where it is started. What
 // comes of them is the same, for nothing that a scheduler reads changes meanwhile.
@@ -59,6 +64,7 @@ type WorkerCounts struct {
 type worker struct {
 	*instance
 	batch  []task
+	taken  int // of the batch: they are committed, or were dropped
 	looked int
 	step   uint64 // in which it got its batch
 	busy   bool
@@ -81,7 +87,7 @@ func newWorkers(n int, runner Runner, store *cluster.Store, set *profiles.Set, c
 		w.runner = inTurn{}
 	}
 	for i := range n {
-		w.list = append(w.list, &worker{instance: newInstance(i, store, cluster.NewOptimisticSnapshot(), set, cfg), batch: make([]task, 0, batchSize)})
+		w.list = append(w.list, &worker{instance: newInstance(i, store, cluster.NewOptimisticSnapshot(), set, cfg), batch: make([]task, 0, maxBatch)})
 	}
 	w.counts.Schedulers = n
 	return w
@@ -124,7 +130,7 @@ func (w *workers) idle() {
 // pending is how many units workers have.
 func (w *workers) pending() (units int) {
 	for _, busy := range w.out {
-		units += len(busy.batch)
+		units += len(busy.batch) - busy.taken
 	}
 	return units
 }
@@ -142,7 +148,7 @@ func (w *workers) free() *worker {
 // outranks reports whether a worker has a unit of higher priority.
 func (w *workers) outranks(u *queue.Unit) bool {
 	for _, busy := range w.out {
-		for i := range busy.batch {
+		for i := busy.taken; i < len(busy.batch); i++ {
 			if busy.batch[i].pod.Priority > u.Priority {
 				return true
 			}
@@ -157,7 +163,8 @@ func (s *Scheduler) handOut() bool {
 	if w == nil || !w.divided || s.workers.next != nil {
 		return false
 	}
-	for len(w.batch) < batchSize {
+	most := min(max(s.queue.Counts().Ready/(2*len(s.workers.list)), minBatch), maxBatch)
+	for len(w.batch) < most {
 		u := s.queue.Pop()
 		if u == nil {
 			break
@@ -208,8 +215,13 @@ func (s *Scheduler) nextUnit() *queue.Unit {
 	return s.queue.Pop()
 }
 
-// endSharing ends a Step: what no worker may have, and was not decided, waits on.
+// endSharing ends a Step: workers that have nothing are given units for the time until the next one, and what no worker may have, and was not decided, waits on.
 func (s *Scheduler) endSharing() (pending int) {
+	if !s.binder.Full() {
+		for s.handOut() {
+			continue
+		}
+	}
 	if u := s.workers.next; u != nil {
 		s.workers.next = nil
 		s.queue.Return(u)
@@ -240,24 +252,26 @@ func (s *Scheduler) shareWork(now time.Time) (decisions int, more bool) {
 	return 0, false // they go on while the shell does something else
 }
 
-// takeIn commits what the worker has decided that got its batch first.
+// takeIn commits what the worker has decided that got its batch first, as far as the bound of looks of a Step allows.
 func (s *Scheduler) takeIn(now time.Time) (decisions int) {
 	w := s.workers.out[0]
-	s.workers.out = append(s.workers.out[:0], s.workers.out[1:]...)
 	if w.busy {
 		s.workers.runner.Wait(w.number)
 		w.busy = false
 	}
 	s.looked += w.looked
 	w.looked = 0
-	for i := range w.batch {
+	for ; w.taken < len(w.batch) && (decisions == 0 || s.looked < maxLooks); decisions++ {
 		s.applyConsequences(now)
-		s.takeInOne(w.instance, w.number, &w.batch[i], now)
+		s.takeInOne(w.instance, w.number, &w.batch[w.taken], now)
 		s.blocked.decided()
+		w.taken++
 	}
-	decisions = len(w.batch)
-	clear(w.batch)
-	w.batch = w.batch[:0]
+	if w.taken == len(w.batch) {
+		s.workers.out = append(s.workers.out[:0], s.workers.out[1:]...)
+		clear(w.batch)
+		w.batch, w.taken = w.batch[:0], 0
+	}
 	return decisions
 }
 

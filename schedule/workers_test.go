@@ -201,7 +201,8 @@ func TestSchedulersBeside(t *testing.T) {
 }
 
 // BenchmarkSchedulers fills 20,000 nodes again and again with pods of 16 classes, which come in bursts and are bound at once. What is counted is placements that were
-// committed. Each b.N is one burst; rows take turns within one process, so that they are compared on the machine as it is.
+// committed. Each b.N is one burst; rows take turns within one process, so that they are compared on the machine as it is. There is no row with more than two schedulers and more than there are
+// CPUs.
 func BenchmarkSchedulers(b *testing.B) {
 	const nodes, classes, burst = 20000, 16, 20000
 	type row struct {
@@ -214,7 +215,12 @@ func BenchmarkSchedulers(b *testing.B) {
 		loop   time.Duration // CPU time of the goroutine that commits
 		beside *beside
 	}
-	rows := []*row{{n: 1}, {n: 2}}
+	var rows []*row
+	for _, n := range []int{1, 2, 3, 4} {
+		if n <= 2 || n <= runtime.GOMAXPROCS(0) {
+			rows = append(rows, &row{n: n})
+		}
+	}
 	now := time.Unix(0, 0)
 	var requirements []*facts.Requirements
 	for i := range classes {
