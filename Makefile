@@ -295,6 +295,10 @@ sim-claims: ## simulate SEEDS seeds of pods and gangs with claims whose drivers 
 chaos: ## simulate SEEDS seeds of clusters in which everything goes wrong while three schedulers decide in one process, and play schedulers elsewhere on a network that fails
 	$(call timed,chaos,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 120m -run 'TestFaultsBeside|TestOutsiders' ./sim ./schedule)
 
+.PHONY: gpu-test
+gpu-test: ## soft slices with NVIDIA's driver, MPS and CUDA's compiler, as root on a machine whose GPU nobody uses; changes no setting of it
+	$(call timed,gpu-test,env HILBERT_GPU=1 $(GO) test -count=1 -timeout 10m -v -run TestOnDriver ./node/mps)
+
 .PHONY: chaos-lab
 chaos-lab: ## kill dispatchers and schedulers in processes of their own while pods are bound on a real API server; SHORT=-short for a minute of it
 	$(call timed,chaos-lab,$(GO) -C lab test $(SHORT) -count=1 -timeout 60m -run 'TestSchedulersElsewhere' ./crash)

@@ -99,6 +99,7 @@ func (t *tally) parts(i int, r Request) (list []Grant) {
 	for _, isolation := range []Isolation{Accounting, Soft} {
 		milli := int(r.Milli)
 		if isolation == Soft {
+			milli = max(milli, int(g.Least))
 			for grain := max(int(g.Grain), 1); g.Grain != 0 && milli%grain != 0 || g.Grain == 0 && milli%10 != 0; {
 				milli++
 			}

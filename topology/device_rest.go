@@ -52,7 +52,9 @@ func (v *View) restParts(g *GPU, i int, r *GPURest) {
 	case g.Strengths.Has(Soft) && !accounting:
 		r.Part = r.Left
 		if grain := int32(cmp.Or(g.Grain, unknownGrain)); r.Left < FullGPU {
-			r.Part -= r.Left % grain
+			if r.Part -= r.Left % grain; r.Part < int32(g.SoftCharge(1)) {
+				r.Part = 0
+			}
 		}
 	}
 	if r.Part > 0 {

@@ -103,12 +103,18 @@ func (v *View) slice(r *Request, i int) (slice, bool) {
 	return slice{}, false
 }
 
+// SoftCharge is what a soft slice of a GPU is charged that is to have at least so many thousandths of its compute: whole grains, and no less than the driver
+// limits a process to.
+func (g *GPU) SoftCharge(milli int16) int16 {
+	grain := int32(cmp.Or(g.Grain, unknownGrain))
+	return int16(min((max(int32(milli), int32(g.Least))+grain-1)/grain*grain, FullGPU))
+}
+
 // part is the slice of a GPU that a request is, at an isolation.
 func (g *GPU) part(r *Request, isolation Isolation) slice {
 	s := slice{milli: r.Milli, memory: r.Memory, isolation: isolation}
 	if isolation == Soft {
-		grain := int32(cmp.Or(g.Grain, unknownGrain))
-		s.milli = int16(min((int32(r.Milli)+grain-1)/grain*grain, FullGPU))
+		s.milli = g.SoftCharge(r.Milli)
 	}
 	if r.Memory == 0 {
 		s.memory = uint32(int64(s.milli) * int64(g.memory()) / FullGPU)

@@ -130,7 +130,9 @@ type GPU struct {
 	Address, UUID, Model string
 	Memory               uint32 // MiB that may be given
 	// Grain is the thousandths of compute of one multiprocessor: a soft slice is a multiple of it. 0: not known, then 10 is taken.
-	Grain     uint16
+	Grain uint16
+	// Least is the compute of the least soft slice, in thousandths: the driver gives no process less. A slice of less is charged as much. 0: of one grain.
+	Least     uint16
 	Clients   uint8      // the most pods that may share it softly or by accounting; 0: it is not shared
 	Strengths Strengths  // that it gives to slices
 	Instances []Instance // MIG instances that exist, at most MaxInstances; a GPU that has some gives them and nothing else

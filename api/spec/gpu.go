@@ -189,6 +189,8 @@ type GPU struct {
 	// Multiprocessors is how many it has, and Grain the compute of one in thousandths; parts are rounded up to a multiple of it. 0: unknown.
 	Multiprocessors int `json:"multiprocessors,omitempty"`
 	Grain           int `json:"grain,omitempty"`
+	// LeastPart is the compute of the least soft part, in thousandths: the driver limits no process to less. 0: one grain.
+	LeastPart int `json:"leastPart,omitempty"`
 	// Clients is the most pods that may share it without instances; 0: no parts are given.
 	Clients int `json:"clients,omitempty"`
 	// Isolation has the kinds of isolation with which it gives parts.

@@ -112,6 +112,7 @@ type deviceGPURecord struct {
 	Model     string           `json:"model,omitempty"`
 	Memory    uint32           `json:"memory,omitempty"`
 	Grain     uint16           `json:"grain,omitempty"`
+	Least     uint16           `json:"least,omitempty"`
 	Clients   uint8            `json:"clients,omitempty"`
 	Isolation []isolationText  `json:"isolation,omitempty"`
 	Instances []instanceRecord `json:"instances,omitempty"`
@@ -155,7 +156,7 @@ func writeDevices(d *topology.Devices) *devicesRecord {
 		NICs:  each(d.NIC, func(n topology.NIC) deviceNICRecord { return deviceNICRecord(n) }),
 		GPUs: each(d.GPU, func(g topology.GPU) deviceGPURecord {
 			out := deviceGPURecord{
-				g.Address, g.UUID, g.Model, g.Memory, g.Grain, g.Clients, nil,
+				g.Address, g.UUID, g.Model, g.Memory, g.Grain, g.Least, g.Clients, nil,
 				each(g.Instances, func(i topology.Instance) instanceRecord { return instanceRecord(i) }), g.Switch, g.NUMANode, g.Socket,
 			}
 			for i := topology.Accounting; i <= topology.Hard; i++ {
@@ -179,7 +180,7 @@ func (r *devicesRecord) devices() *topology.Devices {
 		GPU: each(r.GPUs, func(g deviceGPURecord) topology.GPU {
 			strengths := each(g.Isolation, func(i isolationText) topology.Isolation { return topology.Isolation(i) })
 			return topology.GPU{
-				Address: g.Address, UUID: g.UUID, Model: g.Model, Memory: g.Memory, Grain: g.Grain, Clients: g.Clients,
+				Address: g.Address, UUID: g.UUID, Model: g.Model, Memory: g.Memory, Grain: g.Grain, Least: g.Least, Clients: g.Clients,
 				Strengths: topology.StrengthsOf(strengths...),
 				Instances: each(g.Instances, func(i instanceRecord) topology.Instance { return topology.Instance(i) }),
 				Switch:    g.Switch, NUMANode: g.NUMANode, Socket: g.Socket,

@@ -77,6 +77,8 @@ func ofAll(t testing.TB, d *datadriven.TestData, gpus []topology.GPU, arg datadr
 				g.Clients = uint8(scaled(t, d, value, 1))
 			case "grain":
 				g.Grain = uint16(scaled(t, d, value, 1))
+			case "least":
+				g.Least = uint16(scaled(t, d, value, 1))
 			case "isolates":
 				isolation, ok := topology.ParseIsolation(value)
 				if !ok {

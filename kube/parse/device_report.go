@@ -125,6 +125,8 @@ func (p *deviceReader) gpu(said *spec.GPU) (gpu topology.GPU, err error) {
 		return gpu, fmt.Errorf("%d MiB of memory: want 0 to %d", said.MemoryMiB, topology.MaxAmount)
 	case said.Grain < 0 || said.Grain > topology.FullGPU:
 		return gpu, fmt.Errorf("grain %d: want 0 to %d", said.Grain, topology.FullGPU)
+	case said.LeastPart < 0 || said.LeastPart > topology.FullGPU:
+		return gpu, fmt.Errorf("leastPart %d: want 0 to %d", said.LeastPart, topology.FullGPU)
 	case said.Clients < 0 || said.Clients > math.MaxInt8:
 		return gpu, fmt.Errorf("%d clients: want 0 to %d", said.Clients, math.MaxInt8)
 	case len(said.Instances) > topology.MaxInstances:
@@ -132,7 +134,7 @@ func (p *deviceReader) gpu(said *spec.GPU) (gpu topology.GPU, err error) {
 	}
 	gpu = topology.GPU{
 		Address: said.Address, UUID: said.UUID, Model: said.Model,
-		Memory: uint32(said.MemoryMiB), Grain: uint16(said.Grain), Clients: uint8(said.Clients),
+		Memory: uint32(said.MemoryMiB), Grain: uint16(said.Grain), Least: uint16(said.LeastPart), Clients: uint8(said.Clients),
 	}
 	for i := range said.Instances {
 		in := &said.Instances[i]
@@ -384,7 +386,7 @@ func (k *specKey) deviceSet(d *topology.Devices) {
 		g := &d.GPU[i]
 		k.str(g.Model)
 		for _, n := range [...]int64{
-			int64(g.Memory), int64(g.Grain), int64(g.Clients), int64(g.Strengths), int64(g.Switch), int64(g.NUMANode), int64(g.Socket), int64(len(g.Instances)),
+			int64(g.Memory), int64(g.Grain), int64(g.Least), int64(g.Clients), int64(g.Strengths), int64(g.Switch), int64(g.NUMANode), int64(g.Socket), int64(len(g.Instances)),
 		} {
 			k.num(n)
 		}

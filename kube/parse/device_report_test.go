@@ -29,7 +29,7 @@ func twoGPUs() *spec.NodeStatus {
 		Owner: spec.OwnerHilbert,
 		GPUs: []spec.GPU{
 			{
-				Index: 0, UUID: "GPU-a", Address: "0000:3b:00.0", Model: "H100", MemoryMiB: 81920, Multiprocessors: 132, Grain: 8, Clients: 48,
+				Index: 0, UUID: "GPU-a", Address: "0000:3b:00.0", Model: "H100", MemoryMiB: 81920, Multiprocessors: 132, Grain: 8, LeastPart: 61, Clients: 48,
 				Isolation: []string{"accounting", "soft"}, DevicePlace: placed(0, 0, 0), Links: []int{0, 4},
 			},
 			{
@@ -51,7 +51,7 @@ func TestDeviceReport(t *testing.T) {
 		Owner: topology.OwnerHilbert,
 		GPU: []topology.GPU{
 			{
-				Address: "0000:3b:00.0", UUID: "GPU-a", Model: "H100", Memory: 81920, Grain: 8, Clients: 48,
+				Address: "0000:3b:00.0", UUID: "GPU-a", Model: "H100", Memory: 81920, Grain: 8, Least: 61, Clients: 48,
 				Strengths: topology.StrengthsOf(topology.Accounting, topology.Soft), Switch: 0, NUMANode: 0, Socket: 0,
 			},
 			{
@@ -126,6 +126,7 @@ func TestDeviceReportMalformed(t *testing.T) {
 		"devices: GPU 1: want each index once":                            func(d *spec.Devices) { d.GPUs[0].Index = 1 },
 		"devices: GPU 0: -5 MiB of memory":                                func(d *spec.Devices) { d.GPUs[0].MemoryMiB = -5 },
 		"devices: GPU 0: grain 1001":                                      func(d *spec.Devices) { d.GPUs[0].Grain = 1001 },
+		"devices: GPU 0: leastPart 1001":                                  func(d *spec.Devices) { d.GPUs[0].LeastPart = 1001 },
 		"devices: GPU 0: 128 clients":                                     func(d *spec.Devices) { d.GPUs[0].Clients = 128 },
 		"devices: GPU 1: 9 instances":                                     func(d *spec.Devices) { d.GPUs[1].Instances = make([]spec.GPUInstance, 9) },
 		"devices: GPU 1: instance 0: -1 thousandths":                      func(d *spec.Devices) { d.GPUs[1].Instances[0].Milli = -1 },
@@ -184,6 +185,7 @@ func TestNodeReportSharesDevices(t *testing.T) {
 		"memory":     func(d *spec.Devices) { d.GPUs[0].MemoryMiB-- },
 		"model":      func(d *spec.Devices) { d.GPUs[0].Model = "A100" },
 		"grain":      func(d *spec.Devices) { d.GPUs[0].Grain = 7 },
+		"least part": func(d *spec.Devices) { d.GPUs[0].LeastPart = 7 },
 		"clients":    func(d *spec.Devices) { d.GPUs[0].Clients = 7 },
 		"isolation":  func(d *spec.Devices) { d.GPUs[0].Isolation = []string{"soft"} },
 		"instance":   func(d *spec.Devices) { d.GPUs[1].Instances[0].Milli++ },
@@ -285,7 +287,7 @@ func anyDevices(t *rapid.T) *spec.Devices {
 	for i := range rapid.IntRange(0, 3).Draw(t, "GPUs") {
 		g := spec.GPU{
 			Index: i, UUID: name.Draw(t, "UUID"), Address: name.Draw(t, "address"), MemoryMiB: int64(number("memory", 100, 100)), Clients: number("clients", 127, 130),
-			Grain: number("grain", 1000, 1001), DevicePlace: place(), Closed: name.Draw(t, "closed"),
+			Grain: number("grain", 1000, 1001), LeastPart: number("leastPart", 1000, 1001), DevicePlace: place(), Closed: name.Draw(t, "closed"),
 			Isolation: rapid.SliceOfN(rapid.SampledFrom([]string{"accounting", "soft", "hard", "x"}), 0, 3).Draw(t, "isolation"),
 		}
 		if !knows && rapid.IntRange(0, 4).Draw(t, "another index") == 0 {

@@ -39,8 +39,11 @@ func (v *View) device(p *Params, i int, soft func(string) bool) topology.GPU {
 		out.UUID = "" // it names another one too, which may be open
 	}
 	if sm > 0 {
-		// Rounded down, so that a slice of so many grains is never given more multiprocessors than grains: MPS rounds up.
+		// Rounded down, so that a slice of so many grains is never given more multiprocessors than grains.
 		out.Grain = uint16(topology.FullGPU / int(sm))
+		if g.partitionable() {
+			out.Least = uint16(min((topology.FullGPU*g.leastMultiprocessors()+int(sm)-1)/int(sm), topology.FullGPU))
+		}
 	}
 	if g.MIG == MIGOn {
 		out.Instances = slot.instances(sm)
@@ -68,6 +71,18 @@ func (g *GPU) multiprocessors(p *Params) uint16 {
 		return g.Multiprocessors
 	}
 	return multiprocessorsOf(g.Model, p.Multiprocessors)
+}
+
+// leastMultiprocessors is how many a process has that MPS limits as far as it can: what CUDA's driver API says of cuDevSmResourceSplitByCount by compute
+// capability, and what an H100 did (driver 580: 8 of 132 for whatever is below 7 %). An architecture that is not known is taken for a new one.
+func (g *GPU) leastMultiprocessors() int {
+	switch g.Architecture {
+	case "Volta", "Turing":
+		return 2
+	case "Ampere", "Ada Lovelace":
+		return 4
+	}
+	return 8
 }
 
 // partitionable reports whether MPS can limit threads on the GPU: since Volta. What is not known cannot.

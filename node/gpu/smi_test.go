@@ -17,8 +17,8 @@ import (
 	"hilbert.dev/hilbert/node/gpu"
 )
 
-// The files in testdata/smi have the form of what nvidia-smi 510 and 590 print, as published; names and numbers are made up. None was recorded by
-// us: no GPU was at hand.
+// The files in testdata/smi have the form of what nvidia-smi 510 and 590 print, as published; names and numbers are made up. Those whose name begins with
+// "recorded" are what a driver said to us.
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "smi", name))

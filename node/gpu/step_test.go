@@ -155,7 +155,7 @@ func (w *world) devices(t *testing.T) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "closed %b, %d NICs, links %d\n", d.ClosedGPUs, len(d.NIC), d.Links)
 	for i, g := range d.GPU {
-		fmt.Fprintf(&b, "%d %s %q %d MiB grain %d clients %d", i, g.Address, g.UUID, g.Memory, g.Grain, g.Clients)
+		fmt.Fprintf(&b, "%d %s %q %d MiB grain %d least %d clients %d", i, g.Address, g.UUID, g.Memory, g.Grain, g.Least, g.Clients)
 		for _, s := range []topology.Isolation{topology.Accounting, topology.Soft, topology.Hard} {
 			if g.Strengths.Has(s) {
 				b.WriteString(" " + s.String())

@@ -49,10 +49,13 @@ esac
 `
 )
 
-// script is the one in the manifest.
-func script(t *testing.T) string {
+// deployed is the manifest of the pod.
+const deployed = "../../deploy/mps.yaml"
+
+// script is the one in a manifest, deploy/mps.yaml.
+func script(t *testing.T, name string) string {
 	t.Helper()
-	manifest, err := os.ReadFile("../../deploy/mps.yaml")
+	manifest, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +79,7 @@ func script(t *testing.T) string {
 func supervised(t *testing.T) (dir string, cmd *exec.Cmd) {
 	t.Helper()
 	dir = t.TempDir()
-	for name, text := range map[string]string{"nvidia-smi": fakeSMI, "nvidia-cuda-mps-control": fakeControl, "supervise.sh": script(t)} {
+	for name, text := range map[string]string{"nvidia-smi": fakeSMI, "nvidia-cuda-mps-control": fakeControl, "supervise.sh": script(t, deployed)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +266,7 @@ func TestSuperviseShares(t *testing.T) {
 func TestSuperviseWithoutDriver(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "supervise.sh")
-	if err := os.WriteFile(name, []byte(script(t)), 0o600); err != nil {
+	if err := os.WriteFile(name, []byte(script(t, deployed)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	sh, err := exec.LookPath("sh")

@@ -74,7 +74,7 @@ func gpuOf(m *topology.Machine, d *topology.Devices, view *gpu.View, i int) spec
 	out := spec.GPU{
 		// Without a UUID it is closed, and the definition wants one.
 		Index: i, UUID: cut(cmp.Or(g.UUID, "unknown:"+g.Address), maxUUID), Address: g.Address, Model: cut(g.Model, maxModel), MemoryMiB: int64(g.Memory),
-		Multiprocessors: int(slot.GPU.Multiprocessors), Grain: int(g.Grain), Clients: int(g.Clients), DevicePlace: place(m, g.Switch, g.NUMANode, g.Socket),
+		Multiprocessors: int(slot.GPU.Multiprocessors), Grain: int(g.Grain), LeastPart: int(g.Least), Clients: int(g.Clients), DevicePlace: place(m, g.Switch, g.NUMANode, g.Socket),
 	}
 	for _, strength := range []topology.Isolation{topology.Accounting, topology.Soft, topology.Hard} {
 		if g.Strengths.Has(strength) {

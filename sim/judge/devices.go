@@ -60,6 +60,8 @@ func gpuRefusal(gpu *topology.GPU, r *topology.Request, g *topology.Grant) strin
 		return "less than is asked for"
 	case g.Isolation == topology.Soft && g.Milli%grain != 0 && g.Milli != 1000:
 		return fmt.Sprintf("%d/1000, which is not rounded to the grain of %d", g.Milli, grain)
+	case g.Isolation == topology.Soft && g.Milli < int16(gpu.Least):
+		return fmt.Sprintf("%d/1000, and the driver limits no process to less than %d", g.Milli, gpu.Least)
 	case g.Isolation == topology.Accounting && g.Milli != r.Milli:
 		return "more than is asked for"
 	}
