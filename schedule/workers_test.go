@@ -216,10 +216,8 @@ func BenchmarkSchedulers(b *testing.B) {
 		beside *beside
 	}
 	var rows []*row
-	for _, n := range []int{1, 2, 3, 4} {
-		if n <= 2 || n <= runtime.GOMAXPROCS(0) {
-			rows = append(rows, &row{n: n})
-		}
+	for n := range min(max(runtime.GOMAXPROCS(0), 2), 4) {
+		rows = append(rows, &row{n: n + 1})
 	}
 	now := time.Unix(0, 0)
 	var requirements []*facts.Requirements
