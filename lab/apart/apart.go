@@ -1,6 +1,6 @@
 // Package apart configures hilbertds whose roles are split: dispatchers of which one leads, and schedulers in processes of their own (ADR 0021), with certificates of an authority of their own.
 //
-// It starts nothing.
+// It starts nothing. Whoever calls it starts the processes, and may kill, stop or cut them off from one another.
 package apart
 
 import (
