@@ -29,7 +29,7 @@ var Permissions = []apiserver.Permission{
 	{Resource: "pods/status", Verbs: []string{"patch"}},
 	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies", Verbs: []string{"list"}}, // whether promises could be forged
 	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings", Verbs: []string{"list"}},
-	{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"}}, // who asks about scheduling
+	{Group: "authentication.k8s.io", Resource: "tokenreviews", Verbs: []string{"create"}}, // who asks about scheduling, and which scheduler elsewhere
 	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create"}},               // why a pod waits; what became of evictions; what nodes' agents have to tell
 	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews", Verbs: []string{"create"}},
 	{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update", "watch"}, InLeaseNamespace: true},

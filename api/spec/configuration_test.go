@@ -93,15 +93,20 @@ func TestMaxAheadFollowsMaxInFlight(t *testing.T) {
 // TestValidateNamesTheField breaks one field at a time; the message must name it.
 func TestValidateNamesTheField(t *testing.T) {
 	for field, spoil := range map[string]func(*Configuration){
-		"apiVersion":                       func(c *Configuration) { c.APIVersion = "v2" },
-		"kind":                             func(c *Configuration) { c.Kind = "Deployment" },
-		"roles":                            func(c *Configuration) { c.Roles = []Role{RoleBinder} },
-		"roles[3]":                         func(c *Configuration) { c.Roles = append(c.Roles, "cook") },
-		"peers.bindAddress":                func(c *Configuration) { c.Peers.BindAddress = ":7411" },
-		"peers.addresses":                  func(c *Configuration) { c.Roles = []Role{RoleScheduler} },
-		"peers.addresses[0]":               func(c *Configuration) { c.Roles, c.Peers.Addresses = []Role{RoleScheduler}, []string{"leader"} },
-		"peers.caFile":                     func(c *Configuration) { c.Roles = []Role{RoleScheduler} },
-		"peers.schedulerNames":             func(c *Configuration) { c.Roles = []Role{RoleDispatcher, RoleBinder} },
+		"apiVersion":           func(c *Configuration) { c.APIVersion = "v2" },
+		"kind":                 func(c *Configuration) { c.Kind = "Deployment" },
+		"roles":                func(c *Configuration) { c.Roles = []Role{RoleBinder} },
+		"roles[3]":             func(c *Configuration) { c.Roles = append(c.Roles, "cook") },
+		"peers.bindAddress":    func(c *Configuration) { c.Peers.BindAddress = ":7411" },
+		"peers.addresses":      func(c *Configuration) { c.Roles = []Role{RoleScheduler} },
+		"peers.addresses[0]":   func(c *Configuration) { c.Roles, c.Peers.Addresses = []Role{RoleScheduler}, []string{"leader"} },
+		"peers.caFile":         func(c *Configuration) { c.Roles = []Role{RoleScheduler} },
+		"peers.schedulerNames": func(c *Configuration) { c.Roles = []Role{RoleDispatcher, RoleBinder} },
+		"peers.tokenAudience": func(c *Configuration) {
+			c.Roles, c.Peers.TokenUsers = []Role{RoleDispatcher, RoleBinder}, []string{"x"}
+		},
+		"peers.tokenUsers":                 func(c *Configuration) { c.Roles, c.Peers.TokenAudience = []Role{RoleDispatcher, RoleBinder}, "x" },
+		"peers.tokenFile":                  func(c *Configuration) { c.Roles, c.Peers.TokenFile = []Role{RoleDispatcher, RoleBinder}, "x" },
 		"peers.serverName":                 func(c *Configuration) { c.Roles, c.Peers.ServerName = []Role{RoleDispatcher, RoleBinder}, "x" },
 		"leaderElection.renewDeadline":     func(c *Configuration) { c.LeaderElection.RenewDeadline = 1 },
 		"leaderElection.leaseDuration":     func(c *Configuration) { c.LeaderElection.LeaseDuration = c.LeaderElection.RenewDeadline },

@@ -21,6 +21,13 @@ type Peers struct {
 	CAFile string `json:"caFile,omitempty"`
 	// SchedulerNames are the DNS names and URIs (such as SPIFFE IDs) of which a scheduler's certificate must have one; for dispatcher and binder.
 	SchedulerNames []string `json:"schedulerNames,omitempty"`
+	// TokenAudience, if set, has a scheduler show a service account's token for this audience beside its certificate, which the leader lets the API server check (TokenReview) when the
+	// scheduler joins; for dispatcher and binder.
+	TokenAudience string `json:"tokenAudience,omitempty"`
+	// TokenUsers are the users of whom such a token must be, like system:serviceaccount:NAMESPACE:NAME; for dispatcher and binder.
+	TokenUsers []string `json:"tokenUsers,omitempty"`
+	// TokenFile holds the token that a scheduler shows. It is read at each join, for kubelets replace it. Empty: it shows its certificate alone.
+	TokenFile string `json:"tokenFile,omitempty"`
 	// ServerName is the DNS name that a dispatcher's certificate must have; for schedulers. Empty: the host that is named in addresses.
 	ServerName string `json:"serverName,omitempty"`
 }
@@ -47,6 +54,9 @@ func validatePeers(c *Configuration, bad report) {
 		{"peers.tlsPrivateKeyFile", p.TLSPrivateKeyFile, leads || follows, leads || follows},
 		{"peers.caFile", p.CAFile, leads || follows, leads || follows},
 		{"peers.schedulerNames", strings.Join(p.SchedulerNames, ","), leads, leads},
+		{"peers.tokenAudience", p.TokenAudience, leads && len(p.TokenUsers) > 0, leads},
+		{"peers.tokenUsers", strings.Join(p.TokenUsers, ","), leads && p.TokenAudience != "", leads},
+		{"peers.tokenFile", p.TokenFile, false, follows},
 		{"peers.serverName", p.ServerName, false, follows},
 	} {
 		switch {

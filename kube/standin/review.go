@@ -16,18 +16,21 @@ import (
 // users are the known tokens, what their users may get, and where the pod proxy leads.
 type users struct {
 	mu       sync.Mutex
-	tokens   map[string]string   // to names
+	tokens   map[string]token
 	paths    map[string][]string // by name
 	hilbertd string              // what answers for the aggregated API: host:port
 }
 
-func (u *users) add(token, name string, paths []string) {
+// token is whose it is, and for whom; audience empty: of an authenticator that knows no audiences.
+type token struct{ name, audience string }
+
+func (u *users) add(text string, of token, paths []string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.tokens == nil {
-		u.tokens, u.paths = make(map[string]string), make(map[string][]string)
+		u.tokens, u.paths = make(map[string]token), make(map[string][]string)
 	}
-	u.tokens[token], u.paths[name] = name, paths
+	u.tokens[text], u.paths[of.name] = of, paths
 }
 
 func (u *users) aggregate(address string) {
@@ -36,12 +39,11 @@ func (u *users) aggregate(address string) {
 	u.hilbertd = address
 }
 
-// name is the user of a token.
-func (u *users) name(token string) (string, bool) {
+func (u *users) token(text string) (token, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	name, ok := u.tokens[token]
-	return name, ok
+	of, ok := u.tokens[text]
+	return of, ok
 }
 
 // may reports whether a user may get a path.
@@ -63,9 +65,17 @@ func (h *handler) serveTokenReview(w http.ResponseWriter, r *http.Request) {
 	if !h.decode(w, r, &review) {
 		return
 	}
-	name, ok := h.server.users.name(review.Spec.Token)
+	of, ok := h.server.users.token(review.Spec.Token)
 	review.TypeMeta = metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}
-	review.Status.Authenticated, review.Status.User.Username = ok, name
+	switch {
+	case !ok:
+	case of.audience == "":
+		review.Status.Authenticated, review.Status.User.Username = true, of.name
+	case slices.Contains(review.Spec.Audiences, of.audience):
+		review.Status.Authenticated, review.Status.User.Username, review.Status.Audiences = true, of.name, []string{of.audience}
+	default:
+		review.Status.Error = "token audiences are invalid for the target audiences"
+	}
 	h.answer(w, http.StatusCreated, &review)
 }
 

@@ -80,7 +80,12 @@ func (s *Server) WithoutStreaming() { s.handler.refuseStreams() }
 func (s *Server) Asked() []string { return s.handler.remembered() }
 
 // User makes a token known, and lets its user get paths, and do what is written as "verb resource.group namespace", or without a namespace in all of them.
-func (s *Server) User(token, name string, paths ...string) { s.users.add(token, name, paths) }
+func (s *Server) User(text, name string, paths ...string) {
+	s.users.add(text, token{name: name}, paths)
+}
+
+// UserFor makes a token one of a user for an audience.
+func (s *Server) UserFor(audience, text, name string) { s.users.add(text, token{name, audience}, nil) }
 
 // Aggregate makes what serves TLS at an address of this host answer for the aggregated API.
 func (s *Server) Aggregate(address string) { s.users.aggregate(address) }

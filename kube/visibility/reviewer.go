@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,7 @@ type Reviewer struct {
 	authentication authenticationclient.TokenReviewInterface
 	authorization  authorizationclient.SubjectAccessReviewInterface
 	now            func() time.Time
+	audiences      []string
 
 	strangers *rate.Limiter // of reviews of tokens that were not accepted before
 	questions *rate.Limiter // of reviews of users
@@ -78,8 +80,8 @@ type ruling struct {
 	until time.Time
 }
 
-// NewReviewer returns a Reviewer.
-func NewReviewer(c *apiserver.Connection) (*Reviewer, error) {
+// NewReviewer returns a Reviewer of tokens for one of these audiences; none: for the API server's own.
+func NewReviewer(c *apiserver.Connection, audiences ...string) (*Reviewer, error) {
 	own := apiserver.ForPurpose(c, "review", nil)
 	own.Timeout = reviewTimeout
 	authentication, err := authenticationclient.NewForConfig(own)
@@ -91,7 +93,7 @@ func NewReviewer(c *apiserver.Connection) (*Reviewer, error) {
 		return nil, fmt.Errorf("make a client for reviews: %w", err)
 	}
 	return &Reviewer{
-		authentication: authentication.TokenReviews(), authorization: authorization.SubjectAccessReviews(), now: time.Now,
+		authentication: authentication.TokenReviews(), authorization: authorization.SubjectAccessReviews(), now: time.Now, audiences: audiences,
 		strangers: rate.NewLimiter(strangersPerSecond, strangersBurst), questions: rate.NewLimiter(questionsPerSecond, questionsBurst),
 		users: make(map[digest]identity), rulings: make(map[digest]ruling), accepted: make(map[digest]time.Time),
 	}, nil
@@ -144,12 +146,18 @@ func (r *Reviewer) Identify(ctx context.Context, bearer string) (authenticationv
 		return authenticationv1.UserInfo{}, ErrTooMany
 	}
 	r.asked[TokenReviews].Add(1)
-	answer, err := r.authentication.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: bearer}}, metav1.CreateOptions{})
+	answer, err := r.authentication.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: bearer, Audiences: r.audiences}}, metav1.CreateOptions{})
 	if err != nil {
 		return authenticationv1.UserInfo{}, fmt.Errorf("authenticate the token (TokenReview): %w", err)
 	}
-	if !answer.Status.Authenticated {
+	switch {
+	case !answer.Status.Authenticated && answer.Status.Error != "":
+		err = fmt.Errorf("%w: the API server does not accept the token: %s", ErrUnauthenticated, answer.Status.Error)
+	case !answer.Status.Authenticated:
 		err = fmt.Errorf("%w: the API server does not know the token", ErrUnauthenticated)
+	case len(r.audiences) > 0 && !slices.ContainsFunc(r.audiences, func(a string) bool { return slices.Contains(answer.Status.Audiences, a) }):
+		// An authenticator that knows no audiences names none: then the token is for the API server.
+		err = fmt.Errorf("%w: the token is for the audiences %q; want one of %q", ErrUnauthenticated, answer.Status.Audiences, r.audiences)
 	}
 	r.rememberUser(token, answer.Status.User, err)
 	return answer.Status.User, err

@@ -132,7 +132,7 @@ func runLeader(ctx context.Context, config *spec.Configuration, o Options, log *
 		o.OnListen(s.address)
 	}
 	if spec.IsLeader(config.Roles) {
-		served, err := servePeers(config, l, o)
+		served, err := servePeers(config, connection, l, o)
 		if err != nil {
 			return err
 		}

@@ -3,11 +3,15 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/peers"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/outside"
 )
@@ -101,13 +105,67 @@ func (d *desk) end() {
 	d.once.Do(func() { close(d.ended) })
 }
 
+// door is where schedulers in other processes ask to be let in: their tokens are checked beside the loop, which waits for nobody.
+type door struct {
+	*loop
+	tokens tokenCheck // nil: certificates suffice
+}
+
+// tokenCheck is nil if the token is of one who may decide for this process. Else the error says why not; peers.ErrUncertain: nobody could say.
+type tokenCheck func(ctx context.Context, token string) error
+
 // Join implements peers.Desk.
-func (l *loop) Join(ctx context.Context, h *outside.Hello) (peers.Member, *outside.Welcome, error) {
+func (d *door) Join(ctx context.Context, h *outside.Hello, token string) (peers.Member, *outside.Welcome, error) {
+	if d.tokens != nil {
+		leads := false
+		if err := d.desk.do(ctx, func() { leads = d.leadsNow() }); err != nil {
+			return nil, nil, err
+		}
+		if !leads { // whose token it is, is the leader's question
+			return nil, nil, peers.ErrStandby
+		}
+		if err := d.tokens(ctx, token); err != nil {
+			return nil, nil, err
+		}
+	}
+	return d.join(ctx, h)
+}
+
+// newTokenCheck asks the API server whose a token is. It has no part in the tokens of those who ask for metrics: they keep no scheduler out.
+func newTokenCheck(c *apiserver.Connection, p *spec.Peers) (tokenCheck, error) {
+	if p.TokenAudience == "" {
+		return nil, nil
+	}
+	r, err := visibility.NewReviewer(c, p.TokenAudience)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, token string) error {
+		if token == "" {
+			return fmt.Errorf("it shows no token for the audience %s; set its peers.tokenFile", p.TokenAudience)
+		}
+		user, err := r.Identify(ctx, token)
+		switch {
+		case errors.Is(err, visibility.ErrUnauthenticated):
+			return err
+		case err != nil:
+			return fmt.Errorf("%w: %w", peers.ErrUncertain, err)
+		case !slices.Contains(p.TokenUsers, user.Username):
+			return fmt.Errorf("the token is of the user %s; want one of %q", user.Username, p.TokenUsers)
+		}
+		return nil
+	}, nil
+}
+
+func (l *loop) leadsNow() bool { return l.phase == leading && l.term != nil }
+
+// join takes a scheduler in whose credentials are good.
+func (l *loop) join(ctx context.Context, h *outside.Hello) (peers.Member, *outside.Welcome, error) {
 	m := &seat{loop: l, works: make(chan *outside.Work, 1)}
 	var welcome *outside.Welcome
 	refused := peers.ErrStandby
 	err := l.desk.do(ctx, func() {
-		if l.phase != leading || l.term == nil || ctx.Err() != nil {
+		if !l.leadsNow() || ctx.Err() != nil {
 			return
 		}
 		m.scheduler = l.scheduler
@@ -145,14 +203,18 @@ func (m *seat) Leave() {
 }
 
 // servePeers opens the address for schedulers in other processes.
-func servePeers(config *spec.Configuration, l *loop, o Options) (*peers.Server, error) {
+func servePeers(config *spec.Configuration, c *apiserver.Connection, l *loop, o Options) (*peers.Server, error) {
+	tokens, err := newTokenCheck(c, &config.Peers)
+	if err != nil {
+		return nil, err
+	}
 	listener, err := peers.Listen(config.Peers.BindAddress)
 	if err != nil {
 		return nil, err
 	}
 	p := &config.Peers
 	files := &peers.Files{Certificate: p.TLSCertFile, Key: p.TLSPrivateKeyFile, Authorities: p.CAFile, Names: p.SchedulerNames}
-	s, err := peers.Serve(listener, l, files, l.log)
+	s, err := peers.Serve(listener, &door{l, tokens}, files, l.log)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}

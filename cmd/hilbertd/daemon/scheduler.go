@@ -81,7 +81,7 @@ func runScheduler(ctx context.Context, config *spec.Configuration, o Options, lo
 	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleScheduler, "addresses", p.Addresses, "address", served.at())
 	defer log.Info("hilbertd stopped")
 	client := &peers.Client{
-		Addresses: p.Addresses, Files: files, Log: log, Knows: state.knows,
+		Addresses: p.Addresses, Files: files, TokenFile: p.TokenFile, Log: log, Knows: state.knows,
 		Hello: outside.Hello{Protocol: outside.Protocol, Schema: outside.Schema(), Version: version.Get().Version, Name: name},
 	}
 	client.Run(ctx)

@@ -39,8 +39,10 @@ type Client struct {
 	Addresses []string
 	// Files nil: without TLS, for tests.
 	Files *Files
-	Hello outside.Hello
-	Log   *slog.Logger
+	// TokenFile has a token to show beside the certificate; empty: none.
+	TokenFile string
+	Hello     outside.Hello
+	Log       *slog.Logger
 	// Knows, if set, is told after each Work how many nodes are known and whether all are; a negative number says that there is no leader.
 	Knows func(nodes int, complete bool)
 	// Dial, if set, opens connections; for tests.
@@ -116,6 +118,9 @@ func (c *Client) follow(ctx context.Context, address, host string) (joined bool,
 		grpc.WithTransportCredentials(security), grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(wire), grpc.MaxCallRecvMsgSize(replica.MaxMessage), grpc.MaxCallSendMsgSize(replica.MaxMessage)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout, PermitWithoutStream: true}),
+	}
+	if c.TokenFile != "" {
+		options = append(options, grpc.WithPerRPCCredentials(tokenFile(c.TokenFile)))
 	}
 	if c.Dial != nil {
 		options = append(options, grpc.WithContextDialer(c.Dial))

@@ -8,5 +8,7 @@
 // Messages are written by package replica's codec, not as protobuf (ADR 0021). Certificates, keys and authorities are read from their files at each handshake if they have changed: nothing is started anew when they are
 // rotated. A connection lasts as long as the certificates are valid with which it began.
 //
+// A scheduler may show a token beside its certificate. Its file is read at each join; whose it is, the Desk finds out.
+//
 // The package decides nothing: what is late, foreign or too old, the Desk says.
 package peers

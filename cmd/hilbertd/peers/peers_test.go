@@ -34,6 +34,7 @@ type leaderDesk struct {
 	mu      sync.Mutex
 	s       *schedule.Scheduler
 	standby bool
+	token   string // of whom asked last
 	members map[schedule.OutsideID]*deskMember
 	events  chan string
 }
@@ -57,9 +58,10 @@ func newDesk(t *testing.T) *leaderDesk {
 	return &leaderDesk{s: s, members: make(map[schedule.OutsideID]*deskMember), events: make(chan string, 100)}
 }
 
-func (d *leaderDesk) Join(_ context.Context, h *outside.Hello) (Member, *outside.Welcome, error) {
+func (d *leaderDesk) Join(_ context.Context, h *outside.Hello, token string) (Member, *outside.Welcome, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.token = token
 	if d.standby {
 		d.events <- "standby"
 		return nil, nil, ErrStandby

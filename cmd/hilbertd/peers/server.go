@@ -28,15 +28,22 @@ const (
 	pingTimeout = 2 * time.Second
 	// maxStreams bounds what a connection may open: a scheduler needs one.
 	maxStreams = 4
+	// maxHeaders bounds what comes before the first message: a token is a few KiB.
+	maxHeaders = 64 << 10
 )
 
-// ErrStandby says that this process does not lead now.
-var ErrStandby = errors.New("this process does not lead")
+// Why a scheduler is not taken in, beside what is wrong with itself.
+var (
+	// ErrStandby says that this process does not lead now.
+	ErrStandby = errors.New("this process does not lead")
+	// ErrUncertain says that nobody could say whose its token is. It may try again.
+	ErrUncertain = errors.New("the token could not be checked")
+)
 
 // Desk is the leader's loop. Its methods may be called by many goroutines.
 type Desk interface {
-	// Join takes a scheduler in. The error says why not; ErrStandby: another process leads, or none.
-	Join(ctx context.Context, h *outside.Hello) (Member, *outside.Welcome, error)
+	// Join takes a scheduler in, which has shown a token; empty: none. The error says why not; ErrStandby: another process leads, or none.
+	Join(ctx context.Context, h *outside.Hello, token string) (Member, *outside.Welcome, error)
 }
 
 // Member is a scheduler that has joined.
@@ -64,7 +71,7 @@ func Serve(listener net.Listener, desk Desk, files *Files, log *slog.Logger) (*S
 		return nil, err
 	}
 	options := []grpc.ServerOption{
-		grpc.ForceServerCodec(c), grpc.MaxRecvMsgSize(replica.MaxMessage), grpc.MaxSendMsgSize(replica.MaxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(helloTimeout),
+		grpc.ForceServerCodec(c), grpc.MaxRecvMsgSize(replica.MaxMessage), grpc.MaxSendMsgSize(replica.MaxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaders), grpc.ConnectionTimeout(helloTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAfter / 2, PermitWithoutStream: true}),
 	}
@@ -99,12 +106,15 @@ func (s *Server) join(stream grpc.ServerStream) error {
 	if err != nil {
 		return err
 	}
-	member, welcome, err := s.desk.Join(ctx, hello)
-	switch {
-	case errors.Is(err, ErrStandby):
-		return status.Error(codes.Unavailable, err.Error())
-	case err != nil:
+	member, welcome, err := s.desk.Join(ctx, hello, tokenOf(ctx))
+	if err != nil {
+		if errors.Is(err, ErrStandby) {
+			return status.Error(codes.Unavailable, err.Error())
+		}
 		s.log.Warn("refused a scheduler", "name", hello.Name, "version", hello.Version, "why", err)
+		if errors.Is(err, ErrUncertain) {
+			return status.Error(codes.Unavailable, err.Error())
+		}
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	defer member.Leave()

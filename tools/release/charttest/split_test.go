@@ -51,7 +51,7 @@ func sides(t *testing.T, all []*unstructured.Unstructured) (leader, scheduler *s
 // doorDesk tells who was let in as far as the leader's loop, and leads nothing.
 type doorDesk chan string
 
-func (d doorDesk) Join(_ context.Context, h *outside.Hello) (peers.Member, *outside.Welcome, error) {
+func (d doorDesk) Join(_ context.Context, h *outside.Hello, _ string) (peers.Member, *outside.Welcome, error) {
 	d <- h.Name
 	return nil, nil, errors.New("this is a test")
 }
@@ -153,6 +153,14 @@ func TestSplit(t *testing.T) {
 	if !spec.IsLeader(leader.Roles) || !slices.Equal(leader.Peers.SchedulerNames, []string{"spiffe://x/scheduler"}) || !spec.IsScheduler(scheduler.Roles) || scheduler.Peers.ServerName != "leader.example.org" || scheduler.Logging.Level != "debug" {
 		t.Errorf("%+v\n%+v", leader.Peers, scheduler.Peers)
 	}
+	if leader.Peers.TokenAudience == "" || !slices.Equal(leader.Peers.TokenUsers, []string{"system:serviceaccount:" + Namespace + ":hilbert-scheduler"}) || scheduler.Peers.TokenFile == "" {
+		t.Errorf("tokens are neither asked for nor shown: %+v\n%+v", leader.Peers, scheduler.Peers)
+	}
+	holdToken(t, all, leader.Peers.TokenAudience, scheduler.Peers.TokenFile)
+	bare := objects(t, render(t, "{schedulers: {replicas: 2, tokens: false}}", newest))
+	if leader, scheduler := sides(t, bare); leader.Peers.TokenAudience != "" || scheduler.Peers.TokenFile != "" || strings.Contains(canonical(t, find(t, bare, "Deployment", "hilbert-scheduler")), "serviceAccountToken") {
+		t.Errorf("tokens: false: %+v\n%+v", leader.Peers, scheduler.Peers)
+	}
 	for _, o := range all {
 		if o.GetKind() == "Secret" && o.GetName() != "hilbertd-serving" || strings.HasPrefix(o.GetAPIVersion(), "cert-manager") {
 			t.Errorf("certificates are there, and the chart renders %s", key(o))
@@ -168,8 +176,10 @@ func TestSplit(t *testing.T) {
 	for name, texts := range map[string][2]string{
 		"hilbertd":          {"names: [a]", "names: [b]"},
 		"hilbert-scheduler": {"leaderName: a", "leaderName: b"},
+		"hilbertd ":         {"tokens: true", "tokens: false"},
 	} {
 		const values = "{schedulers: {replicas: 2, certificate: existing, %s}}"
+		name = strings.TrimSpace(name)
 		if hash(fmt.Sprintf(values, texts[0]), name) == hash(fmt.Sprintf(values, texts[1]), name) {
 			t.Errorf("%s: with %s pods go on that have read %s", name, texts[1], texts[0])
 		}
@@ -178,5 +188,32 @@ func TestSplit(t *testing.T) {
 		if text := canonical(t, o); strings.Contains(text, "peers") || strings.Contains(text, "hilbert-scheduler") {
 			t.Errorf("%s without schedulers:\n%s", key(o), text)
 		}
+	}
+}
+
+// holdToken wants the only token in schedulers' pods to be for an audience, in a file.
+func holdToken(t *testing.T, all []*unstructured.Unstructured, audience, file string) {
+	t.Helper()
+	d := find(t, all, "Deployment", "hilbert-scheduler")
+	if mounts, found, _ := unstructured.NestedBool(d.Object, "spec", "template", "spec", "automountServiceAccountToken"); !found || mounts {
+		t.Error("schedulers get a token for the API server")
+	}
+	volumes, _, _ := unstructured.NestedSlice(d.Object, "spec", "template", "spec", "volumes")
+	containers, _, _ := unstructured.NestedSlice(d.Object, "spec", "template", "spec", "containers")
+	mounts, _, _ := unstructured.NestedSlice(containers[0].(map[string]any), "volumeMounts")
+	var got []string
+	for _, v := range volumes {
+		sources, _, _ := unstructured.NestedSlice(v.(map[string]any), "projected", "sources")
+		for _, s := range sources {
+			token, _, _ := unstructured.NestedMap(s.(map[string]any), "serviceAccountToken")
+			for _, m := range mounts {
+				if m := m.(map[string]any); m["name"] == v.(map[string]any)["name"] {
+					got = append(got, fmt.Sprint(token["audience"], " ", m["mountPath"], "/", token["path"]))
+				}
+			}
+		}
+	}
+	if want := []string{audience + " " + file}; !slices.Equal(got, want) {
+		t.Errorf("tokens %v are mounted, want %v", got, want)
 	}
 }

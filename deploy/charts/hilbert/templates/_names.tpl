@@ -55,6 +55,9 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- .Values.schedulers.names | default (list "hilbert-scheduler.hilbert-system.svc") | toJson -}}
 {{- end -}}
 
+{{- /* For whom schedulers' tokens are: nobody else takes them, and the leader takes no other. */ -}}
+{{- define "hilbert.tokenAudience" -}}hilbert-dispatchers.hilbert-system.svc{{- end -}}
+
 {{- /* Certificates for schedulers in processes of their own, as files. */ -}}
 {{- define "hilbert.peers" -}}
 tlsCertFile: /etc/hilbert-peers/tls.crt
