@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -23,57 +23,102 @@ import (
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
+	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/lab/controlplane"
+	"hilbert.dev/hilbert/lab/hollow"
+	"hilbert.dev/hilbert/topology"
 )
 
 var nodes = flag.Int("nodes", 1000, "nodes with an agent; 60 with -short")
 
 const (
 	path = "/apis/node.hilbert.dev/v1alpha1"
-	// patience bounds how long a change of all nodes may take: the controller tells fifty a second.
-	patience = 3 * time.Minute
-	// poison is a parameter's value under which these stand-ins report that pods wait.
-	poison = 95
+	// patience bounds how long a change of all nodes may take, in real time: the controller tells fifty a second.
+	patience = 10 * time.Minute
 	// firstStep is the share of nodes, in percent, that a change reaches first.
 	firstStep = 5
+	// step is by how much the clock of the agents is moved on at once: how often they observe.
+	step = 5 * time.Second
+	// What each node has: memory of a NUMA node, and what its service and its reclaimed pod hold of the node's.
+	numaMemory    = 8 << 10 // MiB
+	serviceMemory = "9Gi"
+)
+
+// What NodeConfigurations say here.
+const (
+	good   = `{"lending": {"targetUtilization": 70}}`
+	mended = `{"lending": {"targetUtilization": 60}}`
+	// refused is valid for agents with the default file. In ours the thresholds of eviction are higher, and less may not be kept free.
+	refused = `{"memory": {"headroom": {"growthReserve": 0.08}}}`
+	// harmful has agents take a node for short of memory that has 44 % available, and evict.
+	harmful = `{"memory": {"headroom": {"watermark": 0.2, "growthReserve": 0.6}}, "eviction": {"memory": {"soft": {"share": 0.6}}}}`
 )
 
 // cluster is a control plane with a controller and agents.
 type cluster struct {
 	t      *testing.T
+	config *rest.Config
 	client kubernetes.Interface
 	api    rest.Interface
+	names  []string // of nodes
 	nodes  int
-	// touched are the nodes that were told the poison.
-	touched map[string]bool
+	clock  *clock.Stepped
+	agents *hollow.Agents
+	rounds []uint64 // of each agent's laws, up to the last step
+	steps  int
+	// reports are the CustomNodeResources as last read, touched the nodes that were told something, by its hash.
+	reports []v1alpha1.CustomNodeResource
+	touched map[string]map[string]bool
 }
 
-// TestRollout: a change reaches five of a hundred nodes and then all; one that harms reaches the first five, and is taken back from them.
+// TestRollout: a change reaches five of a hundred nodes and then all. One that agents refuse, and one that has them evict, reach the first five, and are taken back from them.
+// Each node is written to once for each change that it is told.
 func TestRollout(t *testing.T) {
 	c := newCluster(t)
-	c.write(80)
-	c.until("80 % is in force everywhere", func(o *v1alpha1.NodeConfiguration) bool {
+	first := c.first()
+	c.write(good)
+	c.until("the first step", func(o *v1alpha1.NodeConfiguration) bool { return o.Status.Rollout != nil && o.Status.Nodes.Told > 0 })
+	c.until("it is in force everywhere", func(o *v1alpha1.NodeConfiguration) bool {
+		if o.Status.Rollout != nil && o.Status.Rollout.Step == 0 && c.with(good) > first {
+			t.Errorf("%d nodes are told in the first step, want %d", c.with(good), first)
+		}
 		return o.Status.Stable != nil && o.Status.Rollout == nil && o.Status.Nodes.Applied == c.nodes
 	})
-	c.write(poison)
-	o := c.until("the poison is taken back", func(o *v1alpha1.NodeConfiguration) bool {
-		return o.Status.Rollout != nil && o.Status.Rollout.RolledBack && c.with(80) == c.nodes
-	})
-	if most := max(c.nodes*firstStep/100, 1); len(c.touched) == 0 || len(c.touched) > most {
-		t.Errorf("%d nodes were told the poison, want 1 to %d", len(c.touched), most)
+	writes := c.nodes
+	for _, poison := range []struct{ says, why string }{{refused, "refuse it"}, {harmful, "evictions"}} {
+		c.write(poison.says)
+		o := c.until("it is taken back", func(o *v1alpha1.NodeConfiguration) bool {
+			return o.Status.ObservedGeneration == o.Generation && o.Status.Rollout != nil && o.Status.Rollout.RolledBack && c.with(good) == c.nodes
+		})
+		touched := len(c.touched[hash(poison.says)])
+		if touched == 0 || touched > first {
+			t.Errorf("%d nodes were told %s, want 1 to %d", touched, poison.says, first)
+		}
+		if said := o.Status.Rollout.Message; !strings.Contains(said, poison.why) {
+			t.Errorf("it was taken back because %q, which does not say %q", said, poison.why)
+		}
+		t.Logf("%d of %d nodes were told it; taken back: %s", touched, c.nodes, o.Status.Rollout.Message)
+		writes += touched * 2
+		c.until("all agents run with what was good", func(*v1alpha1.NodeConfiguration) bool { return c.inForce(good) == c.nodes })
 	}
-	if said := o.Status.Rollout.Message; !strings.Contains(said, "run delay") {
-		t.Errorf("it was taken back because %q, which names no run delay", said)
-	}
-	t.Logf("%d of %d nodes were told the poison; it was taken back: %s", len(c.touched), c.nodes, o.Status.Rollout.Message)
-	c.write(70) // what is mended goes on
-	c.until("70 % is in force everywhere", func(o *v1alpha1.NodeConfiguration) bool {
-		return o.Status.Rollout == nil && o.Status.Nodes.Applied == c.nodes && c.with(70) == c.nodes
+	c.write(mended) // what is mended goes on
+	c.until("what is mended is in force everywhere", func(o *v1alpha1.NodeConfiguration) bool {
+		return o.Status.Rollout == nil && o.Status.Nodes.Applied == c.nodes && c.inForce(mended) == c.nodes
 	})
+	writes += c.nodes
+	if got := c.writes(); got != writes {
+		t.Errorf("nodes were written to %d times, want %d: once for each change that a node is told", got, writes)
+	}
+	t.Logf("%d writes to %d nodes; %s of the nodes' time", writes, c.nodes, time.Duration(c.steps)*step)
 }
 
+// first is how many nodes the first step has.
+func (c *cluster) first() int { return max(c.nodes*firstStep/100, 1) }
+
+func hash(parameters string) string { return spec.WrittenParameters(parameters).Hash() }
+
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{t: t, nodes: *nodes, touched: make(map[string]bool)}
+	c := &cluster{t: t, nodes: *nodes, clock: clock.NewStepped(time.Now()), touched: make(map[string]map[string]bool)}
 	if testing.Short() {
 		c.nodes = 60
 	}
@@ -84,16 +129,15 @@ func newCluster(t *testing.T) *cluster {
 			t.Error(err)
 		}
 	})
-	config := plane.AdminConfig()
-	config.QPS = -1
-	c.client, err = kubernetes.NewForConfig(config)
+	c.config = plane.AdminConfig()
+	c.config.QPS = -1
+	c.client, err = kubernetes.NewForConfig(c.config)
 	c.must(err)
 	c.api = c.client.Discovery().RESTClient()
 	c.must(plane.InstallDefinitions(t.Context()))
-	c.must(plane.InstallPolicies(t.Context()))
-	for i := range c.nodes {
-		c.addNode(fmt.Sprintf("n%04d", i))
-	}
+	machine, config := c.makeNodes()
+	c.must(plane.InstallPolicies(t.Context())) // after the pods: only a Binding may write what a reclaimed one has
+	c.startAgents(machine, config)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	c.must(plane.UserKubeconfig(kubeconfig, "system:serviceaccount:hilbert-system:hilbert-controller"))
 	c.permit()
@@ -101,26 +145,140 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
+// makeNodes makes nodes with a service and a reclaimed pod each.
+func (c *cluster) makeNodes() (*topology.Machine, spec.Node) {
+	c.t.Helper()
+	machine, config := hollow.PairMachine(2, numaMemory), spec.Default().Node
+	config.ReservedCores = new(0)
+	config.ObserveInterval, config.TickInterval, config.WriteInterval = spec.Duration(step), spec.Duration(6*step), spec.Duration(time.Second)
+	config.Lending.RefreshInterval = spec.Duration(6 * step)
+	config.Memory.Headroom.GrowthReserve, config.Eviction.Memory.Soft.Share = 0.2, 0.12
+	shapes := hollow.AgentShapes(c.nodes, machine, config)
+	frozen, err := hollow.Run(c.t.Context(), c.config, shapes, hollow.Options{Frozen: true})
+	c.must(err)
+	frozen.Stop() // it has nothing more to do
+	for i := range shapes {
+		c.names = append(c.names, shapes[i].Name)
+		c.addPods(shapes[i].Name)
+	}
+	return machine, config
+}
+
+// startAgents starts an agent on each node, and lets time pass until all report how their pods fare.
+func (c *cluster) startAgents(machine *topology.Machine, config spec.Node) {
+	c.t.Helper()
+	var err error
+	c.agents, err = hollow.RunAgents(c.t.Context(), c.config, c.names, hollow.AgentOptions{
+		Machine: machine, Config: config, Online: 0.5, Clock: c.clock, Configured: true,
+		Log: slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+	})
+	c.must(err)
+	c.t.Cleanup(c.agents.Stop)
+	c.rounds = make([]uint64, c.nodes)
+	for end := time.Now().Add(patience); ; c.pass() {
+		if c.look(); c.healthy() == c.nodes {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("%d of %d agents say how they fare after %s", c.healthy(), c.nodes, patience)
+		}
+	}
+}
+
+// addPods binds a service and a reclaimed pod to a node.
+func (c *cluster) addPods(node string) {
+	c.t.Helper()
+	for _, p := range []struct {
+		name        string
+		labels      map[string]string
+		annotations map[string]string
+		resources   corev1.ResourceRequirements
+	}{
+		{"service-", nil, nil, corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse(serviceMemory)},
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(serviceMemory)},
+		}},
+		{"job-", map[string]string{spec.LabelQoS: string(spec.QoSReclaimed)}, map[string]string{spec.AnnotationReclaimed: "500m/256Mi"}, corev1.ResourceRequirements{}},
+	} {
+		_, err := c.client.CoreV1().Pods(metav1.NamespaceDefault).Create(c.t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: p.name + node, Labels: p.labels, Annotations: p.annotations},
+			Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "main", Resources: p.resources}}},
+		}, metav1.CreateOptions{})
+		c.must(err)
+	}
+}
+
+// pass lets the agents' time go on, and returns when all have done what that asks for.
+func (c *cluster) pass() {
+	c.t.Helper()
+	c.clock.Advance(step)
+	c.steps++
+	for i, name := range c.names {
+		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+			n, settled := c.agents.Agent(name).Rounds()
+			if settled && n > c.rounds[i] {
+				c.rounds[i] = n
+				break
+			}
+			if time.Now().After(end) {
+				c.t.Fatalf("the agent of %s has not come round", name)
+			}
+		}
+	}
+}
+
+// look reads all CustomNodeResources.
+func (c *cluster) look() {
+	c.t.Helper()
+	var list v1alpha1.CustomNodeResourceList
+	c.must(c.send(c.t.Context(), "GET", nil, &list, "customnoderesources"))
+	c.reports = list.Items
+}
+
+// count counts among them.
+func (c *cluster) count(is func(*v1alpha1.CustomNodeResource) bool) (n int) {
+	for i := range c.reports {
+		if is(&c.reports[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// healthy counts the agents that say how their pods fare.
+func (c *cluster) healthy() int {
+	return c.count(func(r *v1alpha1.CustomNodeResource) bool { return r.Status.Health != nil })
+}
+
+// with counts the nodes that are told something, inForce the agents that say that they run with it.
+func (c *cluster) with(parameters string) int {
+	return c.count(func(r *v1alpha1.CustomNodeResource) bool {
+		return r.Spec.Configuration != nil && r.Spec.Configuration.Hash == hash(parameters)
+	})
+}
+
+func (c *cluster) inForce(parameters string) int {
+	return c.count(func(r *v1alpha1.CustomNodeResource) bool {
+		a := r.Status.Configuration
+		return a != nil && a.InForce == hash(parameters) && a.Error == ""
+	})
+}
+
+// writes is how often the specs of CustomNodeResources were written since they were made.
+func (c *cluster) writes() (n int) {
+	c.t.Helper()
+	c.look()
+	for i := range c.reports {
+		n += int(c.reports[i].Generation) - 1
+	}
+	return n
+}
+
 func (c *cluster) must(err error) {
 	c.t.Helper()
 	if err != nil {
 		c.t.Fatal(err)
 	}
-}
-
-// addNode adds a Node, and the report of its agent.
-func (c *cluster) addNode(name string) {
-	c.t.Helper()
-	ctx := c.t.Context()
-	_, err := c.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	c.must(err)
-	r := &v1alpha1.CustomNodeResource{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "node.hilbert.dev/v1alpha1", Kind: "CustomNodeResource"},
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-	}
-	var made v1alpha1.CustomNodeResource
-	c.must(c.send(ctx, "POST", r, &made, "customnoderesources"))
-	c.must(c.report(ctx, &made))
 }
 
 func (c *cluster) send(ctx context.Context, verb string, object, answer any, under ...string) error {
@@ -141,52 +299,6 @@ func (c *cluster) send(ctx context.Context, verb string, object, answer any, und
 		return err
 	}
 	return json.Unmarshal(body, answer)
-}
-
-// report has an agent do what it is told, and say so.
-func (c *cluster) report(ctx context.Context, r *v1alpha1.CustomNodeResource) error {
-	now := metav1.Now()
-	s := &r.Status
-	s.Mode, s.ThreadsPerCore, s.ObservedAt = spec.ModeAgent, 1, now
-	s.Conditions = []metav1.Condition{{Type: spec.ConditionAgentReady, Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: now}}
-	s.Health = &spec.NodeHealth{RunDelay: 10, WindowSeconds: 1}
-	if w := r.Spec.Configuration; w == nil {
-		s.Configuration = nil
-	} else {
-		if s.Configuration == nil || s.Configuration.Hash != w.Hash {
-			s.Configuration = &spec.AppliedConfiguration{Name: w.Name, Hash: w.Hash, InForce: w.Hash, Since: now.Time}
-		}
-		if told(r) == poison {
-			s.Health.RunDelay = 500
-		}
-	}
-	return c.send(ctx, "PUT", r, nil, "customnoderesources", r.Name, "status")
-}
-
-// due: the agent has something to say, of what it is told or, once, of how pods have fared since.
-func due(r *v1alpha1.CustomNodeResource, now time.Time) bool {
-	wanted, applied := r.Spec.Configuration, r.Status.Configuration
-	if wanted == nil || applied == nil || wanted.Hash != applied.Hash {
-		return wanted != nil || applied != nil
-	}
-	const settled = 3 * time.Second // longer than the window and what a timestamp loses
-	return r.Status.ObservedAt.Sub(applied.Since) < settled && now.Sub(applied.Since) >= settled
-}
-
-// told is the value that an agent was told; 0: none.
-func told(r *v1alpha1.CustomNodeResource) int {
-	if r.Spec.Configuration == nil {
-		return 0
-	}
-	var p struct {
-		Lending struct {
-			TargetUtilization int `json:"targetUtilization"`
-		} `json:"lending"`
-	}
-	if json.Unmarshal(r.Spec.Configuration.Parameters, &p) != nil {
-		return -1
-	}
-	return p.Lending.TargetUtilization
 }
 
 // permit applies the permissions of deploy/controller.
@@ -241,16 +353,14 @@ func (c *cluster) run(kubeconfig string) {
 	})
 }
 
-// write makes the NodeConfiguration say a value.
-func (c *cluster) write(value int) {
+// write makes the NodeConfiguration say something.
+func (c *cluster) write(parameters string) {
 	c.t.Helper()
-	parameters, err := json.Marshal(map[string]any{"lending": map[string]any{"targetUtilization": value}})
-	c.must(err)
 	o := &v1alpha1.NodeConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "node.hilbert.dev/v1alpha1", Kind: spec.NodeConfigurationKind},
 		ObjectMeta: metav1.ObjectMeta{Name: "default"},
-		Spec: spec.NodeConfiguration{Parameters: parameters, Rollout: &spec.ConfigurationRollout{
-			Steps: []int{firstStep, 100}, Pause: new(spec.Duration(2 * time.Second)),
+		Spec: spec.NodeConfiguration{Parameters: spec.WrittenParameters(parameters), Rollout: &spec.ConfigurationRollout{
+			Steps: []int{firstStep, 100}, Pause: new(spec.Duration(time.Second)),
 		}},
 	}
 	var there v1alpha1.NodeConfiguration
@@ -258,45 +368,29 @@ func (c *cluster) write(value int) {
 		c.must(c.send(c.t.Context(), "POST", o, nil, v1alpha1.NodeConfigurations))
 		return
 	}
-	there.Spec.Parameters = parameters
+	there.Spec.Parameters = spec.WrittenParameters(parameters)
 	c.must(c.send(c.t.Context(), "PUT", &there, nil, v1alpha1.NodeConfigurations, "default"))
 }
 
-// with counts the nodes that are told a value.
-func (c *cluster) with(value int) (n int) {
-	c.t.Helper()
-	var list v1alpha1.CustomNodeResourceList
-	c.must(c.send(c.t.Context(), "GET", nil, &list, "customnoderesources"))
-	for i := range list.Items {
-		if told(&list.Items[i]) == value {
-			n++
-		}
-	}
-	return n
-}
-
-// until has the agents do what they are told until the NodeConfiguration is as wanted.
+// until lets the agents' time go on until the NodeConfiguration, and what it has done, is as wanted. It notes which nodes are told what.
 func (c *cluster) until(what string, done func(*v1alpha1.NodeConfiguration) bool) *v1alpha1.NodeConfiguration {
 	c.t.Helper()
-	ctx := c.t.Context()
+	began := time.Now()
 	var o v1alpha1.NodeConfiguration
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
-		var list v1alpha1.CustomNodeResourceList
-		c.must(c.send(ctx, "GET", nil, &list, "customnoderesources"))
-		for i := range list.Items {
-			r := &list.Items[i]
-			if told(r) == poison {
-				c.touched[r.Name] = true
-			}
-			if due(r, time.Now()) {
-				if err := c.report(ctx, r); err != nil {
-					c.t.Log(err) // it was told something else meanwhile
+	for end := began.Add(patience); time.Now().Before(end); c.pass() {
+		c.look() // before the object is read: what it says is newer
+		for i := range c.reports {
+			if w := c.reports[i].Spec.Configuration; w != nil {
+				if c.touched[w.Hash] == nil {
+					c.touched[w.Hash] = make(map[string]bool)
 				}
+				c.touched[w.Hash][c.reports[i].Name] = true
 			}
 		}
 		o = v1alpha1.NodeConfiguration{}
-		c.must(c.send(ctx, "GET", nil, &o, v1alpha1.NodeConfigurations, "default"))
+		c.must(c.send(c.t.Context(), "GET", nil, &o, v1alpha1.NodeConfigurations, "default"))
 		if done(&o) {
+			c.t.Logf("%s after %s", what, time.Since(began).Round(time.Second))
 			return &o
 		}
 	}

@@ -42,6 +42,8 @@ type AgentOptions struct {
 	Began func(node string, pod *corev1.Pod)
 	// Workers bounds the pods that start or end at once; 0 is 16.
 	Workers int
+	// Configured agents follow what their CustomNodeResource tells them of configuration, and keep it over a Restart.
+	Configured bool
 	// Faults are what the agents begin with, by the index of their node; nil: none.
 	Faults func(i int) Fault
 	// Log gets what the agents say; nil drops it.
@@ -116,6 +118,9 @@ func (f *Agents) Stop() {
 	}
 	f.tasks.Wait()
 	for _, a := range f.nodes {
+		if a.told != nil {
+			a.told.Stop()
+		}
 		a.stop()
 		a.reporter.Close()
 	}

@@ -34,6 +34,7 @@ type Agent struct {
 	name     string
 	options  AgentOptions
 	reporter *agent.Reporter
+	told     *agent.ConfigurationWatch // nil: the agent follows nothing
 	ports    node.Ports
 	kernel   *mapKernel
 	born     time.Time       // when the node was
@@ -79,7 +80,22 @@ func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOpti
 		a.kernel.work.co = newCoNode(o.Model)
 	}
 	a.fault.Store(&fault)
-	return a, a.start(ctx)
+	if !o.Configured {
+		return a, a.start(ctx)
+	}
+	a.ports.Configuration = &mapStore{}
+	if err := a.start(ctx); err != nil {
+		return a, err
+	}
+	a.told, err = agent.WatchConfiguration(ctx, config, name, a.configure, o.Log)
+	return a, err
+}
+
+// configure tells the agent that runs now.
+func (a *Agent) configure(w *spec.WantedConfiguration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.agent.Configure(w)
 }
 
 // start starts the agent and tells it what runs. a.mu is held, or nobody else knows a yet.

@@ -38,6 +38,9 @@ const (
 	Agent    = "agent"
 	Watchdog = "watchdog"
 
+	// Controller is the account of deploy/controller.
+	Controller = "system:serviceaccount:" + Namespace + ":hilbert-controller"
+
 	watchdogPath          = "/usr/bin/" + WatchdogService
 	watchdogConfig        = "/etc/hilbert/watchdog.yaml"
 	watchdogConfiguration = `apiVersion: config.hilbert.dev/v1alpha1
@@ -148,6 +151,32 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// InstallController creates what deploy/controller has, but for its Deployment.
+func (c *Cluster) InstallController(ctx context.Context) error {
+	return c.apply(ctx, filepath.Join("controller", "controller.yaml"))
+}
+
+// StartController runs hilbertd's role controller in this process, as the account that deploy/ gives it, until stop.
+func (c *Cluster) StartController(ctx context.Context) (stop func() error, err error) {
+	config := spec.Default()
+	config.Roles = []spec.Role{spec.RoleController}
+	config.Server.BindAddress = "-"
+	config.LeaderElection.Namespace, config.LeaderElection.Name = Namespace, "hilbert-controller"
+	config.ClientConnection.Kubeconfig = filepath.Join(c.Plane.Dir(), "controller.kubeconfig")
+	if err := c.Plane.UserKubeconfig(config.ClientConnection.Kubeconfig, Controller, "system:serviceaccounts"); err != nil {
+		return nil, err
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- daemon.Run(running, config, daemon.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	}()
+	return func() error {
+		cancel()
+		return <-ended
+	}, nil
 }
 
 // StartAgent builds hilbertd, and runs it in the guest as a node's agent, as the account that deploy/ gives it.
