@@ -151,7 +151,7 @@ func (c *cluster) makeNodes() (*topology.Machine, spec.Node) {
 	machine, config := hollow.PairMachine(2, numaMemory), spec.Default().Node
 	config.ReservedCores = new(0)
 	config.ObserveInterval, config.TickInterval, config.WriteInterval = spec.Duration(step), spec.Duration(6*step), spec.Duration(time.Second)
-	config.Lending.RefreshInterval = spec.Duration(6 * step)
+	config.Lending.RefreshInterval = spec.Duration(12 * step)
 	config.Memory.Headroom.GrowthReserve, config.Eviction.Memory.Soft.Share = 0.2, 0.12
 	shapes := hollow.AgentShapes(c.nodes, machine, config)
 	frozen, err := hollow.Run(c.t.Context(), c.config, shapes, hollow.Options{Frozen: true})
@@ -175,7 +175,17 @@ func (c *cluster) startAgents(machine *topology.Machine, config spec.Node) {
 	c.must(err)
 	c.t.Cleanup(c.agents.Stop)
 	c.rounds = make([]uint64, c.nodes)
-	for end := time.Now().Add(patience); ; c.pass() {
+	end := time.Now().Add(patience)
+	for begun := 0; begun < c.nodes && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		c.clock.Advance(step) // an agent whose loop has not begun does not hear of it
+		begun = 0
+		for i, name := range c.names {
+			if c.rounds[i], _ = c.agents.Agent(name).Rounds(); c.rounds[i] > 0 {
+				begun++
+			}
+		}
+	}
+	for ; ; c.pass() {
 		if c.look(); c.healthy() == c.nodes {
 			return
 		}
