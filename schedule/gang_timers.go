@@ -93,6 +93,21 @@ func (g *gangTimers) changed(gang *cluster.Unit, waits bool, now time.Time) {
 	}
 }
 
+// reconfigure has other times count for the gangs that wait already, too. All are looked at once: by the new times some are overdue.
+func (g *gangTimers) reconfigure(cfg spec.Units, now time.Time) {
+	if g.cfg == cfg {
+		return
+	}
+	g.cfg = cfg
+	for _, t := range g.byName {
+		if t.position >= 0 {
+			g.queue.Remove(t.position)
+		}
+		t.due = now
+		g.queue.Push(t)
+	}
+}
+
 // set works out when a gang is looked at again, if ever.
 func (g *gangTimers) set(t *gangTimer, now time.Time) {
 	if t.position >= 0 {

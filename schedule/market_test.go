@@ -44,4 +44,12 @@ func TestArrivalsAreCountedOnce(t *testing.T) {
 	if s.Step(now, 1); s.market.Revision() != 1 {
 		t.Fatalf("16 pods make price list %d", s.market.Revision())
 	}
+	c := s.Config()
+	c.Conditions.MinInterval++
+	if err := s.Reconfigure(c, now); err != nil || s.blocked.explanations.interval != c.Conditions.MinInterval.D() {
+		t.Errorf("explanations go by the old interval: %v", err)
+	}
+	if err := s.Reconfigure(c, now); err != nil || s.instances[0].placers.Set().Market() != s.market {
+		t.Errorf("other settings have forgotten the prices: %v", err)
+	}
 }

@@ -148,6 +148,9 @@ func (r *Reservations) Next(every time.Duration) (at time.Time, ok bool) {
 	return r.at.Add(every), true
 }
 
+// SetMost says for how many gangs nodes are reserved at once from now on. With fewer, the gangs of lowest rank lose theirs when nodes are chosen next.
+func (r *Reservations) SetMost(most int) { r.most = most }
+
 // Tried counts the gangs for which all nodes were looked at.
 func (r *Reservations) Tried() int { return r.tried }
 

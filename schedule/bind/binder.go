@@ -217,6 +217,12 @@ func (b *Binder) Transitions() []Transition {
 
 func (b *Binder) record(t Transition) { b.transitions = append(b.transitions, t) }
 
+// Reconfigure goes on with other settings.
+func (b *Binder) Reconfigure(cfg spec.Binding, conds spec.Conditions) {
+	b.conditions.tokens = max(b.conditions.tokens+float64(conds.Burst-b.conditions.cfg.Burst), 0) // a full bucket stays full
+	b.cfg, b.conditions.cfg = cfg, conds
+}
+
 // Full reports whether MaxAhead placements wait for their writes: the caller has to stop deciding for a while.
 func (b *Binder) Full() bool { return b.queue.Len() >= b.cfg.MaxAhead }
 

@@ -64,6 +64,9 @@ func NewPods(store *cluster.Store, scheduled bool) *Pods {
 	return &Pods{store: store, scheduled: scheduled, waiting: make(map[subject]*failure), flights: make(map[uint64]struct{})}
 }
 
+// TellPlacements says whether it tells of each pod that is placed from now on.
+func (p *Pods) TellPlacements(yes bool) { p.scheduled = yes }
+
 // Backlog is what is to be written, and what was left out because too much was.
 type Backlog struct {
 	Failures, Placements int    // a preemption counts as a placement

@@ -67,6 +67,13 @@ func (s *Set) add(name string, weights *rules.Profile, ratio []spec.RatioPoint) 
 // Market has the prices that all profiles share.
 func (s *Set) Market() *rules.Market { return s.weights[0].Market() }
 
+// Share has all profiles use a market that has learned its prices already.
+func (s *Set) Share(m *rules.Market) {
+	for _, weights := range s.weights {
+		weights.WithMarket(m)
+	}
+}
+
 // Has reports whether there is a profile of that number.
 func (s *Set) Has(profile int) bool { return profile >= 0 && profile < len(s.names) }
 
@@ -131,6 +138,9 @@ func (p *Placers) For(pod *cluster.Pod) *Decider {
 	}
 	return p.list[n]
 }
+
+// Use goes on with other profiles of the same numbers. What was known of nodes is found out anew.
+func (p *Placers) Use(set *Set) { p.set, p.list = set, make([]*Decider, len(set.weights)) }
 
 // Set is the profiles.
 func (p *Placers) Set() *Set { return p.set }

@@ -112,6 +112,9 @@ func New(store *cluster.Store, cfg spec.Evictions) *Relief {
 	}
 }
 
+// Reconfigure goes on with another budget.
+func (r *Relief) Reconfigure(cfg spec.Evictions) { r.cfg = cfg }
+
 // Counts returns the outcomes of requests so far.
 func (r *Relief) Counts() Counts { return r.counts }
 

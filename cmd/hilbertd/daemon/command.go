@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
+	"hilbert.dev/hilbert/cmd/hilbertd/reload"
 	"hilbert.dev/hilbert/cmd/hilbertd/removal"
 	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube/apiserver"
@@ -32,14 +33,21 @@ func NewCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
+			overridden := func(c *spec.Configuration) {
+				if kubeconfig != "" {
+					c.ClientConnection.Kubeconfig = kubeconfig
+				}
+			}
+			var file *reload.File
+			if config != "" {
+				file = reload.NewFile(config, overridden) // before it is read: a change in between is seen
+			}
 			c, err := configfile.Load(config)
 			if err != nil {
 				return err
 			}
-			if kubeconfig != "" {
-				c.ClientConnection.Kubeconfig = kubeconfig
-			}
-			log := NewLogger(c.Logging)
+			overridden(c)
+			log, level := NewLogger(c.Logging)
 			apiserver.BridgeLogs(log)
 			defer stderr.flush()
 			switch cleanUp {
@@ -49,7 +57,7 @@ func NewCommand() *cobra.Command {
 			default:
 				return runCleanup(command.Context(), c, cleanUp, log)
 			}
-			if err := Run(command.Context(), c, Options{Log: log}); err != nil {
+			if err := Run(command.Context(), c, Options{Log: log, Level: level, File: file}); err != nil {
 				return fmt.Errorf("run: %w", err)
 			}
 			return nil

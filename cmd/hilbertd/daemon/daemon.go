@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
+	"hilbert.dev/hilbert/cmd/hilbertd/reload"
 	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube"
@@ -32,8 +34,11 @@ type Options struct {
 	Connection *apiserver.Connection
 	// Roots are where an agent or a watchdog finds its node; nil: where the kernel has it.
 	Roots *realnode.Roots
-	// Log; nil makes the one that the configuration asks for.
-	Log *slog.Logger
+	// Log; nil makes the one that the configuration asks for. Level is what of it can be changed; nil: nothing.
+	Log   *slog.Logger
+	Level *slog.LevelVar
+	// File is the configuration's; a leader goes on with it when it changes. nil: there is none.
+	File *reload.File
 	// OnListen, if set, is called first, with the address of the endpoints.
 	OnListen func(address string)
 	// Clock is the time that decisions go by; nil: the machine's. The Lease and the time limits of writes go by the machine's always. It is for the roles of
@@ -63,7 +68,7 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	}
 	log := o.Log
 	if log == nil {
-		log = NewLogger(config.Logging)
+		log, o.Level = NewLogger(config.Logging)
 	}
 	roots := realnode.Real()
 	if o.Roots != nil {
@@ -137,6 +142,15 @@ func runLeader(ctx context.Context, config *spec.Configuration, o Options, log *
 			return err
 		}
 		defer served.Close()
+	}
+	m.configuration.runs(config)
+	if o.File != nil {
+		r := &reloader{loop: l, file: o.File, level: o.Level, log: log, meter: m.configuration, running: config}
+		reloading, stop := context.WithCancel(ctx)
+		var ended sync.WaitGroup
+		ended.Go(func() { r.run(reloading) })
+		defer ended.Wait()
+		defer stop()
 	}
 	log.Info("hilbertd started", "version", version.Get().Version, "identity", elector.Identity(), "apiServer", connection.Host,
 		"schedulerName", config.SchedulerName, "address", s.at())

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube/devices"
 	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
@@ -122,7 +123,15 @@ func (i *inspector) dump(ctx context.Context, leads bool) (dump *inspect.Dump, e
 	return dump, devices.Restore(ctx, dump.Ledger) // an allocator is for one goroutine, and the scheduler's own is its own
 }
 
-func (i *inspector) configz(w http.ResponseWriter, _ *http.Request) { i.answer(w, i.loop.config) }
+// configz answers with what is in force.
+func (i *inspector) configz(w http.ResponseWriter, _ *http.Request) {
+	var config *spec.Configuration
+	if !i.loop.ask(inspectTimeout, func() { config = i.loop.config }) {
+		http.Error(w, errStuck.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	i.answer(w, config)
+}
 
 func (i *inspector) answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")

@@ -35,6 +35,7 @@ type meter struct {
 	leader, guarded                                prometheus.Gauge
 	blockedPods                                    *prometheus.GaugeVec
 	unreadable                                     prometheus.Counter
+	configuration                                  *configurationMeter
 
 	lap     time.Time                    // when the decision under way began
 	waiting map[facts.UID]time.Time      // when each unbound pod of ours became placeable
@@ -108,7 +109,7 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "hilbert_numa_node_promises_unreadable_total", Help: "Readings of bound pods whose promise of NUMA nodes cannot be read, so that it is guessed. A pod is read at each of its updates.",
 		}),
-		filters: make(map[string]int), reliefs: newReliefs(), events: newEvents(), guarded: newGuarded(),
+		filters: make(map[string]int), reliefs: newReliefs(), events: newEvents(), guarded: newGuarded(), configuration: newConfigurationMeter(),
 	}
 	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hilbert_scheduling_attempts_total", Help: "Decisions about pods, by result.",
@@ -124,7 +125,7 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 	m.preempting = attempt{attempts.WithLabelValues("preempting"), durations.WithLabelValues("preempting")}
 	m.registry.MustRegister(upstreamNames{attempts, m.sli}, attempts, durations, m.rejections, m.released, m.missedWakeups, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.guarded, m.blockedPods,
 		m.reliefs, m.events, m.unitTime, m.unitConditions, m.volumes, m.claims, m.queueStatuses, m.reservations, m.unreadable)
-	m.registry.MustRegister(processCollectors()...)
+	m.registry.MustRegister(append(m.configuration.collectors(), processCollectors()...)...)
 	m.reset(cluster.NewStore())
 	return m
 }
