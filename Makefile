@@ -119,6 +119,7 @@ generated: ## the API's deep copies are what controller-gen writes
 .PHONY: sim-test
 sim-test: build ## short simulations: the same seed gives the same digest
 	$(call timed,sim,bash .ci/sim)
+	$(call timed,sim elsewhere,env HILBERT_SIM_SEEDS=50 $(GO) test -count=1 -timeout 30m -run 'TestFaultsElsewhere' ./sim)
 
 .PHONY: lab-short
 lab-short: ## the lab's tests in their short form, on a real control plane
@@ -292,16 +293,16 @@ sim-claims: ## simulate SEEDS seeds of pods and gangs with claims whose drivers 
 	$(call timed,sim-claims,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m -run 'TestFaultsOfClaims' ./sim)
 
 .PHONY: chaos
-chaos: ## simulate SEEDS seeds of clusters in which everything goes wrong while three schedulers decide in one process, and play schedulers elsewhere on a network that fails
-	$(call timed,chaos,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 120m -run 'TestFaultsBeside|TestOutsiders' ./sim ./schedule)
+chaos: ## simulate SEEDS seeds of clusters in which everything goes wrong while three schedulers decide in one process, or in processes of their own on a network that fails
+	$(call timed,chaos,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 120m -run 'TestFaultsBeside|TestFaultsElsewhere|TestOutsiders' ./sim ./schedule)
 
 .PHONY: gpu-test
 gpu-test: ## soft slices with NVIDIA's driver, MPS and CUDA's compiler, as root on a machine whose GPU nobody uses; changes no setting of it
 	$(call timed,gpu-test,env HILBERT_GPU=1 $(GO) test -count=1 -timeout 10m -v -run TestOnDriver ./node/mps)
 
 .PHONY: chaos-lab
-chaos-lab: ## kill dispatchers and schedulers in processes of their own while pods are bound on a real API server; SHORT=-short for a minute of it
-	$(call timed,chaos-lab,$(GO) -C lab test $(SHORT) -count=1 -timeout 60m -run 'TestSchedulersElsewhere' ./crash)
+chaos-lab: ## kill, freeze, slow down and cut off dispatchers, schedulers, a real API server and its store while 10,000 pods are bound, by a plan of SEED; SHORT=-short for a minute of it
+	$(call timed,chaos-lab,$(GO) -C lab test $(SHORT) -v -count=1 -timeout 60m -run 'TestSchedulersElsewhere' ./crash -args -seed $(SEED))
 
 .PHONY: diff
 diff: lab ## compare CASES placements with kube-scheduler's plugins, from SEED; ARGS go to it (--keep: failures become regression tests)

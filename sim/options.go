@@ -18,6 +18,9 @@ type Options struct {
 	// Schedulers is how many place replicas propose to the one binder; 0 means 1. With several, each decides on an old state now and then: the seed
 	// says when.
 	Schedulers int
+	// Elsewhere is how many schedulers are in processes of their own, and decide for the one that leads; with Faults, their network loses, delays, doubles and reorders messages, they freeze, die and
+	// are out of reach, clocks differ, and a leader that was deposed goes on for a while.
+	Elsewhere int
 	// Partitions: several schedulers divide the nodes, by load.
 	Partitions bool
 	// CheckEvery n checks every decision, and every invariant after each n-th step; 0 checks over-commitment at each Binding, and the end.
@@ -109,6 +112,9 @@ type Faults struct {
 	// UrgentEvictions, in permille of the evictions that nodes request, are urgent. WithheldEvictions, in permille, a disruption budget does not allow.
 	UrgentEvictions, WithheldEvictions int
 
+	// SchedulerTroubles: a scheduler elsewhere freezes, is out of reach or dies.
+	SchedulerTroubles time.Duration
+
 	// Until is when the faults that come at intervals end.
 	Until time.Duration
 }
@@ -127,6 +133,8 @@ func DefaultFaults(w *trace.Workload) *Faults {
 		Restarts:  span / 5,
 		Relists:   span / 15,
 		Until:     span,
+
+		SchedulerTroubles: span / 40,
 	}
 	if len(w.Queues) > 0 {
 		f.QueueEdits = span / 20
@@ -163,6 +171,9 @@ const (
 func (o *Options) validate() error {
 	if o.Schedulers < 0 || o.Schedulers > MaxSchedulers {
 		return fmt.Errorf("schedulers: want 1 to %d, found %d", MaxSchedulers, o.Schedulers)
+	}
+	if o.Elsewhere < 0 || o.Elsewhere > MaxSchedulers || o.Elsewhere > 0 && (o.Schedulers > 1 || o.Config.Schedulers > 1) {
+		return fmt.Errorf("schedulers elsewhere: want 0 to %d, and none beside them in the leader's process; found %d, beside %d and %d", MaxSchedulers, o.Elsewhere, o.Schedulers, o.Config.Schedulers)
 	}
 	if o.CheckEvery < 0 {
 		return fmt.Errorf("check every: want 0 or more steps, found %d", o.CheckEvery)

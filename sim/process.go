@@ -31,8 +31,10 @@ type process struct {
 	writer     *writer
 	check      *check.Checker // nil: not checked
 	seams      seams
+	elsewhere  *elsewhere // nil: all schedulers are in this process
 
 	scheduler *schedule.Scheduler   // nil while none runs
+	term      int                   // how many have begun
 	divided   Partitioned           // by schedulers that have ended
 	beside    schedule.WorkerCounts // so too
 	wakeAt    int64                 // the earliest wake-up on the agenda, 0 for none
@@ -43,7 +45,8 @@ type process struct {
 
 // start makes a new Scheduler, fed with a consistent list.
 func (p *process) start() error {
-	options := schedule.Options{Config: p.o.Config, Instances: p.o.Schedulers, Observer: observer{p}, NoPodEvents: true}
+	p.term++
+	options := schedule.Options{Config: p.o.Config, Instances: p.o.Schedulers, Observer: observer{p, p.term}, NoPodEvents: true}
 	if p.o.Schedulers > 1 {
 		// Three times in four an instance decides on what it has.
 		options.Lag = func(int) bool { return p.lag.IntN(4) > 0 }
@@ -59,6 +62,9 @@ func (p *process) start() error {
 		return fmt.Errorf("new scheduler: %w", err)
 	}
 	p.scheduler, p.watches.open = scheduler, true
+	if p.elsewhere != nil {
+		p.elsewhere.begin(scheduler)
+	}
 	if p.check != nil {
 		p.check.Forget()
 	}
@@ -87,7 +93,11 @@ func (p *process) start() error {
 // crash ends the process: its watches close, and nothing reads the answers to its writes.
 func (p *process) crash() {
 	p.countPartitions()
+	if p.elsewhere != nil {
+		p.elsewhere.end(p.scheduler)
+	}
 	p.scheduler = nil
+	p.term++ // what it says from now on does not count
 	p.wakeAt = 0
 	p.writer.abandon()
 	p.watches.close()
@@ -106,7 +116,15 @@ func (p *process) give(e facts.Event) {
 			return
 		}
 	}
-	p.scheduler.Apply(e, p.clock.time())
+	p.scheduler.Apply(e, p.time())
+}
+
+// time is the process's clock. Where schedulers are elsewhere, it is not the API server's.
+func (p *process) time() time.Time {
+	if p.elsewhere == nil {
+		return p.clock.time()
+	}
+	return p.clock.time().Add(p.elsewhere.skew)
 }
 
 // pump lets the scheduler do all it can now, and sets the timer by which it wants to be woken.
@@ -114,7 +132,7 @@ func (p *process) pump() {
 	if p.scheduler == nil {
 		return
 	}
-	now := p.clock.time()
+	now := p.time()
 	if p.flushes && p.clock.now >= p.flushAt {
 		p.scheduler.Flush()
 		p.flushAt = p.clock.now + int64(flushEvery)
@@ -133,16 +151,19 @@ func (p *process) pump() {
 			p.send(&writes[i])
 		}
 		busy = decisions > 0 || len(writes) > 0 || len(p.writer.results)+len(p.watches.inbox) > 0
-		if p.o.Faults != nil && p.scheduler.Workers().Pending > 0 && p.lag.IntN(2) == 0 { // much else happens before they have decided
+		if p.o.Faults != nil && p.elsewhere == nil && p.scheduler.Workers().Pending > 0 && p.lag.IntN(2) == 0 { // much else happens before they have decided
 			p.clock.add(event{at: p.clock.now + p.lag.Int64N(int64(time.Second)), kind: evWake})
 			return
 		}
+	}
+	if p.elsewhere != nil {
+		p.elsewhere.send(p.elsewhere.leads(p.elsewhere.terms))
 	}
 	at, ok := p.scheduler.NextWake(now)
 	if !ok || p.seams.asleep {
 		return
 	}
-	wake := max(at.UnixNano(), p.clock.now+minSleep)
+	wake := max(p.clock.now+int64(at.Sub(now)), p.clock.now+minSleep)
 	if p.wakeAt == 0 || wake < p.wakeAt {
 		p.wakeAt = wake
 		p.clock.add(event{at: wake, kind: evWake})
@@ -193,8 +214,14 @@ type seams struct {
 	rounds   int                           // of one instant, at most; 0: maxRounds
 }
 
-// observer is what the scheduler tells.
-type observer struct{ p *process }
+// observer is what the scheduler tells while it leads. One that was deposed may go on for a while; what it says then is of no account.
+type observer struct {
+	p    *process
+	term int
+}
+
+// over reports whether the scheduler that speaks leads no more.
+func (o observer) over() bool { return o.term != o.p.term }
 
 // decided times the decision that has just ended, and begins the next.
 func (o observer) decided() {
@@ -217,6 +244,9 @@ func (o observer) saw(pod *cluster.Pod) {
 
 // Placed is part of schedule.Observer.
 func (o observer) Placed(pod *cluster.Pod, _ time.Time) {
+	if o.over() {
+		return
+	}
 	o.decided()
 	o.p.meter.committed++
 	delete(o.p.meter.latest, pod.Class.Requirements)
@@ -229,6 +259,9 @@ func (o observer) Placed(pod *cluster.Pod, _ time.Time) {
 
 // Preempting is part of schedule.Observer.
 func (o observer) Preempting(pod *cluster.Pod, victims []*cluster.Pod, _ time.Time) {
+	if o.over() {
+		return
+	}
 	o.decided()
 	o.p.meter.committed++
 	delete(o.p.meter.latest, pod.Class.Requirements)
@@ -240,6 +273,9 @@ func (o observer) Preempting(pod *cluster.Pod, victims []*cluster.Pod, _ time.Ti
 
 // Cleared is part of schedule.Observer.
 func (o observer) Cleared(pod *cluster.Pod, _ time.Time) {
+	if o.over() {
+		return
+	}
 	o.saw(pod)
 	if o.p.check != nil {
 		o.p.check.Cleared(pod)
@@ -248,12 +284,18 @@ func (o observer) Cleared(pod *cluster.Pod, _ time.Time) {
 
 // Rejected is part of schedule.Observer.
 func (o observer) Rejected(string, time.Time) {
+	if o.over() {
+		return
+	}
 	o.decided()
 	o.p.meter.rejected++
 }
 
 // Unschedulable is part of schedule.Observer.
 func (o observer) Unschedulable(pod *cluster.Pod, reasons []schedule.FilterCount, _ time.Time) {
+	if o.over() {
+		return
+	}
 	o.decided()
 	o.p.meter.explain(pod.Class.Requirements, reasons)
 	if o.p.check != nil {
@@ -267,6 +309,9 @@ func (o observer) Bound(*cluster.Pod, time.Time) {}
 
 // Released is part of schedule.Observer.
 func (o observer) Released(pod *cluster.Pod, _ string, _ time.Time) {
+	if o.over() {
+		return
+	}
 	o.p.meter.released++
 	if o.p.check != nil {
 		o.p.check.Released(pod.UID)
@@ -275,11 +320,17 @@ func (o observer) Released(pod *cluster.Pod, _ string, _ time.Time) {
 
 // MissedWakeup is part of schedule.Observer.
 func (o observer) MissedWakeup(pod *cluster.Pod, _ time.Time) {
+	if o.over() {
+		return
+	}
 	o.p.violations.add("pod %s found a place only because it was tried again by a flush", pod.UID)
 }
 
 // Judged is told of every Plan and its Verdict, by schedulers that offer it.
 func (o observer) Judged(plan *cluster.Plan, verdict cluster.Verdict) {
+	if o.over() {
+		return
+	}
 	if o.p.check != nil {
 		o.p.check.Judged(plan, verdict)
 	}

@@ -58,8 +58,10 @@ type Report struct {
 	ConflictPercent float64 `json:"conflictPercent"`
 	// Partitioned is how often the nodes were divided among several schedulers.
 	Partitioned *Partitioned `json:"partitioned,omitempty"`
-	// Beside is what has come of the units that Config.Schedulers decided on beside the process's own.
+	// Beside is what has come of the units that Config.Schedulers decided on beside the process's own, or schedulers elsewhere.
 	Beside *schedule.WorkerCounts `json:"beside,omitempty"`
+	// Elsewhere is what has come of schedulers in processes of their own.
+	Elsewhere *schedule.OutsideCounts `json:"elsewhere,omitempty"`
 	// RefusedThoughFit counts decisions that nothing fits though the naive judge found a node. It is counted when steps are checked.
 	RefusedThoughFit *int `json:"refusedThoughFit,omitempty"`
 	// Released placements were given up because their Binding failed.
@@ -120,8 +122,14 @@ func (s *simulation) report(wall time.Duration) *Report {
 	if s.o.Partitions {
 		r.Partitioned = &s.process.divided
 	}
-	if s.o.Config.Schedulers > 1 {
+	if s.o.Config.Schedulers > 1 || s.o.Elsewhere > 0 {
 		r.Beside = &s.process.beside
+	}
+	if e := s.process.elsewhere; e != nil {
+		if s.process.scheduler != nil {
+			e.add(s.process.scheduler)
+		}
+		r.Elsewhere = &e.counts
 	}
 	s.reportAllocated(r)
 	s.reportTimes(r, wall)

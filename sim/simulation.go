@@ -17,6 +17,7 @@ const (
 	streamLag
 	streamAgents
 	streamStorage
+	streamElsewhere
 )
 
 const (
@@ -44,6 +45,7 @@ const (
 //	api          the API server's objects
 //	watches      api -> process: events, with lag
 //	process      the Scheduler and its timer
+//	elsewhere    process <-> schedulers in processes of their own: messages, with latency and loss
 //	writer       process -> api: writes, with latency and loss
 //	server       does the writes on api, and keeps the digest
 //	pods         creates pods and lets them end, as controllers and kubelets do
@@ -92,6 +94,12 @@ func newSimulation(w *trace.Workload, o Options) (*simulation, error) {
 		return nil, err
 	}
 	s := assemble(w, &o)
+	if o.Elsewhere > 0 {
+		var err error
+		if s.process.elsewhere, err = newElsewhere(&o, s.process); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.process.start(); err != nil {
 		return nil, err
 	}
@@ -138,7 +146,7 @@ func assemble(w *trace.Workload, o *Options) *simulation {
 	}
 	pods.process = process
 	if o.CheckEvery > 0 {
-		process.check = check.New(checked{has, clock, broken, api}, &o.Config.Evictions)
+		process.check = check.New(checked{has, process, broken, api}, &o.Config.Evictions)
 	}
 	return &simulation{
 		o: o, w: w, features: has, clock: clock, violations: broken, meter: meter, api: api, watches: watches, process: process, writer: writer,
@@ -159,13 +167,16 @@ func assemble(w *trace.Workload, o *Options) *simulation {
 // checked is what the checker asks of the run.
 type checked struct {
 	features   *features
-	clock      *clock
+	process    *process
 	violations *violations
 	api        *model
 }
 
-// Now is part of check.Run.
-func (c checked) Now() int64 { return c.clock.now }
+// Now is part of check.Run. It is by the process's clock: how long ago something was, it cannot say by another.
+func (c checked) Now() int64 { return c.process.time().UnixNano() }
+
+// Skewed is part of check.Run.
+func (c checked) Skewed() bool { return c.process.elsewhere != nil && c.process.elsewhere.faults }
 
 // Constrained is part of check.Run.
 func (c checked) Constrained() bool { return c.features.constraints }
@@ -232,6 +243,9 @@ func (s *simulation) advance() {
 // turn lets the scheduler act on what has just happened, and checks what it did.
 func (s *simulation) turn() {
 	s.process.pump()
+	if s.process.elsewhere != nil {
+		s.process.elsewhere.turn()
+	}
 	s.clock.step++
 	s.audit.inspect()
 }
@@ -258,7 +272,7 @@ func (s *simulation) handle(e event) {
 		s.writer.effect(e.arg)
 	case evAnswer:
 		if result, live := s.writer.answer(e.arg); live {
-			s.process.finish(result, s.clock.time())
+			s.process.finish(result, s.process.time())
 		}
 	case evWake:
 		s.process.woken()
@@ -284,6 +298,14 @@ func (s *simulation) handle(e event) {
 		s.agents.restore(e.arg)
 	case evClaim:
 		s.api.storage.happen(e.arg)
+	case evLetter:
+		s.process.elsewhere.arrive(e.arg)
+	case evSeek:
+		s.process.elsewhere.join(int(e.arg))
+	case evDethrone:
+		if d := s.process.elsewhere.deposed; d != nil && d.number == uint32(e.arg) {
+			s.process.elsewhere.dethrone()
+		}
 	case evRestart:
 		if err := s.process.start(); err != nil {
 			s.violations.add("restart: %v", err)

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"hilbert.dev/hilbert/lab/controlplane"
 	"hilbert.dev/hilbert/lab/hollow"
@@ -101,24 +102,15 @@ type rigOptions struct {
 	volumes bool
 	// configure is the configuration of the i-th hilbertd; nil: the usual one.
 	configure func(i int, kubeconfig string) string
+	// kubeconfig reaches an API server that runs already; "": one is started.
+	kubeconfig string
 }
 
 func newRigOf(t *testing.T, options rigOptions) *rig {
-	gang, volumes := options.gang, options.volumes
 	t.Logf("seed %d", *seed)
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Controllers: volumes, Volumes: volumes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := plane.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	r := &rig{
-		t: t, config: plane.AdminConfig(), random: rand.New(rand.NewPCG(*seed, 0)), dir: t.TempDir(), ledger: newLedger(), judge: make(chan error, 1),
-		gang: gang,
-	}
+	r := &rig{t: t, random: rand.New(rand.NewPCG(*seed, 0)), dir: t.TempDir(), ledger: newLedger(), judge: make(chan error, 1), gang: options.gang}
+	kubeconfig := r.connect(options)
+	var err error
 	if r.client, err = kubernetes.NewForConfig(r.config); err != nil {
 		t.Fatal(err)
 	}
@@ -126,10 +118,6 @@ func newRigOf(t *testing.T, options rigOptions) *rig {
 	go func() { r.judge <- r.ledger.follow(ctx, r.client) }()
 	t.Cleanup(cancel)
 
-	kubeconfig := filepath.Join(r.dir, "kubeconfig")
-	if err := plane.WriteKubeconfig(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
 	for i := range r.daemons {
 		text := fmt.Sprintf(configuration, kubeconfig, leaseSeconds)
 		if options.configure != nil {
@@ -152,6 +140,35 @@ func newRigOf(t *testing.T, options rigOptions) *rig {
 		}
 	})
 	return r
+}
+
+// connect starts a control plane unless there is one, and returns the file that says how to reach it.
+func (r *rig) connect(options rigOptions) (kubeconfig string) {
+	t := r.t
+	t.Helper()
+	if options.kubeconfig != "" {
+		config, err := clientcmd.BuildConfigFromFlags("", options.kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.config, config.QPS = config, -1
+		return options.kubeconfig
+	}
+	plane, err := controlplane.Start(t.Context(), controlplane.Options{Controllers: options.volumes, Volumes: options.volumes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := plane.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	kubeconfig = filepath.Join(r.dir, "kubeconfig")
+	if err := plane.WriteKubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	r.config = plane.AdminConfig()
+	return kubeconfig
 }
 
 // file is the configuration of the i-th.

@@ -38,6 +38,9 @@ func TestMain(m *testing.M) {
 	if config := os.Getenv(asHilbertd); config != "" {
 		os.Exit(runHilbertd(config))
 	}
+	if options := os.Getenv(asAPIServer); options != "" {
+		os.Exit(runAPIServer(options))
+	}
 	os.Exit(m.Run())
 }
 
@@ -70,13 +73,18 @@ var identityInLog = regexp.MustCompile(`msg="hilbertd started".* identity=(\S+)`
 
 // startHilbertd starts a process that logs to dir.
 func startHilbertd(dir, name, config string) (*hilbertd, error) {
+	return startProcess(dir, name, asHilbertd+"="+config)
+}
+
+// startProcess starts this binary again, as what a variable of its environment says.
+func startProcess(dir, name, variable string) (*hilbertd, error) {
 	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	d := &hilbertd{name: name, identity: make(chan string, 1), log: log, ended: make(chan struct{})}
 	d.cmd = exec.Command(os.Args[0])
-	d.cmd.Env = append(os.Environ(), asHilbertd+"="+config)
+	d.cmd.Env = append(os.Environ(), variable)
 	stderr, err := d.cmd.StderrPipe()
 	if err != nil {
 		return nil, err

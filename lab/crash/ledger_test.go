@@ -129,31 +129,49 @@ func (l *ledger) count() (bound int, breaches []string, grown <-chan struct{}) {
 	return len(l.bound), l.breaches, l.grown
 }
 
-// follow keeps the ledger until ctx ends. It misses nothing: a watch that breaks is resumed, one that expired begins with a list.
+// follow keeps the ledger until ctx ends. It misses nothing: a watch that breaks is resumed, also over restarts of the API server, and one that expired begins with a list.
 func (l *ledger) follow(ctx context.Context, client kubernetes.Interface) error {
-	version := ""
-	for ctx.Err() == nil {
-		if version == "" {
-			list, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return fmt.Errorf("list pods: %w", err)
-			}
-			for i := range list.Items {
-				l.see(&list.Items[i])
-			}
-			version = list.ResourceVersion
+	version, heard := "", time.Now()
+	for {
+		next, err := l.read(ctx, client, version)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
+			next = ""
+		case err != nil && time.Since(heard) > patience:
+			return err
+		case err != nil:
+			time.Sleep(50 * time.Millisecond)
 		}
-		w, err := client.CoreV1().Pods(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
-		if err == nil {
-			version, err = l.drain(w, version)
-		}
-		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			version = ""
-		} else if err != nil && ctx.Err() == nil {
-			return fmt.Errorf("watch pods: %w", err)
+		if next != version {
+			version, heard = next, time.Now()
+		} else if err == nil {
+			heard = time.Now()
 		}
 	}
-	return nil
+}
+
+// read books what there is after a version, from a list if it is "", until the watch ends. It returns the version up to which it got.
+func (l *ledger) read(ctx context.Context, client kubernetes.Interface, version string) (string, error) {
+	if version == "" {
+		list, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return version, fmt.Errorf("list pods: %w", err)
+		}
+		for i := range list.Items {
+			l.see(&list.Items[i])
+		}
+		version = list.ResourceVersion
+	}
+	w, err := client.CoreV1().Pods(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
+	if err == nil {
+		version, err = l.drain(w, version)
+	}
+	if err != nil {
+		return version, fmt.Errorf("watch pods: %w", err)
+	}
+	return version, nil
 }
 
 // drain books what a watch tells until it ends.

@@ -11,40 +11,59 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/lab/apart"
+	"hilbert.dev/hilbert/lab/link"
 )
 
-// outsideRig has, beside two processes of which one leads, schedulers that decide for it.
+// outsideSchedulers decide for one of two dispatchers.
+const outsideSchedulers = 3
+
+// outsideRig has, beside two processes of which one leads, schedulers that decide for it, and a link between each two of them that speak.
 type outsideRig struct {
 	*rig
-	addresses  [2]string // for schedulers
-	schedulers [2]*hilbertd
+	plane      *breakable
+	api        [2]*link.Link                    // from a dispatcher to the API server
+	peers      [outsideSchedulers][2]*link.Link // from a scheduler to a dispatcher
+	schedulers [outsideSchedulers]*hilbertd
+	began      time.Time
 }
 
 func newOutsideRig(t *testing.T) *outsideRig {
-	o := &outsideRig{}
+	o := &outsideRig{plane: newBreakable(t), began: time.Now()}
 	files, err := apart.WriteFiles(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range o.addresses {
-		if o.addresses[i], err = apart.FreeAddress(); err != nil {
+	newLink := func(target string) *link.Link { return link.New(t, "tcp", "127.0.0.1:0", target) }
+	var addresses [2]string
+	for i := range addresses {
+		if addresses[i], err = apart.FreeAddress(); err != nil {
 			t.Fatal(err)
 		}
+		o.api[i] = newLink(o.plane.address())
+		for s := range o.peers {
+			o.peers[s][i] = newLink(addresses[i])
+		}
 	}
-	o.rig = newRigOf(t, rigOptions{configure: func(i int, kubeconfig string) string {
-		return fmt.Sprintf(configuration, kubeconfig, leaseSeconds) + files.Dispatcher(o.addresses[i])
+	o.rig = newRigOf(t, rigOptions{kubeconfig: o.plane.options.Kubeconfig, configure: func(i int, _ string) string {
+		through, err := o.plane.through(o.api[i], fmt.Sprintf("hilbertd-%d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf(configuration, through, leaseSeconds) + files.Dispatcher(addresses[i])
 	}})
-	if err := os.WriteFile(filepath.Join(o.dir, "scheduler.yaml"), []byte(files.Scheduler(o.addresses[:]...)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for i := range o.schedulers {
-		o.restartScheduler(i)
+	for s := range o.schedulers {
+		text := files.Scheduler(o.peers[s][0].Address(), o.peers[s][1].Address())
+		if err := os.WriteFile(o.schedulerFile(s), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.restartScheduler(s); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Cleanup(func() {
 		for _, d := range o.schedulers {
 			_ = d.kill()
-			text, _ := os.ReadFile(filepath.Join(o.dir, d.name+".log"))
-			if t.Failed() {
+			if text, _ := os.ReadFile(o.logFile(d)); t.Failed() {
 				t.Logf("%s:\n%s", d.name, text[max(0, len(text)-4000):])
 			}
 		}
@@ -52,96 +71,102 @@ func newOutsideRig(t *testing.T) *outsideRig {
 	return o
 }
 
-func (o *outsideRig) restartScheduler(i int) {
-	d, err := startHilbertd(o.dir, fmt.Sprintf("scheduler-%d", i), filepath.Join(o.dir, "scheduler.yaml"))
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.schedulers[i] = d
+func (o *outsideRig) schedulerFile(s int) string {
+	return filepath.Join(o.dir, fmt.Sprintf("scheduler-%d.yaml", s))
 }
 
-// joined waits until a scheduler's log says that it decides for a leader, as often as that.
-func (o *outsideRig) joined(i, times int) {
+func (o *outsideRig) logFile(d *hilbertd) string { return filepath.Join(o.dir, d.name+".log") }
+
+func (o *outsideRig) restartScheduler(s int) (err error) {
+	o.schedulers[s], err = startHilbertd(o.dir, fmt.Sprintf("scheduler-%d", s), o.schedulerFile(s))
+	return err
+}
+
+// decides reports whether a scheduler's log says last that it decides for a leader.
+func (o *outsideRig) decides(s int) (bool, error) {
+	text, err := os.ReadFile(o.logFile(o.schedulers[s]))
+	if err != nil {
+		return false, err
+	}
+	joined := strings.LastIndex(string(text), `msg="deciding for a leader"`)
+	return joined >= 0 && joined > strings.LastIndex(string(text), `msg="no leader gives work`) && joined > strings.LastIndex(string(text), `msg="hilbertd started"`), nil
+}
+
+// awaitScheduler waits until some scheduler decides.
+func (o *outsideRig) awaitScheduler() {
 	o.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		text, err := os.ReadFile(filepath.Join(o.dir, o.schedulers[i].name+".log"))
-		if err != nil {
-			o.t.Fatal(err)
-		}
-		if strings.Count(string(text), `msg="deciding for a leader"`) >= times {
-			return
+		for s := range o.schedulers {
+			switch deciding, err := o.decides(s); {
+			case err != nil:
+				o.t.Fatal(err)
+			case deciding:
+				return
+			}
 		}
 	}
-	o.t.Fatalf("%s has not joined a leader %d times within %s", o.schedulers[i].name, times, patience)
+	o.t.Fatalf("no scheduler has found a leader within %s", patience)
 }
 
-// TestSchedulersElsewhere: schedulers in processes of their own decide for one of two dispatchers. Schedulers and dispatchers are killed while pods are bound. No pod is lost or bound twice, and
-// no node is overbooked.
+// TestSchedulersElsewhere: schedulers in processes of their own decide for one of two dispatchers. All of them, the API server and the ways between them fail while pods are bound, by a plan that
+// the seed makes. No pod is lost or bound twice, and no node is overbooked.
 func TestSchedulersElsewhere(t *testing.T) {
-	strikes := 12
+	rounds := 50 // with 200 pods each: 10,000
 	if testing.Short() {
-		strikes = 4
+		rounds = 6
 	}
 	o := newOutsideRig(t)
-	joins := [2]int{}
-	await := func(i int) {
-		joins[i]++
-		o.joined(i, joins[i])
-	}
-	await(0)
-	await(1)
-	struck := 0
-	for i := range strikes {
+	plan := planTroubles(o.random, rounds)
+	struck := map[string]int{}
+	for i, turn := range plan {
+		o.awaitScheduler()
 		if err := o.addBatch(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
-		o.awaitBound(i*batchPods + 1 + o.random.IntN(batchPods-batchPods/10))
-		if i%3 < 2 {
-			victim := i % 2
-			if err := o.schedulers[victim].kill(); err != nil {
-				t.Fatal(err)
-			}
-			o.restartScheduler(victim)
-			await(victim)
-			struck++
-			continue
-		}
-		leader, err := o.leader(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := o.daemons[leader].kill(); err != nil {
-			t.Fatal(err)
-		}
-		o.leadersHit++
-		if err := o.restart(leader); err != nil {
-			t.Fatal(err)
-		}
-		await(0)
-		await(1)
-	}
-	o.awaitBound(strikes * batchPods)
-	o.audit(strikes * batchPods)
-	left, decided := 0, 0
-	for i := range o.daemons {
-		for _, found := range regexp.MustCompile(`msg="a scheduler has left".* decided=(\d+)`).FindAllSubmatch(o.logOf(i), -1) {
-			n, err := strconv.Atoi(string(found[1]))
-			if err != nil {
-				t.Fatal(err)
-			}
-			left, decided = left+1, decided+n
+		o.awaitBound(i*batchPods + turn.after)
+		if err := o.play(turn, struck); err != nil {
+			t.Fatalf("round %d: %v", i, err)
 		}
 	}
-	t.Logf("%d pods were decided on by schedulers that were killed, of %d", decided, strikes*batchPods)
-	if left < struck || decided < struck {
-		t.Errorf("%d schedulers were killed and %d have left, which had decided on %d pods: the wrong processes were struck", struck, left, decided)
+	o.awaitBound(rounds * batchPods)
+	o.awaitScheduler()
+	o.audit(rounds * batchPods)
+	for s := range o.schedulers {
+		if err := o.schedulers[s].kill(); err != nil { // the dispatchers say what it has decided
+			t.Error(err)
+		}
+	}
+	joined, left, decided := o.decided()
+	t.Logf("%v; schedulers joined %d times and decided on %d of %d pods", struck, joined, decided, rounds*batchPods)
+	if decided < rounds*batchPods/10 {
+		t.Errorf("schedulers joined %d times, left %d times and decided on %d pods of %d: too few to have been disturbed", joined, left, decided, rounds*batchPods)
 	}
 }
 
-func (o *outsideRig) logOf(i int) []byte {
-	text, err := os.ReadFile(filepath.Join(o.dir, o.daemons[i].name+".log"))
-	if err != nil {
-		o.t.Fatal(err)
+var leftInLog = regexp.MustCompile(`msg="a scheduler has left".* decided=(\d+)`)
+
+// decided is how often schedulers have joined and left, and on how many pods those that have left had decided, by the logs of the dispatchers.
+func (o *outsideRig) decided() (joined, left, decided int) {
+	o.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		joined, left, decided = 0, 0, 0
+		for _, d := range o.daemons {
+			text, err := os.ReadFile(o.logFile(d))
+			if err != nil {
+				o.t.Fatal(err)
+			}
+			joined += strings.Count(string(text), `msg="a scheduler has joined"`)
+			for _, found := range leftInLog.FindAllSubmatch(text, -1) {
+				n, err := strconv.Atoi(string(found[1]))
+				if err != nil {
+					o.t.Fatal(err)
+				}
+				left, decided = left+1, decided+n
+			}
+		}
+		// Dispatchers that were killed have not said what was decided for them.
+		if decided > 0 || time.Now().After(end) {
+			return joined, left, decided
+		}
 	}
-	return text
 }

@@ -33,8 +33,9 @@ type Checker struct {
 
 // Run is what the checker asks of the run that it checks.
 type Run interface {
-	// Now is the virtual time in nanoseconds.
+	// Now is the virtual time in nanoseconds, by the clock of who schedules. Skewed says whether that may be another than nodes have.
 	Now() int64
+	Skewed() bool
 	// Constrained says whether pods of the workload have constraints between them, Tenanted whether there are queues or PodGroups.
 	Constrained() bool
 	Tenanted() bool

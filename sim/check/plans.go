@@ -207,6 +207,8 @@ func (j *planJudge) minRuntimes() {
 		since := victim.started
 		if since == 0 || since > j.run.Now() {
 			since = victim.scheduled
+		} else if victim.scheduled != 0 && j.run.Skewed() {
+			since = min(since, victim.scheduled) // a clock that was behind when it was looked at counts from there
 		}
 		switch enough := since == 0 || j.run.Now()-since >= t.MinRuntime(victim.namespace); {
 		case enough && gang:

@@ -37,6 +37,7 @@ type seat struct {
 	scheduler *schedule.Scheduler // of the term in which it joined
 	id        schedule.OutsideID
 	works     chan *outside.Work
+	shed      bool // written before works is closed
 }
 
 func newDesk() *desk {
@@ -81,12 +82,13 @@ func (d *desk) send(s *schedule.Scheduler, now time.Time) {
 		}
 	}
 	for _, id := range s.Outside().Shed() {
-		d.close(id)
+		d.close(id, true)
 	}
 }
 
-func (d *desk) close(id schedule.OutsideID) {
+func (d *desk) close(id schedule.OutsideID, shed bool) {
 	if m := d.members[id]; m != nil {
+		m.shed = shed
 		close(m.works)
 		delete(d.members, id)
 	}
@@ -95,7 +97,7 @@ func (d *desk) close(id schedule.OutsideID) {
 // dismiss closes all streams: they are of a term that is over.
 func (d *desk) dismiss() {
 	for id := range d.members {
-		d.close(id)
+		d.close(id, false)
 	}
 }
 
@@ -181,6 +183,9 @@ func (l *loop) join(ctx context.Context, h *outside.Hello) (peers.Member, *outsi
 
 // Works implements peers.Member.
 func (m *seat) Works() <-chan *outside.Work { return m.works }
+
+// Shed implements peers.Member.
+func (m *seat) Shed() bool { return m.shed }
 
 // Answer implements peers.Member.
 func (m *seat) Answer(ctx context.Context, a *outside.Answer) (err error) {

@@ -43,6 +43,7 @@ type deskMember struct {
 	desk  *leaderDesk
 	id    schedule.OutsideID
 	works chan *outside.Work
+	shed  bool
 }
 
 func newDesk(t *testing.T) *leaderDesk {
@@ -71,13 +72,15 @@ func (d *leaderDesk) Join(_ context.Context, h *outside.Hello, token string) (Me
 		d.events <- "refused"
 		return nil, nil, err
 	}
-	m := &deskMember{d, id, make(chan *outside.Work, 1)}
+	m := &deskMember{desk: d, id: id, works: make(chan *outside.Work, 1)}
 	d.members[id] = m
 	d.events <- "joined"
 	return m, welcome, nil
 }
 
 func (m *deskMember) Works() <-chan *outside.Work { return m.works }
+
+func (m *deskMember) Shed() bool { return m.shed }
 
 func (m *deskMember) Answer(_ context.Context, a *outside.Answer) error {
 	m.desk.mu.Lock()
@@ -173,6 +176,50 @@ func TestJoinDecideDie(t *testing.T) {
 	d.step()
 	if d.s.Store().Pod("b").Node() == "" || d.s.Outside().Counts().Schedulers != 0 {
 		t.Errorf("the pod of a scheduler that died is on %q; %+v", d.s.Store().Pod("b").Node(), d.s.Outside().Counts())
+	}
+}
+
+// waits collects for how long a client says that it waits.
+type waits struct {
+	slog.Handler
+	list chan time.Duration
+}
+
+func (w waits) Enabled(context.Context, slog.Level) bool { return true }
+
+func (w waits) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "wait" {
+			w.list <- a.Value.Duration()
+		}
+		return true
+	})
+	return nil
+}
+
+// One that is shed again and again waits longer each time. One whose leader leads no more does not: soon another will.
+func TestOnlyTheSlowWaitLonger(t *testing.T) {
+	for _, shed := range []bool{false, true} {
+		d := newDesk(t)
+		w := waits{slog.DiscardHandler, make(chan time.Duration, 100)}
+		run(t, &Client{Addresses: []string{"leader:1"}, Dial: serve(t, d, nil), Hello: hello(), Log: slog.New(w)})
+		for i, want := range []time.Duration{firstWait, 2 * firstWait, 4 * firstWait} {
+			d.await(t, "joined")
+			d.mu.Lock()
+			for id, m := range d.members {
+				m.shed = shed
+				close(m.works)
+				delete(d.members, id)
+			}
+			d.mu.Unlock()
+			d.await(t, "left")
+			if !shed {
+				want = firstWait
+			}
+			if got := <-w.list; got != want {
+				t.Errorf("shed %v, time %d: it waits for %s, want %s", shed, i, got, want)
+			}
+		}
 	}
 }
 

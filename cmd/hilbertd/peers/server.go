@@ -50,6 +50,8 @@ type Desk interface {
 type Member interface {
 	// Works are the messages for it, until it is closed: then the stream is to end.
 	Works() <-chan *outside.Work
+	// Shed reports, once Works is closed, whether the scheduler was too slow. Otherwise this process leads no more.
+	Shed() bool
 	// Answer takes an answer.
 	Answer(ctx context.Context, a *outside.Answer) error
 	// Leave says that the stream has ended.
@@ -131,8 +133,11 @@ func (s *Server) join(stream grpc.ServerStream) error {
 	for {
 		select {
 		case work, open := <-member.Works():
-			if !open {
-				return status.Error(codes.Aborted, "the leader has shed this scheduler, or leads no more")
+			switch {
+			case !open && member.Shed():
+				return status.Error(codes.Aborted, "the leader has shed this scheduler, which was too slow")
+			case !open:
+				return status.Error(codes.Unavailable, ErrStandby.Error())
 			}
 			if err := stream.SendMsg(&fromLeader{Work: work}); err != nil {
 				return err
