@@ -210,14 +210,15 @@ func (j *planJudge) minRuntimes() {
 		} else if victim.scheduled != 0 && j.run.Skewed() {
 			since = min(since, victim.scheduled) // a clock that was behind when it was looked at counts from there
 		}
-		switch enough := since == 0 || j.run.Now()-since >= t.MinRuntime(victim.namespace); {
+		protected := t.MinRuntime(victim.namespace)
+		switch enough := since == 0 || protected == 0 || j.run.Now()-since >= protected; {
 		case enough && gang:
 			ran[victim.unit]++
 		case !enough && gang:
 			young[victim.unit]++
 		case !enough:
 			j.run.Violate("pod %s is evicted for %s after %v, and its queue protects it for %v", uid, j.plan.Placements[0].Pod,
-				time.Duration(j.run.Now()-since), time.Duration(t.MinRuntime(victim.namespace)))
+				time.Duration(j.run.Now()-since), time.Duration(protected))
 		}
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(young), judge.CompareUnits) {
