@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/cmd/hilbert/doctor"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/kube/reach"
+	"hilbert.dev/hilbert/node/probe"
 )
 
 // doctorFlags are the flags of hilbert doctor.
@@ -63,7 +64,7 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("doctor: %w", cause(err))
 	}
-	facts.StaleAfter = f.staleAfter
+	facts.StaleAfter, facts.Unseen = f.staleAfter, probe.Unseen()
 	a := diagnosis{Findings: doctor.Examine(facts)}
 	a.Worst = doctor.Worst(a.Findings)
 	if err := f.output.Write(cmd.OutOrStdout(), a); err != nil {

@@ -28,9 +28,9 @@ const (
 func newNode() *cobra.Command {
 	node := &cobra.Command{
 		Use:   "node",
-		Short: "Inspect what a node's agent decided",
+		Short: "Try what Hilbert promises of a machine, and inspect what its agent decided",
 	}
-	node.AddCommand(newReplay())
+	node.AddCommand(newProbe(), newReplay())
 	return node
 }
 

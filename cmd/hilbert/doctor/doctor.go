@@ -39,7 +39,9 @@ type Finding struct {
 
 // Facts are what was seen. What is in Unread was not, and its fields mean nothing.
 type Facts struct {
-	Now    time.Time
+	Now time.Time
+	// Unseen are the promises about hardware that were never seen to hold on any.
+	Unseen []string
 	Client string // the build of this program
 	// Unread says why a part could not be read, by its name: one of the constants Part….
 	Unread map[string]string
@@ -146,6 +148,7 @@ func Examine(f *Facts) []Finding {
 		{PartPolicies, e.policies},
 		{PartReports, e.reports},
 		{PartNodes, e.nodes},
+		{"", e.hardware},
 		{PartServed, e.features},
 	} {
 		if why, unread := f.Unread[check.part]; unread && check.part != "" {

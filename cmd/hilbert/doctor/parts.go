@@ -110,6 +110,13 @@ func (e *examiner) reports() {
 	}
 }
 
+// hardware says which promises about hardware nobody has seen to hold: whoever has such nodes can try them. Without agents nothing is promised.
+func (e *examiner) hardware() {
+	if _, unread := e.f.Unread[PartReports]; !unread && len(e.f.Reports) > 0 && len(e.f.Unseen) > 0 {
+		e.say(Info, "hardware", "never tried on real hardware: "+strings.Join(e.f.Unseen, ", "), "run hilbert node probe on a node that has it")
+	}
+}
+
 // nodes looks for nodes that should have an agent and have no report.
 func (e *examiner) nodes() {
 	if _, unread := e.f.Unread[PartReports]; unread {

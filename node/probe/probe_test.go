@@ -1,0 +1,300 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"hilbert.dev/hilbert/node/gpu"
+)
+
+const (
+	uuidA = "GPU-00000000-0000-0000-0000-00000000000a"
+	uuidB = "GPU-00000000-0000-0000-0000-00000000000b"
+)
+
+var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+// driver answers with an inventory, or not.
+type driver struct {
+	gpus  []gpu.GPU
+	links []uint8
+	err   error
+}
+
+func (d *driver) Inventory(context.Context) (*gpu.Inventory, error) {
+	if d.err != nil {
+		return nil, d.err
+	}
+	return &gpu.Inventory{Version: "580.1", GPUs: d.gpus, Links: d.links}, nil
+}
+
+// groups is a resctrl file system in memory.
+type groups struct {
+	files map[string]string
+	bends bool // it keeps another mask than is written
+}
+
+func (g *groups) Read(name string) (string, error) {
+	text, ok := g.files[name]
+	if !ok {
+		return "", &fs.PathError{Op: "read", Path: name, Err: fs.ErrNotExist}
+	}
+	return text, nil
+}
+
+func (g *groups) Write(name, value string) error {
+	if g.bends {
+		return nil
+	}
+	for line := range strings.Lines(value) {
+		resource, _, _ := strings.Cut(line, ":")
+		kept := ""
+		for old := range strings.Lines(g.files[name]) {
+			if !strings.HasPrefix(old, resource+":") {
+				kept += old
+			}
+		}
+		g.files[name] = kept + line
+	}
+	return nil
+}
+
+func (g *groups) Mkdir(name string) error {
+	g.files[name+"/schemata"], g.files[name+"/mon_data/mon_L3_00/llc_occupancy"] = g.files["schemata"], g.files["counter"]
+	return nil
+}
+
+func (g *groups) Remove(name string) error {
+	maps.DeleteFunc(g.files, func(file, _ string) bool { return strings.HasPrefix(file, name+"/") })
+	return nil
+}
+
+func (g *groups) List(name string) (list []string, _ error) {
+	for file := range g.files {
+		if rest, ok := strings.CutPrefix(file, strings.TrimPrefix(name+"/", "./")); ok {
+			list = append(list, strings.Split(rest, "/")[0])
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
+
+// world is a machine that has everything, and what it is made of.
+type world struct {
+	*Machine
+	root   fstest.MapFS
+	driver *driver
+	groups *groups
+	cdi    string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{root: fstest.MapFS{}, cdi: t.TempDir()}
+	for name, text := range map[string]string{
+		"proc/pressure/cpu": "some avg10=0.00", "proc/pressure/memory": "some avg10=0.00", "proc/pressure/io": "some avg10=0.00",
+		"proc/driver/nvidia/version": "580", "sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids", "dev/nvidia0": "", "dev/nvidia1": "",
+		"dev/infiniband/uverbs0": "", "dev/infiniband/rdma_cm": "",
+		"etc/nvidia-container-runtime/config.toml": "accept-nvidia-visible-devices-envvar-when-unprivileged = false",
+		"sys/devices/system/cpu/online":            "0-1", "sys/devices/system/node/online": "0", "sys/devices/system/node/node0/cpulist": "0-1",
+		"sys/devices/system/node/node0/meminfo": "Node 0 MemTotal: 1000000 kB\n", "sys/devices/system/node/node0/distance": "10",
+	} {
+		w.root[name] = &fstest.MapFile{Data: []byte(text + "\n")}
+	}
+	for _, uuid := range []string{uuidA, uuidB} {
+		w.root["run/hilbert/mps/"+uuid+"/state"] = &fstest.MapFile{Data: []byte("ready\nmemory shm-0123456789 fresh\n"), ModTime: noon}
+	}
+	for cpu := range 2 {
+		dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", cpu)
+		for name, text := range map[string]string{
+			"topology/core_id": fmt.Sprint(cpu), "topology/physical_package_id": "0", "topology/thread_siblings_list": fmt.Sprint(cpu),
+			"cache/index3/level": "3", "cache/index3/type": "Unified", "cache/index3/id": "0", "cache/index3/shared_cpu_list": "0-1", "cache/index3/size": "1024K",
+		} {
+			w.root[dir+name] = &fstest.MapFile{Data: []byte(text + "\n")}
+		}
+	}
+	// The card, as the tree of devices has it, and by its link from the bus.
+	for name, text := range map[string]string{
+		"class": "0x020000", "vendor": "0x15b3", "device": "0x1017", "numa_node": "0", "infiniband/mlx5_0/node_type": "1", "infiniband_verbs/uverbs0/dev": "231:192", "net/eth0/speed": "1000",
+	} {
+		w.root["sys/devices/pci0000:3a/0000:3b:00.0/"+name] = &fstest.MapFile{Data: []byte(text + "\n")}
+	}
+	w.root["sys/bus/pci/devices/0000:3b:00.0"] = &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("../../../devices/pci0000:3a/0000:3b:00.0")}
+	one := gpu.GPU{Model: "NVIDIA H100 80GB HBM3", Architecture: "Hopper", Memory: 81079, MIG: gpu.MIGOff, Compute: gpu.ComputeDefault}
+	a, b := one, one
+	a.Address, a.UUID, a.Node = "0000:04:00.0", uuidA, "/dev/nvidia0"
+	b.Address, b.UUID, b.Node = "0000:05:00.0", uuidB, "/dev/nvidia1"
+	w.driver = &driver{gpus: []gpu.GPU{a, b}, links: []uint8{0, 118, 118, 0}}
+	w.groups = &groups{files: map[string]string{
+		"schemata": "MB:0=100\nL3:0=fffff\n", "info/L3/cbm_mask": "fffff\n", "info/L3/min_cbm_bits": "1\n", "info/L3/num_closids": "16\n",
+		"info/MB/min_bandwidth": "10\n", "info/MB/bandwidth_gran": "10\n", "info/MB/num_closids": "8\n", "info/L3_MON/mon_features": "llc_occupancy\n", "counter": "4096\n",
+	}}
+	w.specify(t, "nvidia0", uuidA, "nvidia1", uuidB)
+	w.Machine = &Machine{
+		Now: noon, Root: w.root, CDI: []string{w.cdi}, Toolkit: "/etc/nvidia-container-runtime/config.toml", Driver: w.driver, RDT: w.groups, Write: true,
+		Faults:       func() ([]gpu.Xid, error) { return nil, nil },
+		Instructions: func() (uint64, uint64, error) { return 300, 100, nil },
+	}
+	return w
+}
+
+// specify writes a specification of CDI with devices by their files and names.
+func (w *world) specify(t *testing.T, pairs ...string) {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n")
+	for i := 0; i < len(pairs); i += 2 {
+		fmt.Fprintf(&b, "- name: %s\n  containerEdits: {deviceNodes: [{path: /dev/%s}]}\n", pairs[i+1], pairs[i])
+	}
+	if err := os.WriteFile(w.cdi+"/nvidia.yaml", []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// probed are the results by name.
+func (w *world) probed() map[string]Result {
+	out := map[string]Result{}
+	for _, r := range Run(context.Background(), w.Machine, Promises()) {
+		out[r.Name] = r
+	}
+	return out
+}
+
+// divide puts the first GPU into MIG mode.
+func (w *world) divide(instances ...gpu.Instance) {
+	w.driver.gpus[0].MIG, w.driver.gpus[0].Instances = gpu.MIGOn, instances
+}
+
+// TestProbe: a machine that has everything passes all but gpu-mig, which no undivided GPU has; and each thing that is wrong or missing shows in its promise and in no other.
+func TestProbe(t *testing.T) {
+	t.Run("everything", func(t *testing.T) {
+		for name, r := range newWorld(t).probed() {
+			if want := map[bool]Outcome{false: Pass, true: Absent}[name == "gpu-mig"]; r.Outcome != want || r.Detail == "" {
+				t.Errorf("%s: %s, want %s: %s", name, r.Outcome, want, r.Detail)
+			}
+		}
+	})
+	without := func(names ...string) func(*testing.T, *world) {
+		return func(t *testing.T, w *world) {
+			t.Helper()
+			for _, name := range names {
+				if w.root[name] == nil {
+					t.Fatalf("%s is not there", name)
+				}
+				delete(w.root, name)
+			}
+		}
+	}
+	for _, test := range []struct {
+		promise string
+		want    Outcome
+		says    string
+		spoil   func(*testing.T, *world)
+	}{
+		{"pressure", Fail, "io", without("proc/pressure/io")},
+		{"cgroups", Fail, "no controller io", func(_ *testing.T, w *world) {
+			w.root["sys/fs/cgroup/cgroup.controllers"].Data = []byte("cpuset cpu memory")
+		}},
+		{"cgroups", Fail, "no cgroup v2", without("sys/fs/cgroup/cgroup.controllers")},
+		{"machine", Fail, "not known", without("sys/devices/system/node/node0/distance")},
+		{"counters", Absent, "no such", func(_ *testing.T, w *world) { w.Instructions = counts(0, syscall.ENOENT) }},
+		{"counters", Unknown, "permission", func(_ *testing.T, w *world) { w.Instructions = counts(0, syscall.EACCES) }},
+		{"counters", Fail, "0 instructions", func(_ *testing.T, w *world) { w.Instructions = counts(0, nil) }},
+		{"rdt", Absent, "no resctrl", func(_ *testing.T, w *world) { w.RDT = nil }},
+		{"rdt", Absent, "no resctrl", func(_ *testing.T, w *world) { delete(w.groups.files, "schemata") }},
+		{"rdt", Unknown, "no group was made", func(_ *testing.T, w *world) { w.Write = false }},
+		{"rdt", Unknown, "an agent runs", func(_ *testing.T, w *world) { w.groups.files["hilbert-online/schemata"] = "x" }},
+		{"rdt", Fail, "group hilbert", func(_ *testing.T, w *world) { w.groups.bends = true }},
+		{"rdt", Fail, "not counted", func(_ *testing.T, w *world) { w.groups.files["counter"] = "Unavailable\n" }},
+		{"rdma", Absent, "no network card", without("sys/devices/pci0000:3a/0000:3b:00.0/infiniband/mlx5_0/node_type")},
+		{"rdma", Fail, "no device files", without("sys/devices/pci0000:3a/0000:3b:00.0/infiniband_verbs/uverbs0/dev")},
+		{"rdma", Fail, "not there", without("dev/infiniband/uverbs0")},
+		{"gpu-inventory", Fail, "no device file", without("dev/nvidia1")},
+		{"gpu-inventory", Fail, "would be closed", func(_ *testing.T, w *world) { w.driver.gpus[1].Memory = 0 }},
+		{"gpu-inventory", Fail, "multiprocessors", func(_ *testing.T, w *world) { w.driver.gpus[1].Model = "NVIDIA Z1" }},
+		{"gpu-faults", Unknown, "denied", func(_ *testing.T, w *world) {
+			w.Faults = func() ([]gpu.Xid, error) { return nil, errors.New("denied") }
+		}},
+		{"gpu-links", Fail, "not understood", func(_ *testing.T, w *world) { w.driver.links = nil }},
+		{"gpu-soft", Fail, "last answered", func(_ *testing.T, w *world) { w.root["run/hilbert/mps/"+uuidB+"/state"].ModTime = noon.Add(-time.Hour) }},
+		{"gpu-soft", Fail, "FAULT", func(_ *testing.T, w *world) {
+			w.root["run/hilbert/mps/"+uuidB+"/state"].Data = []byte("ready\nmemory shm-0123456789 used\nserver 1 FAULT\n")
+		}},
+		{"gpu-soft", Absent, "does not run here", without("run/hilbert/mps/"+uuidA+"/state", "run/hilbert/mps/"+uuidB+"/state")},
+		{"gpu-cdi", Fail, uuidB, func(t *testing.T, w *world) { w.specify(t, "nvidia0", uuidA) }},
+		{"gpu-cdi", Fail, uuidB, func(t *testing.T, w *world) { w.specify(t, "nvidia0", uuidA, "nvidia0", uuidB) }},
+		{"gpu-toolkit", Fail, "unprivileged", func(_ *testing.T, w *world) { w.root["etc/nvidia-container-runtime/config.toml"].Data = nil }},
+		{"gpu-toolkit", Absent, "no toolkit", without("etc/nvidia-container-runtime/config.toml")},
+	} {
+		t.Run(test.promise+" "+test.says, func(t *testing.T) {
+			w := newWorld(t)
+			test.spoil(t, w)
+			if r := w.onlyOne(t, test.promise); r.Outcome != test.want || !strings.Contains(r.Detail, test.says) {
+				t.Errorf("%s: %s (%s), want %s: %s", test.promise, r.Detail, r.Cure, test.want, test.says)
+			}
+			if left, err := w.groups.List("hilbert-reclaimed"); err != nil || len(left) > 0 {
+				t.Errorf("a group is left: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// onlyOne is the result of one promise. All others must pass.
+func (w *world) onlyOne(t *testing.T, promise string) Result {
+	t.Helper()
+	results := w.probed()
+	for name, r := range results {
+		if name != promise && r.Outcome != Pass && name != "gpu-mig" {
+			t.Errorf("%s: %s: %s", name, r.Outcome, r.Detail)
+		}
+	}
+	return results[promise]
+}
+
+func counts(n uint64, err error) func() (uint64, uint64, error) {
+	return func() (uint64, uint64, error) { return n, n, err }
+}
+
+// TestProbeInstances: MIG instances are known as far as the driver names them.
+func TestProbeInstances(t *testing.T) {
+	whole := gpu.Instance{UUID: "MIG-1", Profile: "3g.40gb", GI: 1, Multiprocessors: 60, Memory: 40000}
+	nameless, sizeless := whole, whole
+	nameless.UUID, sizeless.Multiprocessors = "", 0
+	for want, instances := range map[Outcome][][]gpu.Instance{Pass: {{whole}}, Fail: {{nameless}, {whole, sizeless}, nil}} {
+		for _, list := range instances {
+			w := newWorld(t)
+			w.divide(list...)
+			if r := w.probed()["gpu-mig"]; r.Outcome != want {
+				t.Errorf("%+v: %s: %s", list, r.Outcome, r.Detail)
+			}
+		}
+	}
+}
+
+// TestProbeWithoutGPUs: what is not there is absent, and what does not answer is unknown: neither passes.
+func TestProbeWithoutGPUs(t *testing.T) {
+	for want, spoil := range map[Outcome][]func(w *world){
+		Absent:  {func(w *world) { delete(w.root, "proc/driver/nvidia/version") }, func(w *world) { w.driver.err = gpu.ErrNoDriver }, func(w *world) { w.driver.gpus = nil }},
+		Unknown: {func(w *world) { w.driver.err = errors.New("it hangs") }},
+	} {
+		for _, one := range spoil {
+			w := newWorld(t)
+			one(w)
+			for name, r := range w.probed() {
+				if strings.HasPrefix(name, "gpu-") && name != "gpu-toolkit" && r.Outcome != want {
+					t.Errorf("%s: %s, want %s: %s", name, r.Outcome, want, r.Detail)
+				}
+			}
+		}
+	}
+}
