@@ -49,6 +49,7 @@ func TestOnDriver(t *testing.T) {
 	t.Run("Sizes", b.sizes)
 	t.Run("Memory", b.memory)
 	t.Run("Beside", b.beside)
+	t.Run("Bandwidth", b.bandwidth)
 	t.Run("PerProcess", b.perProcess)
 	t.Run("Cooperative", b.cooperative)
 	t.Run("Users", b.users)
@@ -251,6 +252,30 @@ func (b *bench) beside(t *testing.T) {
 		}
 		t.Logf("slices of %v: alone %v of the GPU's rate, together %v", shares, alone, together)
 	}
+}
+
+// bandwidth: how fast slices copy the GPU's memory alone and beside others. MPS does not divide the bandwidth, so nothing is promised of it: the figures are told.
+func (b *bench) bandwidth(t *testing.T) {
+	const seconds = "2"
+	for _, beside := range []string{"copy", "compute"} {
+		for _, milli := range []int16{250, 500} {
+			e := b.edits(t, milli, 4096)
+			alone := b.run(t, e, "copy", seconds)["rate"]
+			var waits []func() map[string]float64
+			for range topology.FullGPU/int(milli) - 1 {
+				waits = append(waits, b.runs(t, e, beside, seconds))
+			}
+			together := b.run(t, e, "copy", seconds)["rate"]
+			for _, wait := range waits {
+				wait()
+			}
+			t.Logf("a slice of %d copies %.0f GiB/s alone, and %.0f beside %d others that %s", milli, alone, together, len(waits), beside)
+			if together <= 0 {
+				t.Error("nothing was copied")
+			}
+		}
+	}
+	t.Logf("the whole GPU copies %.0f GiB/s", b.run(t, b.edits(t, topology.FullGPU, 0), "copy", seconds)["rate"])
 }
 
 // perProcess: two processes of one slice have twice of it, as the package says.
