@@ -144,6 +144,14 @@ func (s *Series) See(load float64, at time.Time) {
 	s.check(load)
 }
 
+// Loads are those that are kept, the newest last, and the beginning of its step. One that is not known is no number. They must not be changed.
+func (s *Series) Loads() (newest time.Time, loads []float64) {
+	if len(s.loads) == 0 {
+		return time.Time{}, nil
+	}
+	return time.Unix(0, s.newest*int64(s.params.Step)), s.loads
+}
+
 // check compares forecasts whose time has come with what came, and makes the next ones.
 func (s *Series) check(load float64) {
 	fade := math.Exp2(-float64(s.params.Step) / float64(s.params.HalfLife))

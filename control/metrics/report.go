@@ -1,0 +1,112 @@
+package metrics
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+)
+
+// Bounds of a Report. MaxPods is above what any kubelet runs.
+const (
+	MaxPods   = 1024
+	maxWindow = 10 * time.Minute
+	maxName   = 253 // of an object of Kubernetes
+)
+
+// Report is what a node's agent has read of its pods since its last report. Times are ages at the moment of sending, so that the clocks of nodes do not matter.
+type Report struct {
+	Pods []PodReport `json:"pods"`
+}
+
+// PodReport is what was read of one pod.
+type PodReport struct {
+	spec.PodRef
+	// AgeMS is how long ago the last reading was, WindowMS the time between the first and the last one, in milliseconds.
+	AgeMS    int64 `json:"ageMS"`
+	WindowMS int64 `json:"windowMS"`
+	// Values are by the name of the metric. One that is not there is not known. Names that this version does not know are passed over.
+	Values map[string]Distribution `json:"values"`
+}
+
+// ReadReport reads a report and checks it.
+func ReadReport(text []byte) (*Report, error) {
+	r := &Report{}
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("read the report: %w", err)
+	}
+	if len(r.Pods) > MaxPods {
+		return nil, fmt.Errorf("the report has %d pods: want at most %d", len(r.Pods), MaxPods)
+	}
+	for i := range r.Pods {
+		p := &r.Pods[i]
+		if p.UID == "" || len(p.UID) > maxName || len(p.Namespace) > maxName || len(p.Name) > maxName {
+			return nil, fmt.Errorf("pods[%d]: uid %.64q: want one, and names of at most %d bytes", i, p.UID, maxName)
+		}
+		if p.AgeMS < 0 || p.WindowMS < 0 || p.AgeMS > maxWindow.Milliseconds() || p.WindowMS > maxWindow.Milliseconds() {
+			return nil, fmt.Errorf("pods[%d]: age %d ms, window %d ms: want 0 to %d", i, p.AgeMS, p.WindowMS, maxWindow.Milliseconds())
+		}
+	}
+	return r, nil
+}
+
+// Collector gathers what is read on a node. The zero value is ready.
+type Collector struct{ pods map[string]*collected }
+
+type collected struct {
+	name        spec.PodRef
+	first, last time.Time
+	values      [metricCount]Distribution
+}
+
+// See counts a reading of a pod, in cores, seconds per second, shares or bytes. What is no number or negative is none.
+func (c *Collector) See(pod spec.PodRef, m Metric, value float64, at time.Time) {
+	if m.Millionths() {
+		value *= Micro
+	}
+	const most = 1 << 60
+	if !(value >= 0) || value > most {
+		return
+	}
+	if c.pods == nil {
+		c.pods = make(map[string]*collected)
+	}
+	p := c.pods[pod.UID]
+	if p == nil {
+		if len(c.pods) >= MaxPods {
+			return
+		}
+		p = &collected{name: pod, first: at}
+		c.pods[pod.UID] = p
+	}
+	p.last = at
+	p.values[m].Add(int64(math.Round(value)))
+}
+
+// Take is the report of what was read since the last one; nil: nothing was. What is too old to say anything is left out.
+func (c *Collector) Take(now time.Time) *Report {
+	r := &Report{}
+	for _, p := range c.pods {
+		age, window := now.Sub(p.last), p.last.Sub(p.first)
+		if age < 0 || age > maxWindow || window < 0 || window > maxWindow {
+			continue
+		}
+		out := PodReport{PodRef: p.name, AgeMS: age.Milliseconds(), WindowMS: window.Milliseconds(), Values: make(map[string]Distribution)}
+		for m := range metricCount {
+			if p.values[m].Count > 0 {
+				out.Values[m.String()] = p.values[m]
+			}
+		}
+		r.Pods = append(r.Pods, out)
+	}
+	c.pods = nil
+	if len(r.Pods) == 0 {
+		return nil
+	}
+	slices.SortFunc(r.Pods, func(a, b PodReport) int { return strings.Compare(a.UID, b.UID) })
+	return r
+}
