@@ -60,6 +60,8 @@ type Options struct {
 	Governors []Governor
 	// Record takes what the laws saw and said; nil: it is not recorded. A writer that is full returns an error.
 	Record io.Writer
+	// Use is told at each reading what the pods used; nil: nobody wants to know. It must not block.
+	Use func(now time.Time, pods []PodUse)
 	// Observe reads the kernel's counters; nil: they are not read. The Agent closes it.
 	Observe *observe.Reader
 	// Devices looks at GPUs and network cards; nil: nothing is said of them.
@@ -318,10 +320,16 @@ func (a *Agent) wasRead(reversed uint64) {
 // observed runs the control laws on what was observed last.
 func (a *Agent) observed(now time.Time) {
 	if !a.node.lends() {
+		if a.options.Use != nil {
+			o := a.sensor.look(now)
+			defer o.release()
+			a.tellUse(o, now)
+		}
 		return
 	}
 	in := inputs{now: now, seen: a.sensor.sense(now), reportsFail: a.reporter.failing, noLending: a.eviction.stopsLending(), noMemory: a.thresholds.withholds()}
 	defer in.seen.release()
+	a.tellUse(in.seen, now)
 	a.round(a.onObservation, &in)
 	a.rounds++
 	a.reporter.noteLess(now)

@@ -31,6 +31,16 @@ type sensor struct {
 // sense is what the laws see now. Without a fresh reading of the counters nothing is known, and the laws are told so. The observation must be released
 // before the next one.
 func (s *sensor) sense(now time.Time) *observation {
+	o := s.look(now)
+	o.readNode()
+	o.readNUMANodes()
+	o.leaveOutTiers()
+	o.readPods(s.profiles)
+	return o
+}
+
+// look is what the counters said, without what the laws make of it. It must be released as well.
+func (s *sensor) look(now time.Time) *observation {
 	n := s.node
 	o := &observation{
 		node: n, machine: n.options.Machine, observer: s.observer, eviction: s.eviction, demand: n.manager.Pools.Demand(),
@@ -45,10 +55,6 @@ func (s *sensor) sense(now time.Time) *observation {
 	for i := range seen.Cgroups {
 		o.cgroups[seen.Cgroups[i].Dir] = &seen.Cgroups[i]
 	}
-	o.readNode()
-	o.readNUMANodes()
-	o.leaveOutTiers()
-	o.readPods(s.profiles)
 	return o
 }
 
