@@ -23,6 +23,7 @@ import (
 	"hilbert.dev/hilbert/kube/agent"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/controller"
+	"hilbert.dev/hilbert/kube/metrics"
 	"hilbert.dev/hilbert/kube/visibility"
 )
 
@@ -41,7 +42,7 @@ func deployed(t *testing.T) []runtime.Object {
 	if err != nil || len(controller) == 0 {
 		t.Fatalf("files %v, err %v", controller, err)
 	}
-	files = slices.Concat(files, uninstall, controller)
+	files = slices.Concat(files, uninstall, controller, []string{"../deploy/metrics/metrics.yaml"}) // only whose HPAs go by Hilbert's metrics need the last
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	var out []runtime.Object
 	for _, file := range files {
@@ -65,6 +66,7 @@ func deployed(t *testing.T) []runtime.Object {
 func TestRolesGrantThePermissions(t *testing.T) {
 	grants(t, "hilbertd", slices.Concat(Permissions, OptionalPermissions))
 	grants(t, "hilbert-controller", controller.Permissions)
+	grants(t, "hilbert-metrics-server", metrics.Permissions)
 	grants(t, "hilbert-agent", slices.Concat(agent.Permissions, agent.KubeletPermissions))
 }
 

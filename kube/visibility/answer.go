@@ -43,10 +43,11 @@ func fail(w http.ResponseWriter, err error) {
 	if f.status.Details != nil {
 		w.Header().Set("Retry-After", strconv.Itoa(int(f.status.Details.RetryAfterSeconds)))
 	}
-	writeJSON(w, int(f.status.Code), f.status)
+	WriteJSON(w, int(f.status.Code), f.status)
 }
 
-func writeJSON(w http.ResponseWriter, code int, v any) {
+// WriteJSON answers with an object.
+func WriteJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(v) // the client went away

@@ -63,7 +63,7 @@ func constant(v any) http.HandlerFunc {
 	server := Software + "/" + version.Get().Version
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Server", server)
-		writeJSON(w, http.StatusOK, v)
+		WriteJSON(w, http.StatusOK, v)
 	}
 }
 
@@ -133,11 +133,14 @@ func (s *Server) admit(r *http.Request, peer bool) (Question, error) {
 }
 
 // reviewed is the error of a review, as the client is to see it.
-func (s *Server) reviewed(err error) error {
+func (s *Server) reviewed(err error) error { return Reviewed(err, s.Log) }
+
+// Reviewed is the error of Rights, as a client is to see it.
+func Reviewed(err error, log *slog.Logger) error {
 	if err == nil || errors.Is(err, ErrForbidden) || errors.Is(err, ErrUnauthenticated) || errors.Is(err, ErrTooMany) {
 		return err
 	}
-	s.Log.Debug("cannot review a request", "err", err)
+	log.Debug("cannot review a request", "err", err)
 	return unavailable("the API server could not say who you are or what you may")
 }
 
@@ -163,6 +166,11 @@ func FromHere(r *http.Request) bool {
 
 // refuse answers with an error.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	Refuse(w, err, func(err error) { s.Log.Error("cannot answer", "path", r.URL.Path, "err", err) })
+}
+
+// Refuse answers with an error: a *Failure, or one of Rights. Of any other the client is told nothing, and log all.
+func Refuse(w http.ResponseWriter, err error, log func(error)) {
 	failure, isFailure := errors.AsType[*Failure](err)
 	switch {
 	case isFailure:
@@ -174,7 +182,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, ErrTooMany):
 		err = Later(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, err.Error())
 	default:
-		s.Log.Error("cannot answer", "path", r.URL.Path, "err", err)
+		log(err)
 	}
 	fail(w, err)
 }
