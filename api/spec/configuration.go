@@ -43,6 +43,8 @@ const (
 	RoleWatchdog Role = "watchdog"
 	// RoleController carries NodeConfigurations to the nodes; it runs in a process of its own, with a Lease of its own.
 	RoleController Role = "controller"
+	// RoleMetrics serves autoscalers what pods use; it runs in a process of its own, without a Lease: each replica has everything.
+	RoleMetrics Role = "metrics"
 )
 
 // Configuration is the whole of hilbertd's configuration: the file, and the value that runs. Unknown fields are refused when it is read.
@@ -52,7 +54,7 @@ type Configuration struct {
 	// Kind is always HilbertConfiguration.
 	Kind string `json:"kind"`
 
-	// Roles are the parts of Hilbert that this process runs: dispatcher, scheduler and binder together; or dispatcher and binder, with processes of the role scheduler beside it; or scheduler, agent, watchdog or controller alone.
+	// Roles are the parts of Hilbert that this process runs: dispatcher, scheduler and binder together; or dispatcher and binder, with processes of the role scheduler beside it; or scheduler, agent, watchdog, controller or metrics alone.
 	Roles []Role `json:"roles,omitempty"`
 	// SchedulerName is the spec.schedulerName of the pods that Hilbert places. It leaves all other pods alone.
 	SchedulerName string `json:"schedulerName,omitempty"`
@@ -64,6 +66,7 @@ type Configuration struct {
 	Logging          Logging          `json:"logging,omitzero"`
 	Tracing          Tracing          `json:"tracing,omitzero"`
 	Scheduling       Scheduling       `json:"scheduling,omitzero"`
+	Metrics          Metrics          `json:"metrics,omitzero"`
 	Node             Node             `json:"node,omitzero"`
 }
 
@@ -248,6 +251,8 @@ type Node struct {
 	KubeletThresholds string `json:"kubeletThresholds,omitempty"`
 	// Usage is about the report of what the node uses.
 	Usage Usage `json:"usage,omitzero"`
+	// Metrics is about what is sent to the role metrics.
+	Metrics NodeMetrics `json:"metrics,omitzero"`
 	// Devices is about GPUs and network cards.
 	Devices NodeDevices `json:"devices,omitzero"`
 }

@@ -28,6 +28,7 @@ func New() *Configuration {
 	c.Tracing.SamplingRatePerMillion = 10_000
 	c.Logging = Logging{Level: "info", Format: "text"}
 	c.Scheduling = newScheduling()
+	c.Metrics = newMetrics()
 	c.Node = newNode()
 	return c
 }
@@ -48,6 +49,10 @@ func Complete(c *Configuration) {
 		s.Topology.Levels = []string{"topology.hilbert.dev/block", "topology.hilbert.dev/rack", "kubernetes.io/hostname"}
 	}
 	s.MaxWaitingClasses = cmp.Or(s.MaxWaitingClasses, new(2000))
+	c.Metrics.MaxForecasts = cmp.Or(c.Metrics.MaxForecasts, new(200))
+	for i := range c.Metrics.Peaks {
+		c.Metrics.Peaks[i].Kind = cmp.Or(c.Metrics.Peaks[i].Kind, "Deployment")
+	}
 	n := &c.Node
 	n.ReservedCores = cmp.Or(n.ReservedCores, new(1))
 	n.ReservedMemory = cmp.Or(n.ReservedMemory, new(256))
@@ -94,7 +99,7 @@ func newNode() Node {
 		},
 		CPU:    DefaultNodeCPU(),
 		Memory: DefaultNodeMemory(), Eviction: DefaultNodeEviction(), KubeletThresholds: ThresholdsAsk,
-		Usage: Usage{RefreshInterval: Duration(time.Minute)},
+		Usage: Usage{RefreshInterval: Duration(time.Minute)}, Metrics: newNodeMetrics(),
 	}
 }
 

@@ -41,6 +41,7 @@ func Validate(c *Configuration) error {
 	oneOf(bad, "logging.level", c.Logging.Level, "debug", "info", "warn", "error")
 	oneOf(bad, "logging.format", c.Logging.Format, "text", "json")
 	validateTracing(&c.Tracing, bad)
+	validateMetrics(c, bad)
 	validateScheduling(&c.Scheduling, bad)
 	validateSchedulingProfiles(c, bad)
 	validateNode(&c.Node, bad)
@@ -53,7 +54,7 @@ func validateRoles(roles []Role, bad report) {
 	}
 	for _, role := range []Role{RoleDispatcher, RoleScheduler, RoleBinder} {
 		if !slices.Contains(roles, role) {
-			bad("roles", "%s is missing; one process runs dispatcher, scheduler and binder together, or dispatcher and binder beside schedulers, or scheduler, agent, watchdog or controller alone", role)
+			bad("roles", "%s is missing; one process runs dispatcher, scheduler and binder together, or dispatcher and binder beside schedulers, or scheduler, agent, watchdog, controller or metrics alone", role)
 		}
 	}
 	for i, role := range roles {
@@ -62,14 +63,16 @@ func validateRoles(roles []Role, bad report) {
 			if alone(role) {
 				bad(field, "%s runs in a process of its own; name it alone", role)
 			} else {
-				notOneOf(bad, field, string(role), string(RoleDispatcher), string(RoleScheduler), string(RoleBinder), string(RoleAgent), string(RoleWatchdog), string(RoleController))
+				notOneOf(bad, field, string(role), string(RoleDispatcher), string(RoleScheduler), string(RoleBinder), string(RoleAgent), string(RoleWatchdog), string(RoleController), string(RoleMetrics))
 			}
 		}
 	}
 }
 
 // alone reports whether a role runs in a process of its own.
-func alone(r Role) bool { return r == RoleAgent || r == RoleWatchdog || r == RoleController }
+func alone(r Role) bool {
+	return r == RoleAgent || r == RoleWatchdog || r == RoleController || r == RoleMetrics
+}
 
 func validateNode(n *Node, bad report) {
 	oneOf(bad, "node.mode", n.Mode, ModeAuto, ModeAgent, ModeKubelet)
@@ -112,6 +115,7 @@ func validateNode(n *Node, bad report) {
 		bad("node.devices.interval", "%v: want at least 1s", n.Devices.Interval.D())
 	}
 	validateLending(n, bad)
+	validateNodeMetrics(&n.Metrics, bad)
 	validateNodeRules(n, bad)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -56,7 +57,7 @@ func decode(t *testing.T, text string) error {
 	}
 	scheme := runtime.NewScheme()
 	kinds := runtime.SchemeBuilder{
-		corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme, schedulingv1.AddToScheme, schedulingv1beta1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme, autoscalingv2.AddToScheme, schedulingv1.AddToScheme, schedulingv1beta1.AddToScheme,
 	}
 	if err := kinds.AddToScheme(scheme); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/deploy/metrics"
 	manifest "hilbert.dev/hilbert/deploy/visibility"
 	"hilbert.dev/hilbert/kube/visibility"
 )
@@ -24,6 +25,7 @@ const (
 
 // certificateFlags are the flags of hilbert certificate.
 type certificateFlags struct {
+	of                         string
 	namespace, service, secret string
 	life                       time.Duration
 }
@@ -35,19 +37,32 @@ func newCertificate() *cobra.Command {
 		Short: "Make the certificate of the aggregated API: a Secret for hilbertd and an APIService that trusts it",
 		Long: `Make a key and a certificate by which the API server knows hilbertd, and hilbertd's replicas know each other, and print them as YAML: a Secret that
 hilbertd mounts, and the APIService of visibility.hilbert.dev with the certificate as its caBundle. The command asks no cluster, and writes the key nowhere
-else. Before the certificate expires, replace it with hilbert certificate rotate.`,
-		Example: `  hilbert certificate | kubectl apply -f -`,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return f.write(cmd.OutOrStdout(), time.Now()) },
+else. Before the certificate expires, replace it with hilbert certificate rotate.
+
+With --for metrics it is the certificate of the role metrics, with the APIServices of custom.metrics.k8s.io and external.metrics.k8s.io. Create these: to apply them would
+take a group away from whoever serves it, such as KEDA or prometheus-adapter.`,
+		Example: `  hilbert certificate | kubectl apply -f -
+  hilbert certificate --for metrics | kubectl create -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.write(cmd.OutOrStdout(), time.Now()) },
 	}
 	cmd.AddCommand(newRotate(&f))
 	flags := cmd.PersistentFlags()
+	flags.StringVar(&f.of, "for", forVisibility, "whose it is: "+forVisibility+" (the scheduler's answers) or "+forMetrics+" (the role metrics)")
 	flags.StringVarP(&f.namespace, "namespace", "n", "hilbert-system", "hilbertd's namespace")
-	flags.StringVar(&f.service, "service", "hilbertd", "hilbertd's Service")
-	flags.StringVar(&f.secret, "secret", "hilbertd-serving", "the Secret's name")
+	flags.StringVar(&f.service, "service", visibilityService, "hilbertd's Service; with --for metrics: hilbert-metrics")
+	flags.StringVar(&f.secret, "secret", visibilitySecret, "the Secret's name; with --for metrics: hilbert-metrics-serving")
 	flags.DurationVar(&f.life, "valid-for", certificateLife, "how long the certificate is valid")
 	return cmd
 }
+
+// The values of --for.
+const (
+	forVisibility = "visibility"
+	forMetrics    = "metrics"
+	// What the flags say by default.
+	visibilityService, visibilitySecret = "hilbertd", "hilbertd-serving"
+)
 
 func newRotate(f *certificateFlags) *cobra.Command {
 	return &cobra.Command{
@@ -106,7 +121,20 @@ const (
 // host is the name that kube-apiserver asks for.
 func (f *certificateFlags) host() string { return f.service + "." + f.namespace + ".svc" }
 
+// check checks the flags, and fills in what follows from --for.
 func (f *certificateFlags) check() error {
+	switch f.of {
+	case forVisibility:
+	case forMetrics:
+		if f.service == visibilityService {
+			f.service = "hilbert-metrics"
+		}
+		if f.secret == visibilitySecret {
+			f.secret = "hilbert-metrics-serving"
+		}
+	default:
+		return exitcode.Usagef("certificate: --for %q: want %s or %s", f.of, forVisibility, forMetrics)
+	}
 	if f.life < time.Hour || f.life > maxCertificateLife {
 		return exitcode.Usagef("certificate: --valid-for %s: want 1h to %dh", f.life, int(maxCertificateLife.Hours()))
 	}
@@ -129,19 +157,35 @@ func (f *certificateFlags) write(w io.Writer, now time.Time) error {
 	return f.print(w, &visibility.Serving{Certificates: certificate, Key: key})
 }
 
-// print prints the Secret, and the APIService whose caBundle is the Secret's certificates.
+// routes are the APIServices, whose caBundle are the Secret's certificates.
+func (f *certificateFlags) routes(s *visibility.Serving) (out []map[string]any, err error) {
+	text := manifest.APIService
+	if f.of == forMetrics {
+		text = metrics.APIServices
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		var route map[string]any
+		if err := yaml.Unmarshal([]byte(document), &route); err != nil {
+			return nil, fmt.Errorf("certificate: the APIService: %w", err)
+		}
+		spec, ok := route["spec"].(map[string]any)
+		service, isMap := spec["service"].(map[string]any)
+		if !ok || !isMap {
+			return nil, errors.New("certificate: the APIService has no Service")
+		}
+		service["namespace"], service["name"] = f.namespace, f.service
+		spec["caBundle"] = base64.StdEncoding.EncodeToString(s.Certificates)
+		out = append(out, route)
+	}
+	return out, nil
+}
+
+// print prints the Secret, and the APIServices.
 func (f *certificateFlags) print(w io.Writer, s *visibility.Serving) error {
-	var route map[string]any
-	if err := yaml.Unmarshal(manifest.APIService, &route); err != nil {
-		return fmt.Errorf("certificate: the APIService: %w", err)
+	routes, err := f.routes(s)
+	if err != nil {
+		return err
 	}
-	spec, ok := route["spec"].(map[string]any)
-	service, isMap := spec["service"].(map[string]any)
-	if !ok || !isMap {
-		return errors.New("certificate: the APIService has no Service")
-	}
-	service["namespace"], service["name"] = f.namespace, f.service
-	spec["caBundle"] = base64.StdEncoding.EncodeToString(s.Certificates)
 	data := map[string]any{certificateField: s.Certificates, keyField: s.Key}
 	if len(s.NextKey) > 0 {
 		data[nextKeyField] = s.NextKey
@@ -150,7 +194,7 @@ func (f *certificateFlags) print(w io.Writer, s *visibility.Serving) error {
 		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": map[string]any{"namespace": f.namespace, "name": f.secret},
 		"data": data,
 	}
-	for _, object := range []map[string]any{secret, route} {
+	for _, object := range append([]map[string]any{secret}, routes...) {
 		text, err := yaml.Marshal(object)
 		if err != nil {
 			return fmt.Errorf("certificate: %w", err)

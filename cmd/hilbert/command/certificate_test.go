@@ -129,3 +129,25 @@ func TestCertificateRotate(t *testing.T) {
 		}
 	}
 }
+
+// TestCertificateForMetrics: both metrics APIs trust the certificate that the role metrics serves with.
+func TestCertificateForMetrics(t *testing.T) {
+	out, err := run(t.Context(), t, "certificate", "--for", "metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := strings.Split(out, "---\n")
+	if len(documents) != 4 || !strings.Contains(documents[1], "name: hilbert-metrics-serving") {
+		t.Fatalf("%d documents:\n%s", len(documents)-1, out)
+	}
+	_, certificate, _ := strings.Cut(documents[1], "tls.crt: ")
+	certificate, _, _ = strings.Cut(certificate, "\n")
+	for i, group := range []string{"external.metrics.k8s.io", "custom.metrics.k8s.io"} {
+		if d := documents[2+i]; !strings.Contains(d, "group: "+group) || !strings.Contains(d, "name: hilbert-metrics\n") || !strings.Contains(d, "caBundle: "+certificate) {
+			t.Errorf("%s:\n%s", group, d)
+		}
+	}
+	if _, err := run(t.Context(), t, "certificate", "--for", "others"); err == nil {
+		t.Error("--for others is taken")
+	}
+}

@@ -147,10 +147,11 @@ func Check(c *spec.Configuration) error {
 	for i := range c.Scheduling.Profiles {
 		errs = append(errs, checkScores(fmt.Sprintf("scheduling.profiles[%d]", i), c.Scheduling.Profiles[i].Scores))
 	}
-	if err := errors.Join(errs...); err != nil {
+	_, err := Peaks(c.Metrics.Peaks)
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return err
 	}
-	_, err := profiles.New(&c.Scheduling)
+	_, err = profiles.New(&c.Scheduling)
 	return err
 }
 

@@ -78,8 +78,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	if err != nil {
 		return err
 	}
-	options.Changed = host.changed
-	options.Scraper = scrape.New(scrape.Defaults())
+	options.Changed, options.Scraper = host.changed, scrape.New(scrape.Defaults())
 	options.Observe = observe.New(roots.Observed, observe.Params{})
 	options.Absence, options.Kernel = absence(roots, kernel, log)
 	if path := config.Node.Lending.Record; path != "" {
@@ -95,6 +94,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	if options.Governors, metrics, err = governors(&config.Node.Lending, options.Mode, roots, kernel, log); err != nil {
 		return err
 	}
+	use := newUse(&options)
 	api, err := connectAgent(config, o, options.Node, log)
 	if err != nil {
 		return err
@@ -118,7 +118,8 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 		return err
 	}
 	defer unfollow()
-	served, err := serveAgent(agent, config, log, metrics)
+	defer use.run(ctx)()
+	served, err := serveAgent(agent, config, log, use.collectors(metrics))
 	if err != nil {
 		return err
 	}

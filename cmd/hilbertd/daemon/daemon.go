@@ -81,6 +81,8 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 		return runWatchdog(ctx, config, o, log, roots)
 	case slices.Contains(config.Roles, spec.RoleController):
 		return runController(ctx, config, o, log)
+	case slices.Contains(config.Roles, spec.RoleMetrics):
+		return runMetrics(ctx, config, o, log)
 	case spec.IsScheduler(config.Roles):
 		return runScheduler(ctx, config, o, log)
 	}

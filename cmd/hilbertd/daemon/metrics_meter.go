@@ -1,0 +1,102 @@
+package daemon
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"hilbert.dev/hilbert/cmd/hilbertd/reports"
+	kubemetrics "hilbert.dev/hilbert/kube/metrics"
+)
+
+// metricsMeter exports what the role metrics does.
+type metricsMeter struct {
+	role     *metricsRole
+	receiver *reports.Receiver
+	answers  *prometheus.CounterVec
+	history  *prometheus.CounterVec
+	holders  atomic.Pointer[map[string]kubemetrics.Holder]
+}
+
+func metricsDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("hilbert_metrics_"+name, help, labels, nil)
+}
+
+var (
+	metricsReports  = metricsDesc("reports_total", "Reports of agents, by result: taken, refused (of who is no agent), bad (not read), limited (too soon, or too many at once).", "result")
+	metricsReported = metricsDesc("reported_pods_total", "Pods in reports, by result: taken, unknown (the API server has not told of them), foreign (they run on another node).", "result")
+	metricsPods     = metricsDesc("pods", "Pods that exist.")
+	metricsKnown    = metricsDesc("known_pods", "Pods of which something is known that may be answered.")
+	metricsProfiles = metricsDesc("profiles", "Workloads of which forecasts are made.")
+	metricsGroup    = metricsDesc("api_service", "1 for whom an APIService of the metrics APIs leads to: hilbert, other or none.", "name", "holder")
+)
+
+func newMetricsMeter(m *metricsRole, r *reports.Receiver) *metricsMeter {
+	return &metricsMeter{
+		role: m, receiver: r,
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hilbert_metrics_answers_total", Help: "Questions of autoscalers and others, for pods or for a workload, by result: answered, or unknown, for which they got an error.",
+		}, []string{"of", "result"}),
+		history: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hilbert_metrics_history_questions_total", Help: "Questions to the history server, by result: answered or failed.",
+		}, []string{"result"}),
+	}
+}
+
+func (m *metricsMeter) answered(of string, err error) {
+	result := "answered"
+	if err != nil {
+		result = "unknown"
+	}
+	m.answers.WithLabelValues(of, result).Inc()
+}
+
+func (m *metricsMeter) asked(err error) {
+	result := "answered"
+	if err != nil {
+		result = "failed"
+	}
+	m.history.WithLabelValues(result).Inc()
+}
+
+func (m *metricsMeter) setHolders(h map[string]kubemetrics.Holder) { m.holders.Store(&h) }
+
+// Describe implements prometheus.Collector.
+func (m *metricsMeter) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{metricsReports, metricsReported, metricsPods, metricsKnown, metricsProfiles, metricsGroup} {
+		out <- d
+	}
+	m.answers.Describe(out)
+	m.history.Describe(out)
+}
+
+// Collect implements prometheus.Collector.
+func (m *metricsMeter) Collect(out chan<- prometheus.Metric) {
+	m.role.mu.Lock()
+	pods, known := m.role.store.Counts(time.Now())
+	profiles := m.role.store.Profiles()
+	m.role.mu.Unlock()
+	for desc, value := range map[*prometheus.Desc]int{metricsPods: pods, metricsKnown: known, metricsProfiles: profiles} {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value))
+	}
+	for desc, counts := range map[*prometheus.Desc]map[string]int64{metricsReports: m.receiver.Results(), metricsReported: m.receiver.Pods()} {
+		for result, n := range counts {
+			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), result)
+		}
+	}
+	if holders := m.holders.Load(); holders != nil {
+		for name, holder := range *holders {
+			word := "other"
+			switch holder {
+			case kubemetrics.Ours:
+				word = "hilbert"
+			case "":
+				word = "none"
+			}
+			out <- prometheus.MustNewConstMetric(metricsGroup, prometheus.GaugeValue, 1, name, word)
+		}
+	}
+	m.answers.Collect(out)
+	m.history.Collect(out)
+}
