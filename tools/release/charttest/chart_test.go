@@ -66,6 +66,7 @@ func objects(t *testing.T, rendered map[string]string) []*unstructured.Unstructu
 // everything are values that switch on all that a chart can render on a cluster without other operators.
 const everything = `
 controller: {enabled: true}
+metrics: {enabled: true, certificate: existing}
 namespace: {create: true}
 agent: {enabled: true, lending: {enabled: true}}
 mps: {enabled: true}
