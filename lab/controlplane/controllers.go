@@ -51,6 +51,9 @@ var volumeControllers = []string{
 	names.ResourceClaimController,
 }
 
+// autoscalers scale workloads by metrics, which somebody has to serve.
+var autoscalers = []string{names.HorizontalPodAutoscalerController}
+
 // controllerManager is one kube-controller-manager in this process.
 type controllerManager struct {
 	cancel context.CancelFunc
@@ -60,16 +63,21 @@ type controllerManager struct {
 // controllerOptions is what the controller manager needs to know of the rest.
 type controllerOptions struct {
 	kubeconfig, tokenKey, rootCA string
-	volumes                      bool
+	volumes, autoscaling         bool
 	failed                       func(error)
 }
 
 func (o controllerOptions) flags() []string {
 	controllers := workloadControllers
 	if o.volumes {
-		controllers = slices.Concat(workloadControllers, volumeControllers)
+		controllers = slices.Concat(controllers, volumeControllers)
+	}
+	if o.autoscaling {
+		controllers = slices.Concat(controllers, autoscalers)
 	}
 	return []string{
+		// Each second, and down at once: what would shrink a workload wrongly then does so while a test looks.
+		"--horizontal-pod-autoscaler-sync-period=1s", "--horizontal-pod-autoscaler-downscale-stabilization=0s",
 		"--kubeconfig=" + o.kubeconfig,
 		"--controllers=" + strings.Join(controllers, ","),
 		"--service-account-private-key-file=" + o.tokenKey,

@@ -38,6 +38,8 @@ type Options struct {
 	Controllers bool
 	// Volumes also runs the controllers that bind claims to volumes and protect both, beside Controllers.
 	Volumes bool
+	// Autoscaling also runs upstream's HorizontalPodAutoscaler controller, beside Controllers: it looks each second, and scales down at once.
+	Autoscaling bool
 	// Benchmark lifts the API server's own limits (priority and fairness, requests in flight) and lets etcd skip fsync.
 	Benchmark bool
 	// Log gets what the parts log; nil is controlplane.log in the data directory. It is set for the whole process, as klog is.
@@ -112,7 +114,7 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 		return nil, err
 	}
 	if o.Controllers {
-		if err := c.startControllers(ctx, o.Volumes); err != nil {
+		if err := c.startControllers(ctx, o); err != nil {
 			return nil, err
 		}
 	}
@@ -203,7 +205,7 @@ func (c *ControlPlane) startServer(ctx context.Context, listener net.Listener, e
 	return c.orFailure(c.server.waitReady(ctx, c.AdminConfig()))
 }
 
-func (c *ControlPlane) startControllers(ctx context.Context, volumes bool) error {
+func (c *ControlPlane) startControllers(ctx context.Context, o Options) error {
 	pki := c.dir.certificates()
 	kubeconfig := filepath.Join(pki, "controller-manager.kubeconfig")
 	if err := c.WriteKubeconfig(kubeconfig); err != nil {
@@ -211,7 +213,7 @@ func (c *ControlPlane) startControllers(ctx context.Context, volumes bool) error
 	}
 	var err error
 	c.manager, err = startControllers(controllerOptions{
-		kubeconfig: kubeconfig, tokenKey: filepath.Join(pki, "service-account.key"), rootCA: filepath.Join(pki, "ca.crt"), volumes: volumes, failed: c.fail,
+		kubeconfig: kubeconfig, tokenKey: filepath.Join(pki, "service-account.key"), rootCA: filepath.Join(pki, "ca.crt"), volumes: o.Volumes, autoscaling: o.Autoscaling, failed: c.fail,
 	})
 	if err != nil {
 		return err
