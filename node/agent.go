@@ -100,6 +100,7 @@ type Agent struct {
 	// configuration swaps the parameters of the laws; health is how pods have fared.
 	configuration *configurationController
 	health        *healthController
+	bursts        *burstController
 	usage         *usageController
 	storage       *storagePoller
 	eviction      *evictionController
@@ -157,7 +158,8 @@ func (a *Agent) addControllers() (err error) {
 	a.configuration.restore(n.now())
 	a.health = &healthController{eviction: a.eviction}
 	a.governors = &governorController{node: n}
-	a.knobs = newKnobController(n, a.governors, a.memory)
+	a.bursts = newBurstController(n)
+	a.knobs = newKnobController(n, a.governors, a.memory, a.bursts)
 	a.updates = newRuntimeUpdates(n, a.knobs)
 	a.absence = newAbsenceController(n, n.options.Absence, a.lending, a.injector, a.knobs)
 	a.usage = &usageController{node: n}
@@ -199,6 +201,7 @@ func (a *Agent) addControllers() (err error) {
 		a.storage,  // what pods hold of file systems
 		a.eviction, // which pods have to go
 		a.memory,   // limits, protection, and what is reclaimed
+		a.bursts,   // which pods may go beyond their limits for a moment
 		a.usage,    // what the node uses
 		a.health,   // how pods fare
 		laws,
@@ -253,9 +256,9 @@ func (a *Agent) Run(ctx context.Context) {
 	}
 }
 
-// giveBack gives the online pods the CPUs that are lent, but the floor, and waits for the kernel to have that.
+// giveBack gives the online pods the CPUs that are lent, but the floor, takes their bursts away, and waits for the kernel to have that.
 func (a *Agent) giveBack() {
-	if !a.lending.giveBack() {
+	if lent, bursts := a.lending.giveBack(), a.bursts.giveBack(); !lent && !bursts {
 		return
 	}
 	a.apply()

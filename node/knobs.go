@@ -22,10 +22,11 @@ type knobController struct {
 	applied    <-chan struct{}          // closed when the kernel has the knobs of fast
 	governors  *governorController
 	memory     *memoryController
+	bursts     *burstController
 }
 
-func newKnobController(n *nodeState, governors *governorController, memory *memoryController) *knobController {
-	k := &knobController{node: n, governors: governors, memory: memory}
+func newKnobController(n *nodeState, governors *governorController, memory *memoryController, bursts *burstController) *knobController {
+	k := &knobController{node: n, governors: governors, memory: memory, bursts: bursts}
 	written := func(r enforce.WriteResult) { n.loop.Post(func() { k.written(&r) }) }
 	k.fast = enforce.NewWriter(n.options.Kernel, owner, written)
 	k.slow = enforce.NewWriter(n.options.Kernel, owner, written)
@@ -101,7 +102,7 @@ func (k *knobController) knobs() (fast, slow []enforce.DesiredKnob) {
 			}
 		}
 	}
-	fast = append(fast, k.node.qosKnobs()...)
+	fast = append(append(fast, k.node.qosKnobs()...), k.bursts.knobs()...)
 	if k.node.lends() {
 		fast = append(fast, k.governors.knobs...)
 	}

@@ -116,13 +116,18 @@ func (a *Agent) ContainerCreated(ctx context.Context, id string) error {
 	})
 }
 
-// UpdateContainer replaces the CPUs in another party's update by ours.
+// UpdateContainer replaces the CPUs in another party's update by ours, and takes the pod's bursts away, which the kernel would refuse a lower limit for.
 func (a *Agent) UpdateContainer(ctx context.Context, id string) (Update, error) {
-	return loop.Returned(ctx, a.node.loop, func() (Update, error) {
+	var yielded <-chan struct{}
+	out, err := loop.Returned(ctx, a.node.loop, func() (Update, error) {
 		out := Update{Container: id}
 		c := a.node.pods.containers[id]
 		if c == nil {
 			return out, nil
+		}
+		if a.bursts.yield(c.pod) {
+			a.apply()
+			yielded = a.knobs.applied
 		}
 		if p, ok := a.node.placement(c.pod); ok {
 			out.CPUs, out.Mems = p.CPUs, p.Mems
@@ -130,6 +135,14 @@ func (a *Agent) UpdateContainer(ctx context.Context, id string) (Update, error) 
 		}
 		return out, nil
 	})
+	if err == nil && yielded != nil {
+		select {
+		case <-yielded:
+		case <-time.After(applyTimeout): // the update may fail then, and the kubelet tries again
+		case <-ctx.Done():
+		}
+	}
+	return out, err
 }
 
 // Updated says that the runtime or the kubelet has written to the cgroups of a pod.

@@ -22,6 +22,7 @@ const maxUsageAge = time.Minute
 // Tick implements controller.
 func (u *usageController) Tick(in *inputs) (changed bool) {
 	if !u.node.options.Config.Usage.Enabled {
+		u.usage, u.state = nil, advise.UsageState{} // it may be wanted again later
 		return false
 	}
 	o := in.seen

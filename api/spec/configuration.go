@@ -242,6 +242,8 @@ type Node struct {
 	Lending Lending `json:"lending,omitzero"`
 	// CPU tunes the laws that lend CPUs.
 	CPU NodeCPU `json:"cpu,omitzero"`
+	// CPUBurst lets online pods that their CPU limits throttle use some of what they left unused before.
+	CPUBurst CPUBurst `json:"cpuBurst,omitzero"`
 	// Memory says how memory is lent, limited, protected and taken back.
 	Memory NodeMemory `json:"memory,omitzero"`
 	// Eviction says when the node is short, and when reclaimed pods have to go.

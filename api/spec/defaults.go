@@ -97,7 +97,7 @@ func newNode() Node {
 			RefreshInterval: Duration(25 * time.Second),
 			RDT:             LendingRDT{CachePercent: 20, BandwidthPercent: 20},
 		},
-		CPU:    DefaultNodeCPU(),
+		CPU: DefaultNodeCPU(), CPUBurst: DefaultCPUBurst(),
 		Memory: DefaultNodeMemory(), Eviction: DefaultNodeEviction(), KubeletThresholds: ThresholdsAsk,
 		Usage: Usage{RefreshInterval: Duration(time.Minute)}, Metrics: newNodeMetrics(),
 	}

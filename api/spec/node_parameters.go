@@ -13,22 +13,25 @@ import (
 	"strings"
 )
 
-// NodeParameters are what of a Node's configuration may change while its agent runs: the parameters of every law. The fields are those of the file, at the same paths.
+// NodeParameters are what of a Node's configuration may change while its agent runs: the parameters of every law, and what is reported of use. The fields are those of the file, at the same paths.
 type NodeParameters struct {
 	Lending  LendingParameters `json:"lending,omitzero"`
 	CPU      NodeCPU           `json:"cpu,omitzero"`
+	CPUBurst CPUBurst          `json:"cpuBurst,omitzero"`
 	Memory   NodeMemory        `json:"memory,omitzero"`
 	Eviction NodeEviction      `json:"eviction,omitzero"`
+	Usage    Usage             `json:"usage,omitzero"`
 }
 
 // Parameters are the node's parameters.
 func (n *Node) Parameters() NodeParameters {
-	return NodeParameters{Lending: n.Lending.LendingParameters, CPU: n.CPU, Memory: n.Memory, Eviction: n.Eviction}
+	return NodeParameters{Lending: n.Lending.LendingParameters, CPU: n.CPU, CPUBurst: n.CPUBurst, Memory: n.Memory, Eviction: n.Eviction, Usage: n.Usage}
 }
 
 // SetParameters replaces the node's parameters.
 func (n *Node) SetParameters(p *NodeParameters) {
-	n.Lending.LendingParameters, n.CPU, n.Memory, n.Eviction = p.Lending, p.CPU, p.Memory, p.Eviction
+	n.Lending.LendingParameters, n.CPU, n.CPUBurst = p.Lending, p.CPU, p.CPUBurst
+	n.Memory, n.Eviction, n.Usage = p.Memory, p.Eviction, p.Usage
 }
 
 // +kubebuilder:object:generate=true

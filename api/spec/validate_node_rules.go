@@ -130,6 +130,7 @@ func checkReserve(h *MemoryHeadroom, e *NodeEviction, headroom, eviction string,
 // validateNodeRules checks the parameters of CPUs, of memory and of eviction, together.
 func validateNodeRules(n *Node, bad report) {
 	n.CPU.check("node.cpu.", bad)
+	n.CPUBurst.check("node.cpuBurst.", bad)
 	n.Memory.check("node.memory.", bad)
 	n.Eviction.check("node.eviction.", bad)
 	checkReserve(&n.Memory.Headroom, &n.Eviction, "node.memory.headroom.", "node.eviction.", bad)

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -203,7 +202,7 @@ func TestStatus(t *testing.T) {
 	status := spec.NodeConfigurationStatus{ObservedGeneration: 3, Nodes: spec.ConfigurationNodes{Targeted: 2, Told: 2, Applied: 1}}
 	conditions := []spec.NodeCondition{{Type: config.ConditionValid, True: true, Reason: config.ReasonAccepted}}
 	write := func(s spec.NodeConfigurationStatus, object string) (bool, error) {
-		return r.writer.Status(context.Background(), &config.StatusWrite{Object: object, Status: s, Conditions: conditions})
+		return r.writer.Status(t.Context(), &config.StatusWrite{Object: object, Status: s, Conditions: conditions})
 	}
 	version := r.server.Stored(v1alpha1.NodeConfigurations+"."+v1alpha1.Group, "", "web").GetResourceVersion()
 	if written, err := write(status, "web"); !written || err != nil {

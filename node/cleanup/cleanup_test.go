@@ -74,7 +74,7 @@ func (k *kernel) tree() fs.FS {
 // idle are the files of a cgroup that nobody has touched.
 var idle = map[string]string{
 	"cpuset.cpus": "", "cpuset.mems": "", "cpu.idle": "0", "cpu.weight": "1", "memory.high": "max", "memory.max": "max",
-	"memory.low": "0", "io.weight": "default 100", "io.max": "",
+	"memory.low": "0", "io.weight": "default 100", "io.max": "", "cpu.max.burst": "0",
 }
 
 // pods are the cgroups of two pods under either cgroup driver: of classes, of pods, of containers.
@@ -110,7 +110,7 @@ func newKernel(dirs []string) *kernel {
 
 // set is what an agent may have set of a part, by file; a value for pods of class BestEffort only is in bestEffort.
 var set = map[Part]map[string][]string{
-	CPU:    {"cpuset.cpus": {"0-1", "3", "0-7"}, "cpuset.mems": {"0", "0-1"}},
+	CPU:    {"cpuset.cpus": {"0-1", "3", "0-7"}, "cpuset.mems": {"0", "0-1"}, "cpu.max.burst": {"20000"}},
 	Memory: {"memory.low": {"1048576", "max"}},
 	IO:     {"io.weight": {"default 800", "default 1"}},
 }

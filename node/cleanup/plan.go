@@ -33,7 +33,7 @@ const (
 
 // files are what a part may have set.
 var files = map[Part][]string{
-	CPU:    {enforce.CPUSet, enforce.Mems, enforce.CPUIdle},
+	CPU:    {enforce.CPUSet, enforce.Mems, enforce.CPUIdle, enforce.CPUMaxBurst},
 	Memory: {enforce.MemoryHigh, enforce.MemoryMax, enforce.MemoryLow},
 	IO:     {enforce.IOWeight, enforce.IOMax, costQuality},
 }
@@ -110,7 +110,7 @@ func plan(c *Cgroup, file, value string, available Available) []Write {
 		return append(write("0"), Write{Path: path.Join(c.Dir, enforce.CPUWeight), Value: kubeletWeight})
 	case file == enforce.MemoryHigh && at == pod && value != unlimited, file == enforce.MemoryMax && bestEffort && value != unlimited:
 		return write(unlimited)
-	case file == enforce.MemoryLow && value != "0":
+	case file == enforce.MemoryLow && value != "0", file == enforce.CPUMaxBurst && value != "0" && value != "":
 		return write("0")
 	case file == enforce.IOWeight && value != defaultWeight && value != "":
 		return write(defaultWeight)

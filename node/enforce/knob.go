@@ -3,6 +3,7 @@ package enforce
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,7 @@ const (
 	CPUWeight   = "cpu.weight"
 	CPUIdle     = "cpu.idle"
 	CPUMax      = "cpu.max"
+	CPUMaxBurst = "cpu.max.burst"
 	MemoryMax   = "memory.max"
 	MemoryHigh  = "memory.high"
 	MemoryLow   = "memory.low"
@@ -61,6 +63,7 @@ var kinds = map[string]kind{
 	CPUWeight:   {canonical: canonicalInteger(1, 10_000)},
 	CPUIdle:     {canonical: canonicalInteger(0, 1)},
 	CPUMax:      {canonical: canonicalBandwidth},
+	CPUMaxBurst: {canonical: canonicalInteger(0, math.MaxInt)},
 	MemoryMax:   {canonical: canonicalBytes, rounded: true},
 	MemoryHigh:  {canonical: canonicalBytes, rounded: true},
 	MemoryLow:   {canonical: canonicalBytes, rounded: true},

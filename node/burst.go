@@ -1,0 +1,149 @@
+package node
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/enforce"
+)
+
+// burstController lets online pods that their own limits throttle burst (advise.StepBurst): cpu.max.burst of the pod's cgroup and of its containers', for each of them
+// throttles by itself.
+//
+// The kernel refuses a limit below the burst. So before the kubelet lowers a limit, the bursts of the pod are taken away: the runtime asks first (yield), and the kubelet
+// writes the pod's own cgroup after those of its containers. They stay away for restAfterUpdate. An agent that ends takes them away too, and one that starts takes away what
+// it finds and would not give.
+type burstController struct {
+	node  *nodeState
+	state advise.BurstState
+	pods  map[string]*burstPod // by UID
+}
+
+// burstPod is a pod that has bursts, or had.
+type burstPod struct {
+	bursts map[string]int64 // as desired, by cgroup
+	rests  time.Time        // until when it gets none
+}
+
+// restAfterUpdate is how long a pod gets no burst after a container of it was updated.
+const restAfterUpdate = 30 * time.Second
+
+func newBurstController(n *nodeState) *burstController {
+	return &burstController{node: n, pods: make(map[string]*burstPod)}
+}
+
+// Tick implements controller.
+func (b *burstController) Tick(in *inputs) (changed bool) {
+	p := &b.node.options.Config.CPUBurst
+	var seen []advise.BurstPod
+	for _, pod := range b.node.pods.sorted() {
+		if _, pool, known := b.node.manager.Pod(pod.name.UID); known && pool != spec.PoolReclaimed && pod.cgroup != "" {
+			b.found(pod)
+			seen = append(seen, advise.BurstPod{ID: pod.name.UID, Throttled: throttledShare(in.seen, pod)})
+		}
+	}
+	may := advise.StepBurst(in.seen.laws.At, seen, p, &b.state)
+	for uid := range b.pods {
+		if b.node.pods.byUID[uid] == nil {
+			delete(b.pods, uid)
+		}
+	}
+	for i := range seen {
+		pod := b.node.pods.byUID[seen[i].ID]
+		known := b.pods[seen[i].ID]
+		dirs := append([]string{pod.cgroup}, pod.cgroups()...)
+		maps.DeleteFunc(known.bursts, func(dir string, _ int64) bool { return !slices.Contains(dirs, dir) })
+		for _, dir := range dirs {
+			burst := int64(0)
+			if may[seen[i].ID] && !in.now.Before(known.rests) {
+				burst = advise.BurstOf(b.quota(dir), p.Share)
+			}
+			if had, has := known.bursts[dir]; burst != had || burst > 0 && !has {
+				known.bursts[dir], changed = burst, true
+			}
+		}
+	}
+	return changed
+}
+
+// found looks once at what the cgroups of a pod have.
+func (b *burstController) found(p *pod) {
+	known := b.pods[p.name.UID]
+	if known == nil {
+		known = &burstPod{bursts: make(map[string]int64)}
+		b.pods[p.name.UID] = known
+		for _, dir := range append([]string{p.cgroup}, p.cgroups()...) {
+			text, err := b.node.options.Kernel.Read(dir + "/" + enforce.CPUMaxBurst)
+			if burst, bad := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err == nil && bad == nil && burst > 0 {
+				known.bursts[dir] = burst // it is decided upon below
+			}
+		}
+	}
+}
+
+// quota is the limit of a cgroup in microseconds a period; 0: there is none, or the kernel knows no bursts.
+func (b *burstController) quota(dir string) int64 {
+	if _, err := b.node.options.Kernel.Read(dir + "/" + enforce.CPUMaxBurst); err != nil {
+		return 0
+	}
+	text, err := b.node.options.Kernel.Read(dir + "/" + enforce.CPUMax)
+	if err != nil {
+		return 0
+	}
+	limit, _, _ := strings.Cut(strings.TrimSpace(text), " ")
+	quota, err := strconv.ParseInt(limit, 10, 64)
+	if err != nil {
+		return 0 // "max"
+	}
+	return quota
+}
+
+// yield takes a pod's bursts away before its limits may change. It reports whether there were any.
+func (b *burstController) yield(p *pod) (had bool) {
+	known := b.pods[p.name.UID]
+	if known == nil {
+		return false
+	}
+	known.rests = b.node.now().Add(restAfterUpdate)
+	for dir, burst := range known.bursts {
+		had = had || burst > 0
+		known.bursts[dir] = 0
+	}
+	return had
+}
+
+// giveBack takes all bursts away. It reports whether there were any.
+func (b *burstController) giveBack() (had bool) {
+	for _, known := range b.pods {
+		for dir, burst := range known.bursts {
+			had = had || burst > 0
+			known.bursts[dir] = 0
+		}
+	}
+	return had
+}
+
+// knobs are the bursts of pods that have some, or had.
+func (b *burstController) knobs() (out []enforce.DesiredKnob) {
+	for _, uid := range sortedKeys(b.pods) {
+		for _, dir := range sortedKeys(b.pods[uid].bursts) {
+			out = append(out, enforce.Desire(dir, enforce.CPUMaxBurst, strconv.FormatInt(b.pods[uid].bursts[dir], 10)))
+		}
+	}
+	return out
+}
+
+// throttledShare is the share of its periods in which a pod was throttled, by its own cgroup's limit or a container's, whichever is more. Not known: none of them is.
+func throttledShare(o *observation, p *pod) (out advise.Sample) {
+	for _, dir := range append([]string{p.cgroup}, p.cgroups()...) {
+		if share, ok := o.use(dir).CPU.ThrottledPeriods.Within(maxSenseAge); ok && (!out.Known || share > out.Value) {
+			out = advise.Known(share)
+		}
+	}
+	return out
+}
