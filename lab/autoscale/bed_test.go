@@ -160,7 +160,7 @@ func (b *bed) start(peaks ...spec.PlannedPeak) {
 	c.Server = spec.Server{
 		BindAddress: fmt.Sprintf("127.0.0.1:%d", b.port), TLSCertFile: filepath.Join(b.dir, "tls.crt"), TLSPrivateKeyFile: filepath.Join(b.dir, "tls.key"),
 	}
-	c.Metrics.StaleAfter, c.Metrics.Peaks = spec.Duration(15*time.Second), peaks
+	c.Metrics.StaleAfter, c.Metrics.Peaks = spec.Duration(10*time.Second), peaks
 	spec.Complete(c)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended, listening := make(chan error, 1), make(chan string, 1)

@@ -20,6 +20,7 @@ import (
 	"hilbert.dev/hilbert/cmd/hilbert/doctor"
 	"hilbert.dev/hilbert/cmd/hilbert/uninstall"
 	manifests "hilbert.dev/hilbert/deploy/uninstall"
+	kubemetrics "hilbert.dev/hilbert/kube/metrics"
 	"hilbert.dev/hilbert/kube/reach"
 )
 
@@ -101,11 +102,26 @@ func (r *remover) inventory(ctx context.Context) (*uninstall.Facts, error) {
 			return nil, fmt.Errorf("list %s: %w", place.kind, err)
 		}
 	}
+	metrics, err := metricsServices(ctx, r.inspector.Get)
+	if err != nil {
+		return nil, err
+	}
+	f.Objects = append(f.Objects, ownMetricsServices(metrics, r.namespace)...)
 	const waiting = "/api/v1/pods?fieldSelector=spec.schedulerName%3Dhilbert%2Cspec.nodeName%3D%2Cstatus.phase%3DPending"
 	if err := r.list(ctx, waiting, func(*metav1.PartialObjectMetadata) { f.Waiting++ }); err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	return f, nil
+}
+
+// ownMetricsServices are those that lead to the role metrics; others' are left.
+func ownMetricsServices(list []doctor.MetricsService, namespace string) (out []uninstall.Object) {
+	for _, m := range list {
+		if m.Service == namespace+"/"+kubemetrics.ServiceName {
+			out = append(out, uninstall.Object{Kind: "APIService", Name: m.Name, Path: apiServices + m.Name})
+		}
+	}
+	return out
 }
 
 // list visits all objects at a path; a path that is not served has none.

@@ -19,6 +19,7 @@ import (
 	"hilbert.dev/hilbert/cmd/hilbert/doctor"
 	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube/apiserver"
+	kubemetrics "hilbert.dev/hilbert/kube/metrics"
 	"hilbert.dev/hilbert/kube/reach"
 )
 
@@ -56,6 +57,7 @@ func (s *survey) facts(ctx context.Context) (*doctor.Facts, error) {
 	}{
 		{doctor.PartServed, s.served},
 		{doctor.PartAPIService, s.apiService},
+		{doctor.PartMetricsServices, s.metricsServices},
 		{doctor.PartHilbertd, s.hilbertd},
 		{doctor.PartLease, s.lease},
 		{doctor.PartDefinitions, s.definitions},
@@ -132,6 +134,41 @@ func (s *survey) apiService(ctx context.Context) error {
 	}
 	s.seen.APIService = out
 	return nil
+}
+
+const apiServices = "/apis/apiregistration.k8s.io/v1/apiservices/"
+
+// metricsServices are the APIServices of upstream's metrics APIs that there are, whosever they are.
+func metricsServices(ctx context.Context, get func(ctx context.Context, path string, v any) error) (out []doctor.MetricsService, err error) {
+	for _, name := range kubemetrics.APIServices {
+		var a struct {
+			Spec struct {
+				Service *struct{ Namespace, Name string } `json:"service"`
+			}
+			Status struct {
+				Conditions []metav1.Condition `json:"conditions"`
+			}
+		}
+		if err := get(ctx, apiServices+name, &a); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		m := doctor.MetricsService{Name: name}
+		if a.Spec.Service != nil {
+			m.Service = a.Spec.Service.Namespace + "/" + a.Spec.Service.Name
+		}
+		for _, c := range a.Status.Conditions {
+			m.Available = m.Available || c.Type == "Available" && c.Status == metav1.ConditionTrue
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+func (s *survey) metricsServices(ctx context.Context) (err error) {
+	s.seen.MetricsServices, err = metricsServices(ctx, s.get)
+	return err
 }
 
 func (s *survey) hilbertd(ctx context.Context) error {

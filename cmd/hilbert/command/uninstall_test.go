@@ -1,6 +1,8 @@
 package command
 
 import (
+	"context"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -9,6 +11,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // The cleanup runs where the agents run, with their image, configuration and folders, and without an account of the API server.
@@ -95,5 +99,26 @@ func TestPlacesHaveAllKinds(t *testing.T) {
 	})
 	if err != nil || seen < 50 {
 		t.Errorf("%d objects, %v", seen, err)
+	}
+}
+
+// Of upstream's metrics APIs those go that lead to Hilbert, and others' stay.
+func TestMetricsServicesOfOthersStay(t *testing.T) {
+	there := map[string]string{
+		"v1beta1.external.metrics.k8s.io": `{"spec":{"service":{"namespace":"keda","name":"keda-metrics"}},"status":{"conditions":[{"type":"Available","status":"True"}]}}`,
+		"v1beta2.custom.metrics.k8s.io":   `{"spec":{"service":{"namespace":"own","name":"hilbert-metrics"}}}`,
+	}
+	list, err := metricsServices(t.Context(), func(_ context.Context, path string, v any) error {
+		text, ok := there[filepath.Base(path)]
+		if !ok {
+			return apierrors.NewNotFound(schema.GroupResource{}, path)
+		}
+		return json.Unmarshal([]byte(text), v)
+	})
+	if err != nil || len(list) != 2 || !list[0].Available || list[1].Available {
+		t.Fatalf("%+v %v", list, err)
+	}
+	if own := ownMetricsServices(list, "own"); len(own) != 1 || own[0].Name != "v1beta2.custom.metrics.k8s.io" || own[0].Path != apiServices+own[0].Name {
+		t.Errorf("%+v", own)
 	}
 }

@@ -51,8 +51,10 @@ type Facts struct {
 	Served map[string]bool
 
 	APIService *APIService // nil: there is none
-	Hilbertd   string      // the build that answers through it; empty: none answers
-	Lease      *Lease      // nil: there is none
+	// MetricsServices are the APIServices of upstream's metrics APIs that there are.
+	MetricsServices []MetricsService
+	Hilbertd        string // the build that answers through it; empty: none answers
+	Lease           *Lease // nil: there is none
 	// Definitions are the custom resource definitions by name; one that is not there is missing from the map.
 	Definitions map[string]Definition
 	// Policies are the admission policies that are there, as KIND/NAME, and whether a binding puts each in force.
@@ -69,16 +71,23 @@ type Facts struct {
 
 // The parts of Facts that may be unread.
 const (
-	PartServed      = "served APIs"
-	PartAPIService  = "APIService"
-	PartHilbertd    = "hilbertd"
-	PartLease       = "Lease"
-	PartDefinitions = "definitions"
-	PartPolicies    = "admission policies"
-	PartWorkloads   = "workloads"
-	PartReports     = "node reports"
-	PartNodes       = "nodes"
+	PartServed          = "served APIs"
+	PartAPIService      = "APIService"
+	PartMetricsServices = "the metrics APIs"
+	PartHilbertd        = "hilbertd"
+	PartLease           = "Lease"
+	PartDefinitions     = "definitions"
+	PartPolicies        = "admission policies"
+	PartWorkloads       = "workloads"
+	PartReports         = "node reports"
+	PartNodes           = "nodes"
 )
+
+// MetricsService is an APIService of a metrics API: the Service, as namespace/name, that it leads to.
+type MetricsService struct {
+	Name, Service string
+	Available     bool
+}
 
 // APIService is that of visibility.hilbert.dev.
 type APIService struct {
@@ -145,6 +154,7 @@ func Examine(f *Facts) []Finding {
 		{PartWorkloads, e.workloads},
 		{PartLease, e.lease},
 		{PartAPIService, e.apiService},
+		{PartMetricsServices, e.metricsServices},
 		{PartPolicies, e.policies},
 		{PartReports, e.reports},
 		{PartNodes, e.nodes},
@@ -276,6 +286,28 @@ func (e *examiner) apiService() {
 		e.say(Warning, "APIService", "it is available, and what answers does not say that it is hilbertd: "+e.f.Unread[PartHilbertd], "hilbert version asks again")
 	default:
 		e.say(OK, "APIService", name+" is available", "")
+	}
+}
+
+// metricsServices says whom the metrics APIs lead to, where the role metrics runs or one of them leads to it.
+func (e *examiner) metricsServices() {
+	const role = "hilbert-metrics"
+	ours := e.f.Namespace + "/" + role
+	runs := slices.ContainsFunc(e.f.Workloads, func(w Workload) bool { return w.Kind == "Deployment" && w.Name == role })
+	for _, m := range e.f.MetricsServices {
+		switch {
+		case m.Service == ours && !m.Available:
+			e.say(Error, "metrics", m.Name+" leads to "+ours+" and is not available, and no namespace can be deleted meanwhile",
+				"docs/how-to/autoscale.md lists the reasons; if the role metrics stays away, kubectl delete apiservice "+m.Name)
+		case m.Service == ours:
+			e.say(OK, "metrics", m.Name+" leads to Hilbert", "")
+		case runs:
+			e.say(Warning, "metrics", m.Name+" leads to "+m.Service+": autoscalers get nothing from Hilbert by it",
+				"leave it, and metrics.externalMetrics or metrics.customMetrics of the chart false; or delete it first, if nobody needs the other one")
+		}
+	}
+	if runs && !slices.ContainsFunc(e.f.MetricsServices, func(m MetricsService) bool { return m.Service == ours }) {
+		e.say(Warning, "metrics", "the role metrics runs, and no metrics API leads to it", "hilbert certificate --for metrics | kubectl create -f -, or metrics.enabled of the chart")
 	}
 }
 
