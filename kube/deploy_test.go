@@ -24,6 +24,7 @@ import (
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/controller"
 	"hilbert.dev/hilbert/kube/metrics"
+	"hilbert.dev/hilbert/kube/moves"
 	"hilbert.dev/hilbert/kube/visibility"
 )
 
@@ -65,8 +66,8 @@ func deployed(t *testing.T) []runtime.Object {
 // The roles that are deployed grant what Permissions and OptionalPermissions list, to the verb, and to the agent what Permissions and KubeletPermissions list.
 func TestRolesGrantThePermissions(t *testing.T) {
 	grants(t, "hilbertd", slices.Concat(Permissions, OptionalPermissions))
-	grants(t, "hilbert-controller", controller.Permissions)
 	grants(t, "hilbert-metrics-server", metrics.Permissions)
+	grants(t, "hilbert-controller", slices.Concat(controller.Permissions, moves.AdvicePermissions, moves.Permissions))
 	grants(t, "hilbert-agent", slices.Concat(agent.Permissions, agent.KubeletPermissions))
 }
 

@@ -67,6 +67,7 @@ type Configuration struct {
 	Tracing          Tracing          `json:"tracing,omitzero"`
 	Scheduling       Scheduling       `json:"scheduling,omitzero"`
 	Metrics          Metrics          `json:"metrics,omitzero"`
+	Rescheduling     Rescheduling     `json:"rescheduling,omitzero"`
 	Node             Node             `json:"node,omitzero"`
 }
 

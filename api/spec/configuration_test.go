@@ -130,6 +130,14 @@ func TestValidateNamesTheField(t *testing.T) {
 		"scheduling.units.maxReservations": func(c *Configuration) { c.Scheduling.Units.MaxReservations = -1 },
 		"scheduling.topology.levels":       func(c *Configuration) { c.Scheduling.Topology.Levels = strings.Split("a b c d e f g h i", " ") },
 		"scheduling.topology.levels[1]":    func(c *Configuration) { c.Scheduling.Topology.Levels = []string{"rack", "rack"} },
+		"rescheduling.mode":                func(c *Configuration) { c.Rescheduling.Mode = "On" },
+		"rescheduling.interval":            func(c *Configuration) { c.Rescheduling.Interval = 1 },
+		"rescheduling.maxMoves":            func(c *Configuration) { c.Rescheduling.MaxMoves = 0 },
+		"rescheduling.maxInFlight":         func(c *Configuration) { c.Rescheduling.MaxInFlight = 257 },
+		"rescheduling.perHour":             func(c *Configuration) { c.Rescheduling.PerHour = -1 },
+		"rescheduling.minAge":              func(c *Configuration) { c.Rescheduling.MinAge = -1 },
+		"rescheduling.workloadCooldown":    func(c *Configuration) { c.Rescheduling.WorkloadCooldown = -1 },
+		"rescheduling.horizon":             func(c *Configuration) { c.Rescheduling.Horizon = -1 },
 		"node.devices.owner":               func(c *Configuration) { c.Node.Devices.Owner = OwnerNone },
 		"node.devices.otherResources[1]": func(c *Configuration) {
 			c.Node.Devices.OtherResources = []string{"nvidia.com/hostdev", "nvidia.com/mig-1g.10gb"}

@@ -29,6 +29,7 @@ func New() *Configuration {
 	c.Logging = Logging{Level: "info", Format: "text"}
 	c.Scheduling = newScheduling()
 	c.Metrics = newMetrics()
+	c.Rescheduling = newRescheduling()
 	c.Node = newNode()
 	return c
 }

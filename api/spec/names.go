@@ -52,6 +52,12 @@ const (
 // AnnotationReservation stands on a Binding, and so on the pod: which place of a Reservation the pod has, as UID/index. Only the scheduler writes it.
 const AnnotationReservation = "hilbert.dev/reservation"
 
+// LabelMove stands on the Reservations of moves' targets. The role controller writes it.
+const LabelMove = "hilbert.dev/move"
+
+// AnnotationMove of such a Reservation says which pod is moved, from where, and why. The role controller writes it.
+const AnnotationMove = "hilbert.dev/move-of"
+
 // CriticalPriority is the priority from which on pods are the system's own.
 const CriticalPriority = 2_000_000_000
 

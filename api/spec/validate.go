@@ -44,6 +44,7 @@ func Validate(c *Configuration) error {
 	validateMetrics(c, bad)
 	validateScheduling(&c.Scheduling, bad)
 	validateSchedulingProfiles(c, bad)
+	validateRescheduling(&c.Rescheduling, bad)
 	validateNode(&c.Node, bad)
 	return errors.Join(errs...)
 }

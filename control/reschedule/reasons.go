@@ -80,6 +80,9 @@ func (d *decision) open(from int) func(int) bool {
 	return func(node int) bool { return node != from && !d.v.Nodes[node].Closed && d.v.Nodes[node].Leaving == "" }
 }
 
+// WhyRoom is the Why of moves that make room for a unit that waits.
+func WhyRoom(unit string) string { return unit + " waits" }
+
 // room moves pods for those that wait.
 func room(d *decision) []Proposal {
 	var list []Proposal
@@ -90,7 +93,7 @@ func room(d *decision) []Proposal {
 		}
 		steps, ok := d.judge.Room(w.Name, left, func(pod int) bool { return d.may(pod, false) })
 		if ok && len(steps) > 0 {
-			list = append(list, Proposal{Reason: ReasonRoom, Why: w.Name + " waits", Steps: steps, Gain: w.Needs})
+			list = append(list, Proposal{Reason: ReasonRoom, Why: WhyRoom(w.Name), Steps: steps, Gain: w.Needs})
 		}
 	}
 	return list

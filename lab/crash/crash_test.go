@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -100,6 +101,8 @@ func newRigWith(t *testing.T, gang int, volumes bool) *rig {
 type rigOptions struct {
 	gang    int
 	volumes bool
+	// definitions: Hilbert's own kinds, and its policies, are installed before hilbertd starts.
+	definitions bool
 	// configure is the configuration of the i-th hilbertd; nil: the usual one.
 	configure func(i int, kubeconfig string) string
 	// kubeconfig reaches an API server that runs already; "": one is started.
@@ -163,6 +166,11 @@ func (r *rig) connect(options rigOptions) (kubeconfig string) {
 			t.Error(err)
 		}
 	})
+	if options.definitions {
+		if err := errors.Join(plane.InstallDefinitions(t.Context()), plane.InstallPolicies(t.Context(), controlplane.AdminUser)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	kubeconfig = filepath.Join(r.dir, "kubeconfig")
 	if err := plane.WriteKubeconfig(kubeconfig); err != nil {
 		t.Fatal(err)

@@ -33,6 +33,7 @@ type judge struct {
 	market  fragment.Market
 	mover   fragment.Mover
 	drained map[facts.UID]string
+	units   map[string][]*facts.Pod // gangs that wait
 }
 
 func newJudge(d *inspect.Dump, store *cluster.Store, empty []string) *judge {
@@ -63,10 +64,17 @@ func newJudge(d *inspect.Dump, store *cluster.Store, empty []string) *judge {
 			mix.Add(&request)
 		}
 	}
+	j.units = waitingUnits(d.Ledger)
 	for _, w := range j.view.Waiting {
-		request := j.request(j.waiting[w.Name])
-		j.numbered(&request)
-		mix.Add(&request)
+		members := j.units[w.Name]
+		if members == nil {
+			members = []*facts.Pod{j.waiting[w.Name]}
+		}
+		for _, f := range members {
+			request := j.request(f)
+			j.numbered(&request)
+			mix.Add(&request)
+		}
 	}
 	j.market.Learn(&mix, j.before)
 	j.reset()
@@ -213,17 +221,51 @@ func (j *judge) Better(most int, may func(int) bool) (steps []reschedule.Step, g
 	return steps, gains
 }
 
-// Room is reschedule.Judge's: a unit is a pod by its namespace and name.
+// Room is reschedule.Judge's: a unit is a pod by its namespace and name, or a gang that waits as a whole. Room is made for one member after the other; if that fails
+// for one, nothing is moved for the gang.
 func (j *judge) Room(unit string, most int, may func(int) bool) ([]reschedule.Step, bool) {
-	f := j.waiting[unit]
-	if f == nil {
-		return nil, false
+	members := j.units[unit]
+	if f := j.waiting[unit]; members == nil && f != nil {
+		members = []*facts.Pod{f}
 	}
+	now, at, grants := slices.Clone(j.now), slices.Clone(j.at), slices.Clone(j.grants)
+	var steps []reschedule.Step
+	for _, f := range members {
+		more, ok := j.roomFor(f, most-len(steps), may)
+		if !ok {
+			j.now, j.at, j.grants = now, at, grants
+			return nil, false
+		}
+		steps = append(steps, more...)
+	}
+	return steps, len(members) > 0
+}
+
+// stillWaits reports whether somebody for whom room is made (a reason's Why) is among the pods that have no place after all.
+func (j *judge) stillWaits(why string, waits map[string]bool) bool {
+	for name, members := range j.units {
+		if reschedule.WhyRoom(name) == why {
+			return slices.ContainsFunc(members, func(f *facts.Pod) bool { return waits[f.Namespace+"/"+f.Name] })
+		}
+	}
+	for name := range j.waiting {
+		if reschedule.WhyRoom(name) == why {
+			return waits[name]
+		}
+	}
+	return false
+}
+
+// roomFor makes room for a pod, and gives it that.
+func (j *judge) roomFor(f *facts.Pod, most int, may func(int) bool) ([]reschedule.Step, bool) {
 	request := j.request(f)
 	kind := j.numbered(&request)
 	if node, gpu, _, ok := j.best(kind); ok {
 		j.now[node].Take(&request, gpu) // it fits as it is
 		return nil, true
+	}
+	if most <= 0 {
+		return nil, false
 	}
 	t := j.assignment(may)
 	j.mover.Survey(t)

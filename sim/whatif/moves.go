@@ -20,6 +20,8 @@ type MoveOptions struct {
 	Params reschedule.Params
 	// Empty names nodes that all pods are to leave.
 	Empty []string
+	// WorkloadMoved is when a pod of a workload was moved last, by namespace and name.
+	WorkloadMoved map[string]time.Time
 }
 
 // PodMove is a pod that goes to another node.
@@ -50,13 +52,16 @@ func (m *Moves) Count() (n int) {
 
 // MoveShown is one move.
 type MoveShown struct {
-	Namespace string  `json:"namespace"`
-	Name      string  `json:"name"`
-	From      string  `json:"from"`
-	To        string  `json:"to"`
-	Reason    string  `json:"reason"`
-	Why       string  `json:"why"`
-	Net       float64 `json:"netGainGPUMilli"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	From      string `json:"from"`
+	To        string `json:"to"`
+	Reason    string `json:"reason"`
+	Why       string `json:"why"`
+	// UID is the pod's, Workload who makes the replacement.
+	UID      facts.UID `json:"uid"`
+	Workload string    `json:"workload,omitempty"`
+	Net      float64   `json:"netGainGPUMilli"`
 }
 
 // StayShown is a pod that stays, and why.
@@ -95,6 +100,7 @@ func NewMoves(ctx context.Context, d *inspect.Dump, o *MoveOptions) (*Moves, err
 		return nil, err
 	}
 	m := &Moves{Taken: d.Taken, Nodes: len(d.Ledger.Nodes), Batches: [][]MoveShown{}}
+	j.view.WorkloadMoved = o.WorkloadMoved
 	plan := reschedule.Decide(&j.view, j, &o.Params, d.Taken)
 	kept, err := m.rehearse(ctx, d, j, plan.Batches)
 	if err != nil || m.Interrupted {
@@ -109,7 +115,7 @@ func NewMoves(ctx context.Context, d *inspect.Dump, o *MoveOptions) (*Moves, err
 		var shown []MoveShown
 		for _, p := range b {
 			pod := &j.view.Pods[p.Pod]
-			shown = append(shown, MoveShown{pod.Namespace, pod.Name, j.view.Nodes[p.From].Name, j.view.Nodes[p.To].Name, p.Reason, p.Why, p.Net})
+			shown = append(shown, MoveShown{pod.Namespace, pod.Name, j.view.Nodes[p.From].Name, j.view.Nodes[p.To].Name, p.Reason, p.Why, facts.UID(pod.UID), pod.Workload, p.Net})
 			j.apply(p.Pod, p.To, p.GPU)
 		}
 		m.Batches = append(m.Batches, shown)
@@ -148,12 +154,27 @@ func (m *Moves) rehearse(ctx context.Context, d *inspect.Dump, j *judge, batches
 				m.stay(&j.view.Pods[pod], "rehearsed, it does not fit its target: "+u.Why)
 			}
 		}
+		m.useless(j, batches, forecast, impossible)
 		if len(impossible) == 0 {
 			return batches, nil
 		}
 		batches = possible(&j.view, batches, impossible)
 	}
 	return nil, nil
+}
+
+// useless marks the moves that make room for somebody who would still wait.
+func (m *Moves) useless(j *judge, batches [][]reschedule.Planned, forecast *Forecast, impossible map[int]bool) {
+	waits := make(map[string]bool)
+	for i := range forecast.Unplaced {
+		waits[forecast.Unplaced[i].Namespace+"/"+forecast.Unplaced[i].Name] = true
+	}
+	for _, p := range slices.Concat(batches...) {
+		if p.Reason == reschedule.ReasonRoom && !impossible[p.Pod] && j.stillWaits(p.Why, waits) {
+			impossible[p.Pod] = true
+			m.stay(&j.view.Pods[p.Pod], "rehearsed, it makes no room: still "+p.Why)
+		}
+	}
 }
 
 // possible leaves out moves, and orders the rest anew. Those that make room for one another stand or fall together.
@@ -236,10 +257,55 @@ func viewOf(d *inspect.Dump, store *cluster.Store, empty []string) (v reschedule
 			v.Waiting = append(v.Waiting, reschedule.Waiting{Name: f.Namespace + "/" + f.Name, Needs: float64(f.Requirements.GPU.Total())})
 		}
 	}
+	for name, members := range waitingUnits(d.Ledger) {
+		needs := int64(0)
+		for _, f := range members {
+			needs += f.Requirements.GPU.Total()
+		}
+		if needs > 0 {
+			v.Waiting = append(v.Waiting, reschedule.Waiting{Name: name, Needs: float64(needs)})
+		}
+	}
 	slices.SortStableFunc(v.Waiting, func(a, b reschedule.Waiting) int {
 		return cmp.Or(cmp.Compare(b.Needs, a.Needs), cmp.Compare(a.Name, b.Name))
 	})
 	return v
+}
+
+// waitingUnits are the gangs none of whose members has a place though enough of them wait, by namespace and name: as many members as must be placed together. Those
+// that ask for something of the topology are left out, for the search does not look at it.
+func waitingUnits(l *cluster.Dump) map[string][]*facts.Pod {
+	units := make(map[string][]*facts.Pod)
+	placed := make(map[string]bool)
+	for i := range l.Pods {
+		f := &l.Pods[i].Facts
+		if f.Unit == "" || !f.Ours || f.Deleting || f.Finished {
+			continue
+		}
+		name := f.Namespace + "/" + f.Unit
+		if f.Node != "" {
+			placed[name] = true
+		} else if !f.Gated {
+			units[name] = append(units[name], f)
+		}
+	}
+	need := make(map[string]int)
+	for i := range l.Units {
+		u := &l.Units[i]
+		if u.Known && u.Facts.Invalid == "" && u.Facts.Topology.Required == "" && u.Facts.Topology.Uniform == "" && u.Facts.SubgroupTopology.IsZero() {
+			need[u.Facts.Namespace+"/"+u.Facts.Name] = int(u.Facts.MinMember)
+		}
+	}
+	for name, members := range units {
+		slices.SortFunc(members, func(a, b *facts.Pod) int { return cmp.Compare(a.Name, b.Name) })
+		n, known := need[name]
+		if !known || placed[name] || n < 1 || len(members) < n {
+			delete(units, name)
+			continue
+		}
+		units[name] = members[:n]
+	}
+	return units
 }
 
 func podOf(f *facts.Pod, at int, protected string) reschedule.Pod {

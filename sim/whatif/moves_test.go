@@ -37,10 +37,12 @@ func TestMoves(t *testing.T) {
 				s.Apply(facts.BudgetsListed{Budgets: []*facts.Budget{{Namespace: "default", Name: "b", Pods: facts.LabelSelector{
 					Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{args[0].Key}}},
 				}}}}, now)
+			case "unit":
+				s.Apply(facts.UnitUpserted{Unit: script.Unit(t, &datadriven.TestData{Pos: d.Pos, Cmd: command, CmdArgs: args})}, now)
 			case "empty":
 				o.Empty = append(o.Empty, args[0].Key)
 			default:
-				d.Fatalf(t, "%q: want node, pod, budget or empty", command)
+				d.Fatalf(t, "%q: want node, pod, unit, budget or empty", command)
 			}
 		}
 		d.MaybeScanArgs(t, "most", &o.Params.Most)

@@ -171,6 +171,11 @@ func (f *forecast) feed(d *inspect.Dump, q *Change) {
 		tell(facts.WorkloadUpserted{Workload: w})
 	}
 	tell(facts.BudgetsListed{Budgets: l.Budgets})
+	for i := range l.Units {
+		if u := &l.Units[i]; u.Known {
+			tell(facts.UnitUpserted{Unit: &u.Facts})
+		}
+	}
 	for _, n := range l.Nodes {
 		if !slices.Contains(q.Drain, n.Name) {
 			tell(facts.NodeUpserted{Node: n})

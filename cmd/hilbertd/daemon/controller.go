@@ -14,9 +14,11 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/control/config"
+	"hilbert.dev/hilbert/control/reschedule"
 	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube/controller"
 	"hilbert.dev/hilbert/kube/lease"
+	"hilbert.dev/hilbert/kube/moves"
 )
 
 const (
@@ -37,6 +39,8 @@ type controllerRole struct {
 	params  config.Params
 	log     *slog.Logger
 	meter   *controllerMeter
+	moves   *moveMeter
+	mover   *mover               // nil: nothing is moved
 	counted map[string]time.Time // when a status was last written, by object
 }
 
@@ -61,7 +65,13 @@ func runController(ctx context.Context, c *spec.Configuration, o Options, log *s
 		return err
 	}
 	defer writer.Close()
-	r := &controllerRole{watch: watch, writer: writer, elector: elector, params: config.Defaults(), log: log, meter: newControllerMeter(), counted: make(map[string]time.Time)}
+	client, err := moves.New(connection, fence, controllerTimeout, moveTTL(reschedule.DefaultTimeouts()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	meter := newMoveMeter()
+	r := &controllerRole{moves: meter, mover: newMover(client, c.Rescheduling, log, meter), watch: watch, writer: writer, elector: elector, params: config.Defaults(), log: log, meter: newControllerMeter(), counted: make(map[string]time.Time)}
 	served, err := r.serve(c)
 	if err != nil {
 		return err
@@ -89,15 +99,19 @@ func runController(ctx context.Context, c *spec.Configuration, o Options, log *s
 func (r *controllerRole) lead(ctx context.Context, term *lease.Term) {
 	r.meter.leader.Store(true)
 	defer r.meter.leader.Store(false)
+	stop := r.mover.beside(ctx)
+	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			stop()
 			term.Release()
 			return
 		case <-term.Lost():
 			r.log.Warn("lost the Lease; standing by")
+			stop()
 			term.Abandon()
 			return
 		case <-r.watch.Changed():
@@ -179,7 +193,7 @@ func (r *controllerRole) serve(c *spec.Configuration) (*server, error) {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(r.meter)
+	registry.MustRegister(r.meter, r.moves)
 	registry.MustRegister(processCollectors()...)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

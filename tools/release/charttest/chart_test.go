@@ -65,8 +65,8 @@ func objects(t *testing.T, rendered map[string]string) []*unstructured.Unstructu
 
 // everything are values that switch on all that a chart can render on a cluster without other operators.
 const everything = `
-controller: {enabled: true}
 metrics: {enabled: true, certificate: existing}
+controller: {enabled: true, rescheduling: {mode: Auto}}
 namespace: {create: true}
 agent: {enabled: true, lending: {enabled: true}}
 mps: {enabled: true}
@@ -89,6 +89,16 @@ serving: {certificate: existing}
 schedulers: {replicas: 3, certificate: certManager}
 monitoring: {serviceMonitor: {enabled: true}}
 `
+
+// Evictions are granted to the controller in the mode Auto alone, and snapshots with Advise too.
+func TestMovesAreGrantedByMode(t *testing.T) {
+	for mode, want := range map[string][2]bool{"Off": {}, "Advise": {true, false}, "Auto": {true, true}} {
+		text := render(t, "{controller: {enabled: true, rescheduling: {mode: \""+mode+"\"}}, serving: {certificate: existing}}", newest)["controller.yaml"]
+		if got := [2]bool{strings.Contains(text, "resources: [snapshots]"), strings.Contains(text, "pods/eviction")}; got != want || !strings.Contains(text, "mode: \""+mode+"\"") {
+			t.Errorf("%s: reads snapshots, evicts: %v, want %v in\n%s", mode, got, want, text)
+		}
+	}
+}
 
 // TestGolden holds what helm template prints, for the values that people start with. After a change run it with -args -rewrite and read the difference.
 func TestGolden(t *testing.T) {

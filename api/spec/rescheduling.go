@@ -1,0 +1,63 @@
+package spec
+
+import "time"
+
+// ReschedulingMode is what the role controller does about pods that should be on other nodes.
+type ReschedulingMode string
+
+// The modes.
+const (
+	ReschedulingOff    ReschedulingMode = "Off"
+	ReschedulingAdvise ReschedulingMode = "Advise" // it says in its log and metrics which pods it would move
+	ReschedulingAuto   ReschedulingMode = "Auto"   // it moves them
+)
+
+// Rescheduling says whether and how the role controller moves running pods: each target is reserved before anybody is evicted.
+type Rescheduling struct {
+	// Mode is Off, Advise (say which pods should be moved) or Auto (move them).
+	Mode ReschedulingMode `json:"mode,omitempty"`
+	// Interval is how often moves are looked for. Each time costs the leading scheduler a snapshot.
+	Interval Duration `json:"interval,omitempty"`
+	// MaxMoves bounds the moves of one plan.
+	MaxMoves int `json:"maxMoves,omitempty"`
+	// MaxInFlight bounds the moves that are on their way at once.
+	MaxInFlight int `json:"maxInFlight,omitempty"`
+	// PerHour is how many pods are moved in an hour, in the long run.
+	PerHour int `json:"perHour,omitempty"`
+	// MinAge is how long a pod has run before it is moved to a better place.
+	MinAge Duration `json:"minAge,omitempty"`
+	// WorkloadCooldown is for how long no other pod of a workload is moved.
+	WorkloadCooldown Duration `json:"workloadCooldown,omitempty"`
+	// Horizon is for how long a gain is counted against the work that is lost by beginning anew.
+	Horizon Duration `json:"horizon,omitempty"`
+}
+
+func newRescheduling() Rescheduling {
+	return Rescheduling{
+		Mode: ReschedulingOff, Interval: Duration(10 * time.Minute), MaxMoves: 20, MaxInFlight: 10, PerHour: 60, MinAge: Duration(2 * time.Hour),
+		WorkloadCooldown: Duration(time.Hour), Horizon: Duration(24 * time.Hour),
+	}
+}
+
+func validateRescheduling(r *Rescheduling, bad report) {
+	oneOf(bad, "rescheduling.mode", string(r.Mode), string(ReschedulingOff), string(ReschedulingAdvise), string(ReschedulingAuto))
+	if r.Interval < Duration(time.Second) {
+		bad("rescheduling.interval", "%v is too short; write at least 1s", r.Interval.D())
+	}
+	for _, x := range []struct {
+		field     string
+		value, to int
+	}{{"maxMoves", r.MaxMoves, 1000}, {"maxInFlight", r.MaxInFlight, 256}, {"perHour", r.PerHour, 100_000}} {
+		if x.value < 1 || x.value > x.to {
+			bad("rescheduling."+x.field, "%d is out of range; write a number from 1 to %d", x.value, x.to)
+		}
+	}
+	for _, x := range []struct {
+		field string
+		value Duration
+	}{{"minAge", r.MinAge}, {"workloadCooldown", r.WorkloadCooldown}, {"horizon", r.Horizon}} {
+		if x.value < 0 {
+			bad("rescheduling."+x.field, "%v is negative; write 0s or more", x.value.D())
+		}
+	}
+}

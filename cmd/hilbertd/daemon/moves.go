@@ -1,0 +1,247 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/control/budget"
+	"hilbert.dev/hilbert/control/reschedule"
+	"hilbert.dev/hilbert/kube/devices"
+	"hilbert.dev/hilbert/kube/moves"
+	"hilbert.dev/hilbert/schedule/inspect"
+	"hilbert.dev/hilbert/sim/whatif"
+)
+
+const (
+	// movePause is how often moves that are on their way are looked at.
+	movePause = 2 * time.Second
+	// moveRetry is the pause after a plan that could not be made.
+	moveRetry = 30 * time.Second
+	// moveBurst is how many pods may be moved at once after a quiet time.
+	moveBurst = 20
+)
+
+// moveTTL is how long a target is kept: as long as a move may take, and something more.
+func moveTTL(limits reschedule.Timeouts) time.Duration {
+	return limits.Reserve + limits.Evict + limits.Replace + 5*time.Minute
+}
+
+// mover says which pods should be moved, or moves them, while its process leads the controllers. One plan is carried out at a time: its first batch, for by the next one the
+// cluster is another.
+type mover struct {
+	client  *moves.Client
+	config  spec.Rescheduling
+	log     *slog.Logger
+	meter   *moveMeter
+	carrier *reschedule.Carrier
+	limits  reschedule.Timeouts
+	planAt  time.Time
+	adopted bool
+	asking  map[string]time.Time // evictions that may be on their way, by the UID of the pod, and until when
+	refused map[string]string    // why the last eviction was refused
+}
+
+// newMover returns a mover; nil: moves are off.
+func newMover(client *moves.Client, config spec.Rescheduling, log *slog.Logger, meter *moveMeter) *mover {
+	if config.Mode == spec.ReschedulingOff {
+		return nil
+	}
+	return &mover{client: client, config: config, log: log, meter: meter, limits: reschedule.DefaultTimeouts()}
+}
+
+// lead runs until ctx ends, which is when the Lease is lost at the latest.
+func (m *mover) lead(ctx context.Context) {
+	m.carrier = reschedule.NewCarrier(m.limits, m.config.MaxInFlight, budget.New(budget.Limits{PerHour: m.config.PerHour, Burst: min(moveBurst, m.config.PerHour)}, time.Now()))
+	m.adopted, m.planAt = m.config.Mode != spec.ReschedulingAuto, time.Time{}
+	m.asking, m.refused = make(map[string]time.Time), make(map[string]string)
+	before := m.carrier.Counts()
+	for timer := time.NewTimer(0); ; {
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		wake := m.round(ctx, time.Now())
+		counts := m.carrier.Counts()
+		m.meter.add(&before, &counts, len(m.carrier.Moves()))
+		before = counts
+		timer.Reset(wake)
+	}
+}
+
+// round looks after the moves on their way, and makes a plan if there are none. It returns when to look again.
+func (m *mover) round(ctx context.Context, now time.Time) time.Duration {
+	if !m.adopted {
+		if err := m.adopt(ctx); err != nil {
+			m.log.Warn("the moves that a leader before has left are not known yet; nothing is moved", "err", err)
+			return movePause
+		}
+		m.adopted = true
+	}
+	for _, carried := range m.carrier.Moves() {
+		if ctx.Err() != nil {
+			return movePause
+		}
+		m.advance(ctx, &carried)
+	}
+	if len(m.carrier.Moves()) > 0 {
+		return movePause
+	}
+	if now.Before(m.planAt) {
+		return min(m.planAt.Sub(now), movePause*5)
+	}
+	m.planAt = now.Add(m.config.Interval.D())
+	if err := m.plan(ctx, now); err != nil {
+		m.meter.plans.WithLabelValues("failed").Inc()
+		m.log.Warn("no moves could be planned; it is tried again", "err", err)
+		m.planAt = time.Now().Add(min(moveRetry, m.config.Interval.D()))
+	}
+	return movePause
+}
+
+// adopt goes on with the moves of a leader before.
+func (m *mover) adopt(ctx context.Context) error {
+	type left struct {
+		wanted  reschedule.Wanted
+		created time.Time
+	}
+	var all []left
+	if err := m.client.Left(ctx, func(w reschedule.Wanted, created time.Time) { all = append(all, left{w, created}) }); err != nil {
+		return err
+	}
+	for _, l := range all {
+		// A pod that is being deleted is taken for one that was evicted for the move: its target is kept for its replacement.
+		seen, err := m.client.See(ctx, &reschedule.Carried{Wanted: l.wanted, Move: reschedule.Move{Stage: reschedule.Evicting}})
+		if err != nil {
+			return err
+		}
+		m.carrier.Adopt(l.wanted, &seen, l.created)
+		m.log.Info("going on with a move", "namespace", l.wanted.Namespace, "pod", l.wanted.Name, "from", l.wanted.From, "to", l.wanted.To)
+	}
+	return nil
+}
+
+// advance looks at one move and does what is next.
+func (m *mover) advance(ctx context.Context, c *reschedule.Carried) {
+	uid := c.Wanted.Pod
+	log := m.log.With("namespace", c.Namespace, "pod", c.Name, "from", c.Wanted.From, "to", c.Wanted.To)
+	seen, err := m.client.See(ctx, c)
+	if err != nil {
+		log.Warn("it is not known how a move stands; nothing is done for it", "err", err)
+		return
+	}
+	now := time.Now()
+	seen.Asking, seen.Refused = now.Before(m.asking[uid]), m.refused[uid]
+	if c.Stage == reschedule.Rehearsed && seen.Vetoed == "" && seen.Running {
+		if seen.Vetoed, err = m.client.Ask(ctx, c); err != nil {
+			log.Warn("whether a pod may be evicted is not known; nothing is done for its move", "err", err)
+			return
+		}
+	}
+	after, do := m.carrier.Advance(uid, &seen, now)
+	for _, what := range do {
+		m.do(ctx, &after, what, log)
+	}
+	if after.Stage == c.Stage {
+		return
+	}
+	log.Info("a move", "stage", after.Stage.String(), "reason", c.Reason, "why", after.Move.Why)
+	if after.Stage.Final() {
+		delete(m.asking, uid)
+		delete(m.refused, uid)
+	}
+}
+
+// do does one thing. What fails is asked for again, or ends by the Reservation's TTL.
+func (m *mover) do(ctx context.Context, c *reschedule.Carried, what reschedule.Do, log *slog.Logger) {
+	var err error
+	switch what {
+	case reschedule.Reserve:
+		err = m.client.Reserve(ctx, c)
+	case reschedule.GiveBack:
+		err = m.client.GiveBack(ctx, c)
+	case reschedule.Evict:
+		var refused string
+		if refused, err = m.client.Evict(ctx, c); err != nil {
+			m.asking[c.Wanted.Pod] = time.Now().Add(controllerTimeout)
+		}
+		m.refused[c.Wanted.Pod] = refused
+	case reschedule.QueueFirst:
+		log.Warn("the target of a move was lost after the eviction; the replacement is scheduled like any pod", "why", c.Move.Why)
+	}
+	m.meter.did(what, err)
+	if err != nil {
+		log.Warn("a step of a move failed", "err", err)
+	}
+}
+
+// plan looks for moves. In the mode Auto it begins those of the first batch.
+func (m *mover) plan(ctx context.Context, now time.Time) error {
+	var dump *inspect.Dump
+	err := m.client.Snapshot(ctx, func(r io.Reader) (err error) {
+		if dump, err = inspect.ReadDump(r); err == nil {
+			err = devices.Restore(ctx, dump.Ledger)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	params := reschedule.Defaults()
+	params.Most, params.MinAge, params.Horizon = m.config.MaxMoves, m.config.MinAge.D(), m.config.Horizon.D()
+	params.WorkloadCooldown = m.config.WorkloadCooldown.D()
+	found, err := whatif.NewMoves(ctx, dump, &whatif.MoveOptions{Params: params, WorkloadMoved: m.carrier.WorkloadsMoved()})
+	if err != nil {
+		return fmt.Errorf("plan moves: %w", err)
+	}
+	m.meter.plans.WithLabelValues("made").Inc()
+	m.meter.advised.Store(int64(found.Count()))
+	if found.Count() == 0 {
+		return nil
+	}
+	batch := wantedOf(found.Batches[0])
+	if m.config.Mode != spec.ReschedulingAuto {
+		for _, w := range slices.Concat(batch, wantedOf(slices.Concat(found.Batches[1:]...))) {
+			m.log.Info("a pod should be moved", "namespace", w.Namespace, "pod", w.Name, "from", w.From, "to", w.To, "reason", w.Reason, "why", w.Why)
+		}
+		return nil
+	}
+	begun := m.carrier.Begin(batch, now)
+	m.log.Info("moves are planned", "moves", found.Count(), "begun", len(begun))
+	if len(begun) > 0 && found.Count() > len(begun) {
+		m.planAt = now // go on as soon as these have ended
+	}
+	return nil
+}
+
+func wantedOf(batch []whatif.MoveShown) []reschedule.Wanted {
+	list := make([]reschedule.Wanted, len(batch))
+	for i := range batch {
+		s := &batch[i]
+		list[i] = reschedule.Wanted{
+			Pod: string(s.UID), Namespace: s.Namespace, Name: s.Name, Workload: s.Workload, From: s.From, To: s.To, Reason: s.Reason, Why: s.Why,
+		}
+	}
+	return list
+}
+
+// beside runs a mover beside a leader until its term ends; nil: there is none.
+func (m *mover) beside(ctx context.Context) (stop func()) {
+	if m == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { m.lead(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}

@@ -1,0 +1,143 @@
+package reschedule
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/control/budget"
+)
+
+// Wanted is a move that was planned and rehearsed.
+type Wanted struct {
+	Pod             string // UID
+	Namespace, Name string
+	Workload        string // who makes the replacement
+	From, To        string
+	Reason, Why     string
+}
+
+// Carried is a move that is on its way.
+type Carried struct {
+	Wanted
+	Move
+}
+
+// Counts of a Carrier, since it was made.
+type Counts struct {
+	// Begun moves; Ended ones by their last stage.
+	Begun int
+	Ended [LostTarget + 1]int
+	// Adopted moves were begun by a leader before.
+	Adopted int
+	// Evicted: the eviction was asked for and the pod is gone.
+	Evicted int
+}
+
+// maxMoved bounds how many pods and workloads are remembered as moved.
+const maxMoved = 100_000
+
+// Carrier carries moves out, through whoever does what it says: it begins what a budget allows, follows each with Advance, and remembers who was moved. It lives as long as
+// its process leads; the next leader adopts what is on its way from the Reservations. It then knows no cooldowns: MinAge keeps who was moved just now.
+//
+// Example: a plan of three moves and a budget of two. Two begin. One target is lost before its eviction: the move ends, its part of the budget is given back. The third waits for another plan,
+// because by then the cluster is not what it was.
+type Carrier struct {
+	timeouts  Timeouts
+	most      int
+	budget    *budget.Budget
+	moves     map[string]*Carried // by the UID of the pod
+	workloads map[string]time.Time
+	counts    Counts
+}
+
+// NewCarrier returns a Carrier that carries at most so many moves at once and takes each from a budget.
+func NewCarrier(timeouts Timeouts, most int, b *budget.Budget) *Carrier {
+	return &Carrier{timeouts: timeouts, most: most, budget: b, moves: make(map[string]*Carried), workloads: make(map[string]time.Time)}
+}
+
+// Begin takes moves of the first batch of a plan, in order, as far as the budget and the bound on moves at once allow, and one of each workload. It returns those that it took.
+// Moves that only make sense together (all of one Why, to make room) are taken whole or not at all.
+func (c *Carrier) Begin(batch []Wanted, now time.Time) (taken []Wanted) {
+	for len(batch) > 0 {
+		n := 1
+		for batch[0].Reason == ReasonRoom && n < len(batch) && batch[n].Reason == ReasonRoom && batch[n].Why == batch[0].Why {
+			n++
+		}
+		group := batch[:n]
+		batch = batch[n:]
+		if len(c.moves)+n > c.most || slices.ContainsFunc(group, func(w Wanted) bool { return c.moves[w.Pod] != nil }) {
+			continue
+		}
+		if got := c.budget.Take(n, now); got < n {
+			c.budget.GiveBack(got)
+			continue
+		}
+		for _, w := range group {
+			c.moves[w.Pod] = &Carried{Wanted: w, Move: Move{Pod: w.Pod, From: w.From, To: w.To, Since: now}}
+			c.counts.Begun++
+		}
+		taken = append(taken, group...)
+	}
+	return taken
+}
+
+// Adopt goes on with a move of a leader before, whose Reservation was made at created. It counts against the moves at once, and not against the budget: that was asked before.
+func (c *Carrier) Adopt(w Wanted, seen *Seen, created time.Time) {
+	if c.moves[w.Pod] != nil {
+		return
+	}
+	m := &Carried{Wanted: w, Move: Recover(Move{Pod: w.Pod, From: w.From, To: w.To}, seen, created)}
+	c.moves[w.Pod] = m
+	c.counts.Adopted++
+}
+
+// Moves lists what is on its way, by namespace and name.
+func (c *Carrier) Moves() []Carried {
+	list := make([]Carried, 0, len(c.moves))
+	for _, m := range c.moves {
+		list = append(list, *m)
+	}
+	slices.SortFunc(list, func(a, b Carried) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Wanted.Pod, b.Wanted.Pod))
+	})
+	return list
+}
+
+// Advance says what a move has to do next, and how it stands then. One that has ended is forgotten: who was evicted for it counts as moved; if nobody was, its part of the budget is given back.
+func (c *Carrier) Advance(pod string, seen *Seen, now time.Time) (Carried, []Do) {
+	m := c.moves[pod]
+	if m == nil {
+		return Carried{}, nil
+	}
+	before := m.Stage
+	var do []Do
+	m.Move, do = Advance(m.Move, seen, now, &c.timeouts)
+	if before < Replacing && (m.Stage == Replacing || m.Stage == Done || m.Stage == LostTarget) {
+		c.counts.Evicted++
+	}
+	if m.Stage.Final() {
+		c.end(m, before, now)
+	}
+	return *m, do
+}
+
+func (c *Carrier) end(m *Carried, before Stage, now time.Time) {
+	delete(c.moves, m.Wanted.Pod)
+	c.counts.Ended[m.Stage]++
+	evicted := m.Stage == Done || m.Stage == LostTarget || before == Replacing
+	if !evicted {
+		c.budget.GiveBack(1)
+		return
+	}
+	if len(c.workloads) >= maxMoved {
+		clear(c.workloads)
+	}
+	c.workloads[m.Workload] = now
+}
+
+// WorkloadsMoved is when a pod of a workload was moved last, for a View.
+func (c *Carrier) WorkloadsMoved() map[string]time.Time { return c.workloads }
+
+// Counts is what has happened so far.
+func (c *Carrier) Counts() Counts { return c.counts }

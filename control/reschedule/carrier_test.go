@@ -1,0 +1,97 @@
+package reschedule
+
+import (
+	"testing"
+	"time"
+
+	"hilbert.dev/hilbert/control/budget"
+)
+
+func wanted(pod, workload, reason, why string) Wanted {
+	return Wanted{Pod: pod, Namespace: "ns", Name: pod, Workload: workload, From: "a", To: "b", Reason: reason, Why: why}
+}
+
+func names(list []Wanted) (text string) {
+	for _, w := range list {
+		text += w.Pod + " "
+	}
+	return text
+}
+
+// Groups that make room are taken whole; the budget and the bound on moves at once hold.
+func TestCarrierBegins(t *testing.T) {
+	now := time.Unix(1000, 0)
+	room := func(pods ...string) (list []Wanted) {
+		for _, p := range pods {
+			list = append(list, wanted(p, p, ReasonRoom, "train waits"))
+		}
+		return list
+	}
+	one := wanted("x", "x", ReasonFragmentation, "y")
+	for name, c := range map[string]struct {
+		most, burst int
+		batch       []Wanted
+		want        string
+		left        int
+	}{
+		"all":                           {9, 9, append(room("a", "b", "c"), one), "a b c x ", 5},
+		"the budget has two":            {9, 2, append(room("a", "b", "c"), one), "x ", 1},
+		"two at once":                   {2, 9, append(room("a", "b", "c"), one), "x ", 8},
+		"no budget":                     {9, 0, append(room("a"), one), "", 0},
+		"one of two, which stand alone": {1, 9, []Wanted{one, wanted("z", "z", ReasonFragmentation, "y")}, "x ", 8},
+	} {
+		b := budget.New(budget.Limits{Burst: c.burst}, now)
+		carrier := NewCarrier(DefaultTimeouts(), c.most, b)
+		if got := names(carrier.Begin(c.batch, now)); got != c.want || b.Left(now) != c.left {
+			t.Errorf("%s: began %q, want %q; %d are left, want %d", name, got, c.want, b.Left(now), c.left)
+		}
+		if again := carrier.Begin(c.batch[:1], now); names(again) != "" && carrier.moves[again[0].Pod] == nil {
+			t.Errorf("%s: a pod moves twice", name)
+		}
+	}
+}
+
+// A move that ends before its eviction gives its part of the budget back, and its workload does not count as moved; one that ends after it does.
+func TestCarrierEnds(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, c := range map[string]struct {
+		seen  []Seen
+		end   Stage
+		left  int
+		moved bool
+	}{
+		"vetoed":      {[]Seen{{Known: true, Running: true, Vetoed: "no"}}, GivenBack, 1, false},
+		"target lost": {[]Seen{{Known: true, Running: true}, {Known: true, Running: true, Place: Lost}}, GivenBack, 1, false},
+		"done": {[]Seen{
+			{Known: true, Running: true}, {Known: true, Running: true, Place: Reserved}, {Known: true, Gone: true, Place: Reserved}, {Known: true, Gone: true, Place: Consumed},
+		}, Done, 0, true},
+		"lost after": {[]Seen{
+			{Known: true, Running: true}, {Known: true, Running: true, Place: Reserved}, {Known: true, Gone: true, Place: Lost},
+		}, LostTarget, 0, true},
+	} {
+		b := budget.New(budget.Limits{Burst: 1}, now)
+		carrier := NewCarrier(DefaultTimeouts(), 9, b)
+		carrier.Begin([]Wanted{wanted("p", "web", ReasonFragmentation, "y")}, now)
+		for i := range c.seen {
+			carrier.Advance("p", &c.seen[i], now)
+		}
+		_, moved := carrier.WorkloadsMoved()["web"]
+		if counts := carrier.Counts(); counts.Ended[c.end] != 1 || b.Left(now) != c.left || moved != c.moved || len(carrier.Moves()) > 0 {
+			t.Errorf("%s: %+v, %d left, moved %v", name, counts, b.Left(now), moved)
+		}
+		if after, do := carrier.Advance("p", &c.seen[0], now); do != nil || after.Wanted.Pod != "" {
+			t.Errorf("%s: a move that has ended goes on: %+v", name, do)
+		}
+	}
+}
+
+// The next leader goes on with what it finds, and asks no budget for it.
+func TestCarrierAdopts(t *testing.T) {
+	now := time.Unix(10_000, 0)
+	carrier := NewCarrier(DefaultTimeouts(), 0, &budget.Budget{})
+	carrier.Adopt(wanted("p", "web", ReasonRoom, "y"), &Seen{Known: true, Gone: true, Place: Reserved}, now)
+	carrier.Adopt(wanted("p", "web", ReasonRoom, "y"), &Seen{}, now)
+	if m, do := carrier.Advance("p", &Seen{Known: true, Gone: true, Place: Consumed}, now); m.Stage != Done || len(do) != 1 || carrier.Counts().Adopted != 1 {
+		t.Errorf("%+v, %v, %+v", m, do, carrier.Counts())
+	}
+}

@@ -1,0 +1,295 @@
+package moves
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/control/reschedule"
+	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/lease"
+	"hilbert.dev/hilbert/kube/visibility"
+)
+
+// AdvicePermissions are what the role controller needs to say which pods should be moved, and Permissions what it needs beside that to move them.
+var (
+	AdvicePermissions = []apiserver.Permission{
+		{Group: visibility.GroupVersion.Group, Resource: visibility.Snapshots, Verbs: []string{"get"}},
+	}
+	Permissions = []apiserver.Permission{
+		{Resource: "pods", Verbs: []string{"get"}},             // whether it still runs, and what its template is
+		{Resource: "pods/eviction", Verbs: []string{"create"}}, // never before its target is reserved
+		{Group: v1alpha1.Group, Resource: v1alpha1.Reservations, Verbs: []string{"get", "list", "create", "delete"}},
+	}
+)
+
+// snapshotTimeout bounds the reading of a snapshot.
+const snapshotTimeout = 2 * time.Minute
+
+// Client carries steps of moves out.
+type Client struct {
+	api     *apiserver.Requester
+	stream  *http.Client
+	base    string
+	fence   *lease.Fence
+	timeout time.Duration
+	ttl     time.Duration
+}
+
+// New returns a Client. timeout bounds one request, ttl is how long a target is kept.
+func New(c *apiserver.Connection, fence *lease.Fence, timeout, ttl time.Duration) (*Client, error) {
+	own := apiserver.ForPurpose(c, "moves", func(d apiserver.Dial) apiserver.Dial { return fence.Dial(apiserver.BoundUnacknowledged(d, timeout)) })
+	api, err := apiserver.NewRequester(own)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for moves: %w", err)
+	}
+	reading := apiserver.ForPurpose(c, "moves-snapshot", nil)
+	stream, err := rest.HTTPClientFor(reading)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for snapshots: %w", err)
+	}
+	base, _, err := rest.DefaultServerUrlFor(reading)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for snapshots: %w", err)
+	}
+	return &Client{api: api, stream: stream, base: base.String(), fence: fence, timeout: timeout, ttl: ttl}, nil
+}
+
+// Close gives the connections back.
+func (c *Client) Close() {
+	c.api.CloseIdle()
+	c.stream.CloseIdleConnections()
+}
+
+// Snapshot reads what the leading scheduler knows, from the aggregated API.
+func (c *Client) Snapshot(ctx context.Context, read func(io.Reader) error) error {
+	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
+	defer cancel()
+	q := visibility.Question{Resource: visibility.Snapshots, Name: visibility.CurrentSnapshot}
+	target, err := url.JoinPath(c.base, q.Path())
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Accept", apiserver.ContentJSON)
+	response, err := c.stream.Do(request)
+	if err != nil {
+		return fmt.Errorf("read a snapshot: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1024))
+		return fmt.Errorf("read a snapshot: the API server answers %d: %s", response.StatusCode, text)
+	}
+	return read(response.Body)
+}
+
+// read gets an object; there is false where there is none.
+func (c *Client) read(ctx context.Context, path, what string, into any) (there bool, err error) {
+	a := c.api.Do(ctx, &apiserver.Call{Method: http.MethodGet, Path: path, Accept: apiserver.ContentJSON}, c.timeout)
+	if a.Err == nil && a.Code == http.StatusNotFound {
+		return false, nil
+	}
+	if err := a.Failure("read " + what); err != nil {
+		return false, err
+	}
+	if err := json.Unmarshal(a.Body, into); err != nil {
+		return false, fmt.Errorf("read %s: %w", what, err)
+	}
+	return true, nil
+}
+
+// write makes a call, if the leadership lasts for it.
+func (c *Client) write(ctx context.Context, call *apiserver.Call, did string) apiserver.Answer {
+	if !c.fence.Open(time.Now(), c.timeout) {
+		return apiserver.Answer{Err: fmt.Errorf("%s: %w", did, lease.ErrFenced)}
+	}
+	return c.api.Do(ctx, call, c.timeout)
+}
+
+func podPath(namespace, name string) string {
+	return "/api/v1/namespaces/" + namespace + "/pods/" + name
+}
+
+func reservationPath(namespace, name string) string {
+	return "/apis/" + v1alpha1.GroupVersion.String() + "/namespaces/" + namespace + "/" + v1alpha1.Reservations + "/" + name
+}
+
+// See says how a move stands. The Reservation is read last, so that nobody is evicted for what the target was before.
+func (c *Client) See(ctx context.Context, m *reschedule.Carried) (reschedule.Seen, error) {
+	var seen reschedule.Seen
+	var pod corev1.Pod
+	there, err := c.read(ctx, podPath(m.Namespace, m.Name), "pod "+m.Namespace+"/"+m.Name, &pod)
+	if err != nil {
+		return seen, err
+	}
+	switch {
+	case !there || string(pod.UID) != m.Wanted.Pod || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		seen.Gone = true
+	case pod.DeletionTimestamp != nil:
+		seen.Evicted = m.Stage >= reschedule.Evicting
+	default:
+		seen.Running = pod.Spec.NodeName == m.Wanted.From
+		seen.Vetoed = veto(&pod)
+	}
+	var target v1alpha1.Reservation
+	there, err = c.read(ctx, reservationPath(m.Namespace, nameOf(m.Wanted.Pod)), "the target of "+m.Namespace+"/"+m.Name, &target)
+	if err != nil {
+		return seen, err
+	}
+	seen.Place, seen.Why = placeOf(&target, there)
+	seen.Known = true
+	return seen, nil
+}
+
+// placeOf says how a target stands, as the API server has it.
+func placeOf(r *v1alpha1.Reservation, there bool) (reschedule.Place, string) {
+	if !there || r.DeletionTimestamp != nil {
+		return reschedule.Absent, "there is no Reservation any more"
+	}
+	for i := range r.Status.Places {
+		switch p := &r.Status.Places[i]; p.State {
+		case facts.PlaceReserved.String():
+			return reschedule.Reserved, ""
+		case facts.PlaceConsumed.String():
+			return reschedule.Consumed, "pod " + p.Pod + " has it"
+		case facts.PlaceLost.String():
+			return reschedule.Lost, p.Reason + ": " + p.Message
+		}
+	}
+	return reschedule.Asked, ""
+}
+
+// Reserve creates the Reservation of a move's target. One that is there is as good.
+func (c *Client) Reserve(ctx context.Context, m *reschedule.Carried) error {
+	did := "reserve " + m.Wanted.To + " for " + m.Namespace + "/" + m.Name
+	var pod corev1.Pod
+	there, err := c.read(ctx, podPath(m.Namespace, m.Name), "pod "+m.Namespace+"/"+m.Name, &pod)
+	if err != nil {
+		return err
+	}
+	if !there || string(pod.UID) != m.Wanted.Pod {
+		return nil // the next look says so
+	}
+	r, err := reservation(&m.Wanted, &pod, c.ttl)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", did, err)
+	}
+	a := c.write(ctx, &apiserver.Call{
+		Method: http.MethodPost, Path: strings.TrimSuffix(reservationPath(m.Namespace, ""), "/"), ContentType: apiserver.ContentJSON, Accept: apiserver.AcceptMetadataJSON, Body: body,
+	}, did)
+	if a.Err == nil && a.Code == http.StatusConflict {
+		return nil
+	}
+	return a.Failure(did)
+}
+
+// GiveBack deletes the Reservation of a move's target.
+func (c *Client) GiveBack(ctx context.Context, m *reschedule.Carried) error {
+	did := "give the target of " + m.Namespace + "/" + m.Name + " back"
+	a := c.write(ctx, &apiserver.Call{
+		Method: http.MethodDelete, Path: reservationPath(m.Namespace, nameOf(m.Wanted.Pod)), ContentType: apiserver.ContentJSON, Accept: apiserver.AcceptMetadataJSON,
+	}, did)
+	if a.Err == nil && a.Code == http.StatusNotFound {
+		return nil
+	}
+	return a.Failure(did)
+}
+
+// Evict evicts a move's pod. refused says why the API server does not allow it now; err is for everything else, where the eviction may have been done.
+func (c *Client) Evict(ctx context.Context, m *reschedule.Carried) (refused string, err error) {
+	return c.evict(ctx, m, false)
+}
+
+// Ask asks whether the pod could be evicted now, and evicts nobody.
+func (c *Client) Ask(ctx context.Context, m *reschedule.Carried) (refused string, err error) {
+	return c.evict(ctx, m, true)
+}
+
+func (c *Client) evict(ctx context.Context, m *reschedule.Carried, dry bool) (refused string, err error) {
+	uid := types.UID(m.Wanted.Pod)
+	eviction := policyv1.Eviction{
+		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+	}
+	if dry {
+		eviction.DeleteOptions.DryRun = []string{metav1.DryRunAll}
+	}
+	did := "evict " + m.Namespace + "/" + m.Name
+	body, err := json.Marshal(&eviction)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", did, err)
+	}
+	call := &apiserver.Call{Method: http.MethodPost, ContentType: apiserver.ContentJSON, Body: body}
+	call.About(m.Namespace, m.Name, "eviction")
+	a := c.write(ctx, call, did)
+	switch {
+	case a.Err != nil:
+		return "", a.Failure(did)
+	case a.Code == http.StatusNotFound, a.Code == http.StatusConflict: // gone, or another has its name: the next look says so
+		return "", nil
+	case (a.Code == http.StatusTooManyRequests || a.Code == http.StatusForbidden) && apiserver.NamesBudget(&a.Status):
+		return budgetOf(&a.Status), nil
+	}
+	return "", a.Failure(did)
+}
+
+// budgetOf is what the API server says of the disruption budget that refuses.
+func budgetOf(s *metav1.Status) string {
+	i := slices.IndexFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == policyv1.DisruptionBudgetCause })
+	return "its disruption budget refuses: " + s.Details.Causes[i].Message
+}
+
+// Left lists the moves that a leader before has left, and when each began.
+func (c *Client) Left(ctx context.Context, visit func(w reschedule.Wanted, created time.Time)) error {
+	next := ""
+	for {
+		var list v1alpha1.ReservationList
+		a := c.api.Do(ctx, &apiserver.Call{
+			Method: http.MethodGet, Path: "/apis/" + v1alpha1.GroupVersion.String() + "/" + v1alpha1.Reservations, Accept: apiserver.ContentJSON,
+			Query: url.Values{"labelSelector": {spec.LabelMove}, "limit": {"100"}, "continue": {next}}.Encode(),
+		}, c.timeout)
+		if err := a.Failure("list the moves that were left"); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(a.Body, &list); err != nil {
+			return fmt.Errorf("list the moves that were left: %w", err)
+		}
+		for i := range list.Items {
+			r := &list.Items[i]
+			var what record
+			if json.Unmarshal([]byte(r.Annotations[spec.AnnotationMove]), &what) != nil || r.Name != nameOf(what.UID) {
+				continue // nobody's, and it ends by its TTL
+			}
+			visit(reschedule.Wanted{
+				Pod: what.UID, Namespace: r.Namespace, Name: what.Name, Workload: what.Workload, From: what.From, To: what.To, Reason: what.Reason, Why: what.Why,
+			}, r.CreationTimestamp.Time)
+		}
+		if next = list.Continue; next == "" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,334 @@
+package moves
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/control/reschedule"
+	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/topology"
+)
+
+const (
+	tick        = time.Second
+	gpusPerNode = 4
+	moveLabel   = "hilbert-move-"
+)
+
+// object is a pod of the API server.
+type object struct {
+	facts.Pod
+	foreign bool
+	leaves  int64 // when it is gone; 0: it is not being deleted
+}
+
+// target is a Reservation of the API server.
+type target struct {
+	facts.Reservation
+	wanted  reschedule.Wanted
+	created time.Time
+}
+
+// told is an event on its way to the scheduler.
+type told struct {
+	at    int64
+	event facts.Event
+}
+
+// world is the API server, the controllers of workloads, and the kubelets.
+type world struct {
+	random  *rand.Rand
+	faults  bool
+	now     int64
+	nodes   map[string]*facts.Node
+	pods    map[facts.UID]*object
+	targets map[facts.UID]*target
+	raced   map[string]bool // nodes on which somebody else has made too little room
+	next    int
+	wants   map[string]int64 // when a workload that has no pod gets another
+	queue   []told
+	wrong   []string
+	evicted map[facts.UID]bool // pods that were evicted for moves
+}
+
+func newWorld(seed uint64, faults bool) *world {
+	return &world{
+		random: rand.New(rand.NewPCG(seed, 1)), faults: faults, now: int64(time.Hour), nodes: make(map[string]*facts.Node), pods: make(map[facts.UID]*object),
+		targets: make(map[facts.UID]*target), raced: make(map[string]bool), wants: make(map[string]int64), evicted: make(map[facts.UID]bool),
+	}
+}
+
+func (w *world) time() time.Time { return time.Unix(0, w.now).UTC() }
+
+// strikes draws a fault that happens once in n times.
+func (w *world) strikes(n int) bool { return w.faults && w.random.IntN(n) == 0 }
+
+func (w *world) broken(format string, args ...any) {
+	w.wrong = append(w.wrong, fmt.Sprintf("%v: ", time.Duration(w.now))+fmt.Sprintf(format, args...))
+}
+
+// tell lets the watch say something, some time later where there are faults; the order is kept.
+func (w *world) tell(e facts.Event) {
+	at := w.now
+	if w.faults {
+		at += w.random.Int64N(int64(3 * tick))
+	}
+	if n := len(w.queue); n > 0 {
+		at = max(at, w.queue[n-1].at)
+	}
+	w.queue = append(w.queue, told{at, e})
+}
+
+// due takes what has arrived.
+func (w *world) due() (events []facts.Event) {
+	for len(w.queue) > 0 && w.queue[0].at <= w.now {
+		events = append(events, w.queue[0].event)
+		w.queue = w.queue[1:]
+	}
+	return events
+}
+
+// lists are what a scheduler begins with.
+func (w *world) lists() []facts.Event {
+	w.queue = nil
+	nodes, pods, kept := facts.NodesListed{}, facts.PodsListed{}, facts.ReservationsListed{}
+	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
+		nodes.Nodes = append(nodes.Nodes, w.nodes[name])
+	}
+	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+		pods.Pods = append(pods.Pods, w.pods[uid].Pod)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(w.targets)) {
+		kept.Reservations = append(kept.Reservations, w.targets[uid].copy())
+	}
+	return []facts.Event{kept, nodes, pods}
+}
+
+func (t *target) copy() *facts.Reservation {
+	r := t.Reservation
+	r.Places = slices.Clone(r.Places)
+	return &r
+}
+
+func (w *world) addNode(name string) {
+	n := &facts.Node{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}, Allocatable: []resource.Quantity{
+		{Name: resource.NameCPU, Amount: 64_000}, {Name: resource.NameMemory, Amount: 1 << 40}, {Name: resource.NamePods, Amount: 110},
+	}, GPU: topology.Shape{GPUs: gpusPerNode, Model: "A", Shareable: true}}
+	w.nodes[name] = n
+	w.tell(facts.NodeUpserted{Node: n})
+}
+
+// create makes a pod of a workload; empty: of none.
+func (w *world) create(workload string, gpus int, priority int32) {
+	w.next++
+	uid := facts.UID(fmt.Sprintf("u%04d", w.next))
+	p := &object{Pod: facts.Pod{
+		UID: uid, Namespace: "ns", Name: "pod-" + string(uid), Created: w.now, Priority: priority, Ours: true,
+		Requirements: &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 1000}}, GPU: topology.Request{Whole: int8(gpus)}},
+	}}
+	if workload != "" {
+		p.Owner, p.Controller = facts.Owner{Kind: facts.ReplicaSet, Name: workload}, facts.Controller{Kind: "ReplicaSet", Name: workload}
+	}
+	w.pods[uid] = p
+	w.tell(facts.PodUpserted{Pod: p.Pod})
+}
+
+// end begins a pod's deletion.
+func (w *world) end(p *object) {
+	if p.leaves != 0 {
+		return
+	}
+	p.Deleting, p.leaves = true, w.now+1+w.random.Int64N(int64(5*tick))
+	w.tell(facts.PodUpserted{Pod: p.Pod})
+}
+
+// live lets pods leave and controllers make others.
+func (w *world) live() {
+	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+		p := w.pods[uid]
+		if p.leaves == 0 || p.leaves > w.now {
+			continue
+		}
+		delete(w.pods, uid)
+		w.tell(facts.PodRemoved{UID: uid})
+		if p.Controller.Name != "" {
+			w.wants[p.Controller.Name] = w.now + w.random.Int64N(int64(3*tick))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.wants)) {
+		if w.wants[name] <= w.now {
+			delete(w.wants, name)
+			w.create(name, 1, 0)
+		}
+	}
+}
+
+// free is how many GPUs of a node the pods there leave. kept also takes what statuses say is kept, for pods of at least that priority, but for one Reservation.
+func (w *world) free(node string, kept bool, priority int32, but facts.UID) int {
+	free := gpusPerNode
+	for _, p := range w.pods {
+		if p.Node == node {
+			free -= int(p.Requirements.GPU.Whole)
+		}
+	}
+	for uid, t := range w.targets {
+		if !kept || uid == but || t.Template.Priority < priority {
+			continue
+		}
+		for _, place := range t.Places {
+			if place.State == facts.PlaceReserved && place.Node == node && !w.taken(facts.PlaceholderUID(uid, place.Index)) {
+				free -= int(t.Template.Requirements.GPU.Whole)
+			}
+		}
+	}
+	return free
+}
+
+// taken reports whether a pod that is bound has a place.
+func (w *world) taken(placeholder facts.UID) bool {
+	for _, p := range w.pods {
+		if p.Placeholder == placeholder && p.Node != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// execute does a write of the scheduler's.
+func (w *world) execute(write *bind.Write) bind.Result {
+	result := bind.Result{ID: write.ID, Outcome: bind.Written}
+	switch write.Kind {
+	case bind.WriteReservation:
+		w.status(write, &result)
+		return result
+	case bind.WriteEvent, bind.WriteNodeEvent, bind.WriteUnitCondition, bind.WriteRefusals:
+		return result
+	default:
+	}
+	p := w.pods[write.Pod]
+	if p == nil {
+		result.Outcome = bind.Gone
+		return result
+	}
+	switch write.Kind {
+	case bind.ReadPod:
+		result.Node = p.Node
+	case bind.WriteBinding:
+		if p.Node != "" || p.Deleting {
+			result.Outcome = bind.Conflict
+			return result
+		}
+		w.bind(p, write)
+	case bind.DeletePod:
+		w.end(p)
+	default:
+	}
+	return result
+}
+
+// bind binds a pod, and judges that.
+func (w *world) bind(p *object, write *bind.Write) {
+	own := facts.UID("")
+	if write.Placeholder != "" {
+		t := w.owns(p, write.Placeholder)
+		switch {
+		case t == nil:
+			w.broken("%s has the place %s, of which it is no owner or which is not there", p.UID, write.Placeholder)
+		case w.taken(write.Placeholder):
+			w.broken("%s has the place %s, which another pod has", p.UID, write.Placeholder)
+		default:
+			own = t.UID
+		}
+	}
+	asks := int(p.Requirements.GPU.Whole)
+	if w.nodes[write.Node] != nil && !w.raced[write.Node] {
+		if w.free(write.Node, false, 0, "") < asks {
+			w.broken("%s is bound to %s, which has %d GPUs free", p.UID, write.Node, w.free(write.Node, false, 0, ""))
+		} else if w.free(write.Node, true, p.Priority, own) < asks {
+			w.broken("%s is bound to %s, where the room is kept for others", p.UID, write.Node)
+		}
+	}
+	p.Node, p.Grant, p.Placeholder, p.Started, p.Scheduled = write.Node, write.Grant, write.Placeholder, w.now, w.now
+	w.tell(facts.PodUpserted{Pod: p.Pod})
+}
+
+// owns returns the Reservation of a place if the pod is an owner of it. One that was deleted while the Binding was on its way is gone from the API server: its place was there.
+func (w *world) owns(p *object, placeholder facts.UID) *target {
+	for uid, t := range w.targets {
+		for i := range t.Count {
+			if facts.PlaceholderUID(uid, i) == placeholder && t.Owners[0].Owns(p.Labels, p.Controller, "") {
+				return t
+			}
+		}
+	}
+	return nil
+}
+
+// status takes a Reservation's status.
+func (w *world) status(write *bind.Write, result *bind.Result) {
+	v := write.Reservation
+	t := w.targets[v.UID]
+	if t == nil {
+		result.Outcome = bind.Gone
+		return
+	}
+	was := make(map[int]facts.PlaceState)
+	for _, place := range t.Places {
+		was[place.Index] = place.State
+	}
+	t.Places = nil
+	for i := range v.Places {
+		if place := v.Places[i].Place; place.State != facts.PlaceWaiting {
+			t.Places = append(t.Places, place)
+			if place.State == facts.PlaceLost && w.taken(facts.PlaceholderUID(v.UID, place.Index)) {
+				w.broken("place %d of %s is lost (%s: %s), and a pod has it", i, v.UID, place.Reason, place.Message)
+			}
+		}
+		if v.Places[i].State < was[v.Places[i].Index] {
+			w.broken("place %d of %s was %s, and a status says %s", i, v.UID, was[v.Places[i].Index], v.Places[i].State)
+		}
+	}
+	t.Reported = v.Report()
+	w.tell(facts.ReservationUpserted{Reservation: t.copy()})
+}
+
+// strike lets something go wrong.
+func (w *world) strike() {
+	names := slices.Sorted(maps.Keys(w.nodes))
+	if w.strikes(15) { // a foreign binder, who knows no Reservations
+		node := names[w.random.IntN(len(names))]
+		for _, uid := range slices.Sorted(maps.Keys(w.targets)) {
+			if places := w.targets[uid].Places; len(places) > 0 && w.nodes[places[0].Node] != nil && w.random.IntN(2) == 0 {
+				node = places[0].Node
+			}
+		}
+		if w.free(node, false, 0, "") > 0 {
+			w.next++
+			uid := facts.UID(fmt.Sprintf("f%04d", w.next))
+			p := &object{foreign: true, Pod: facts.Pod{
+				UID: uid, Namespace: "other", Name: string(uid), Created: w.now, Node: node, Requirements: &facts.Requirements{GPU: topology.Request{Whole: 1}},
+			}}
+			w.pods[uid], w.raced[node] = p, true
+			w.tell(facts.PodUpserted{Pod: p.Pod})
+			p.leaves = w.now + int64(5*time.Minute)
+		}
+	}
+	if len(names) > 6 && w.strikes(400) {
+		node := names[w.random.IntN(len(names))]
+		delete(w.nodes, node)
+		w.tell(facts.NodeRemoved{Name: node})
+		for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+			if p := w.pods[uid]; p.Node == node {
+				w.end(p)
+			}
+		}
+	}
+	if w.strikes(120) {
+		w.create("", 1+w.random.IntN(2), int32(w.random.IntN(2))*10)
+	}
+}
