@@ -221,17 +221,20 @@ func (e *examiner) workloads() {
 	charts := map[string]bool{}
 	images := map[string]bool{}
 	scheduler := false
-	for _, w := range e.f.Workloads {
+	for i := range e.f.Workloads {
+		w := &e.f.Workloads[i]
 		check := "workload " + w.Name
-		scheduler = scheduler || w.Name == "hilbertd"
+		scheduler = scheduler || w.Name == leaderName
 		if w.Chart != "" {
 			charts[w.Chart] = true
 		}
-		if w.Name == "hilbertd" || w.Name == "hilbert-agent" {
+		if w.Name == leaderName || w.Name == "hilbert-agent" {
 			images[w.Image] = true
 		}
 		ready := fmt.Sprintf("%d of %d pods are ready (%s)", w.Ready, w.Wanted, w.Image)
 		switch look := fmt.Sprintf("kubectl -n %s describe %s %s", e.f.Namespace, strings.ToLower(w.Kind), w.Name); {
+		case w.Name == schedulersName:
+			e.schedulers(w)
 		case w.Name == "hilbert-cleanup":
 			e.say(Warning, check, "agents are being removed: "+ready, "when all are ready, uninstall; or set agent.cleanup=false to go on")
 		case w.Ready < w.Wanted && w.Ready == 0:
