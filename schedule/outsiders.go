@@ -150,14 +150,13 @@ func (x *Outsiders) drop(at int, now time.Time) {
 func (x *Outsiders) divide(now time.Time) {
 	p := &x.s.partitions
 	if p.partitioner == nil || !p.confined {
-		*p = partitions{partitioner: dispatch.NewPartitioner(dispatch.DefaultRules()), store: x.s.store, confined: true}
+		*p = partitions{partitioner: dispatch.NewPartitioner(partitionRules(&x.s.cfg.Partitions)), store: x.s.store, confined: true}
 	}
 	p.instances = p.instances[:0]
 	for _, o := range x.list {
 		p.instances = append(p.instances, o.instance)
 	}
-	p.observe(now)
-	p.divide(p.of)
+	p.instancesChanged(now)
 }
 
 // Answer takes in what a scheduler has decided. After an error its stream is to be closed; it has left.

@@ -3,6 +3,7 @@ package schedule
 import (
 	"time"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/dispatch"
@@ -27,13 +28,28 @@ type partitions struct {
 	of          []uint8 // by slot; nil while there is one partition
 	division    int     // counts how often the nodes were divided
 
-	plans, rejected, placed int // since the last look
+	load                    dispatch.Load // at the last look
+	plans, rejected, placed int           // since then
+}
+
+// partitionRules are the rules that a configuration chooses.
+func partitionRules(p *spec.Partitions) dispatch.Rules {
+	if p.When != spec.PartitionsByLoad {
+		return dispatch.DefaultRules()
+	}
+	return dispatch.Rules{
+		SplitAllocated: float64(p.SplitAllocatedPercent) / 100, MergeAllocated: float64(p.MergeAllocatedPercent) / 100,
+		SplitPerSecond: float64(p.SplitPodsPerSecond), MergePerSecond: float64(p.MergePodsPerSecond), SplitConflicts: p.SplitRejectedPercent / 100,
+		SplitAfter: p.SplitAfter.D(), MergeAfter: p.MergeAfter.D(),
+	}
 }
 
 // PartitionCounts is how the nodes are divided.
 type PartitionCounts struct {
 	// Partitions there are now; Splits, Merges and Rebalances how often that changed, or the division did.
 	Partitions, Splits, Merges, Rebalances int
+	// Why there are as many as there are, in words; empty if there was always one.
+	Why string
 }
 
 // judged counts what became of a Plan.
@@ -53,16 +69,37 @@ func (p *partitions) due(now time.Time) bool { return len(p.instances) > 1 && !n
 func (p *partitions) observe(now time.Time) {
 	p.next = now.Add(observeEvery)
 	nodes, allocated := p.nodes()
-	load := dispatch.Load{Schedulers: len(p.instances), Allocated: allocated}
+	p.load = dispatch.Load{Allocated: allocated}
 	if p.plans > 0 {
-		load.Conflicts = float64(p.rejected) / float64(p.plans)
+		p.load.Conflicts = float64(p.rejected) / float64(p.plans)
 	}
 	if passed := now.Sub(p.last).Seconds(); !p.last.IsZero() && passed > 0 {
-		load.PerSecond = float64(p.placed) / passed
+		p.load.PerSecond = float64(p.placed) / passed
 	}
 	p.last, p.plans, p.rejected, p.placed = now, 0, 0, 0
+	p.partition(nodes, now)
+}
+
+// instancesChanged has the nodes divided among those that are there now, at the load that was last seen: what was placed since then says too little.
+func (p *partitions) instancesChanged(now time.Time) {
+	if p.due(now) || p.last.IsZero() {
+		p.observe(now)
+	} else {
+		nodes, _ := p.nodes()
+		p.partition(nodes, now)
+	}
+	p.divide(p.of) // who is new has a partition, whether the division is another one or not
+}
+
+// partition divides the nodes if the partitioner says so.
+func (p *partitions) partition(nodes []dispatch.Node, now time.Time) {
+	p.load.Schedulers = len(p.instances)
 	before := p.partitioner.Parts()
-	changed := p.partitioner.Observe(now, load) != ""
+	why := p.partitioner.Observe(now, p.load)
+	changed := why != ""
+	if changed {
+		p.counts.Why = why
+	}
 	switch parts := p.partitioner.Parts(); {
 	case changed && parts == 1:
 		p.divide(nil)

@@ -118,7 +118,7 @@ func New(o Options) (*Scheduler, error) {
 	s.outsiders.s = s
 	if n := o.Config.Schedulers; n > 1 {
 		s.workers = newWorkers(n, o.Runner, s.store, set, &s.cfg)
-		s.partitions = partitions{partitioner: dispatch.NewPartitioner(dispatch.DefaultRules()), store: s.store, confined: true}
+		s.partitions = partitions{partitioner: dispatch.NewPartitioner(partitionRules(&s.cfg.Partitions)), store: s.store, confined: true}
 		for _, w := range s.workers.list {
 			s.partitions.instances = append(s.partitions.instances, w.instance)
 		}

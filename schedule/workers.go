@@ -36,7 +36,7 @@ type inTurn struct{}
 func (inTurn) Start(_ int, work func()) { work() }
 func (inTurn) Wait(int)                 {}
 
-// workers are schedulers that place single pods in partitions of their own, while the Scheduler goes on: it takes in events, commits Plans and hands out writes.
+// workers are schedulers that place single pods, each in a partition of its own where the nodes are divided, while the Scheduler goes on: it takes in events, commits Plans and hands out writes.
 // What needs more than one partition it decides itself.
 //
 // Batches are committed in the order in which they were handed out, so that a run is a function of its inputs, whatever takes how long.
@@ -160,7 +160,7 @@ func (w *workers) outranks(u *queue.Unit) bool {
 // handOut gives a worker that has none the next units, and reports whether there were both.
 func (s *Scheduler) handOut() bool {
 	w := s.workers.free()
-	if w == nil || !w.divided || s.workers.next != nil {
+	if w == nil || s.workers.next != nil {
 		return false
 	}
 	most := min(max(s.queue.Counts().Ready/(2*len(s.workers.list)), minBatch), maxBatch)

@@ -160,6 +160,8 @@ type Scheduling struct {
 	// (gangs, constraints between pods, volumes, claims, preemption, pods for which a part has no room) is decided as with 1, with all nodes in view. Each takes about as
 	// much memory for nodes as the ledger does.
 	Schedulers int `json:"schedulers,omitempty"`
+	// Partitions says when each of several schedulers, in this process or in others, has a part of the nodes for itself.
+	Partitions Partitions `json:"partitions,omitzero"`
 	// MaxClassIndexes bounds the rankings that a scheduler keeps (one for each size of pod), and separately the indexes of classes with
 	// constraints between pods. Each takes about 20 bytes a node. The least recently used one is dropped first.
 	MaxClassIndexes int `json:"maxClassIndexes,omitempty"`

@@ -79,7 +79,16 @@ func newScheduling() Scheduling {
 		Reclaimed:       LentReports{StaleAfter: Duration(time.Minute)},
 		Evictions:       Evictions{PercentPerMinute: 1, Burst: 1},
 		Schedulers:      1,
+		Partitions:      newPartitions(),
 		MaxClassIndexes: 256,
+	}
+}
+
+// newPartitions are partitions at all times, for no load was found at which sharing is better (ADR 0025); and the limits of the rules by load, where somebody wants these.
+func newPartitions() Partitions {
+	return Partitions{
+		When: PartitionsAlways, SplitAllocatedPercent: 90, MergeAllocatedPercent: 80, SplitPodsPerSecond: 2000, MergePodsPerSecond: 1000, SplitRejectedPercent: 1,
+		SplitAfter: Duration(30 * time.Second), MergeAfter: Duration(10 * time.Minute),
 	}
 }
 

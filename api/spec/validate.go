@@ -250,6 +250,7 @@ func validateScheduling(s *Scheduling, bad report) {
 	if n := s.Schedulers; n < 1 || n > MaxSchedulers {
 		bad("scheduling.schedulers", "%d is out of range; write 1 to %d, at most as many as there are CPUs", n, MaxSchedulers)
 	}
+	validatePartitions(&s.Partitions, bad)
 	if most := s.MaxWaitingClasses; most != nil && *most < 0 {
 		bad("scheduling.maxWaitingClasses", "%d is negative; write 0 for no bound", *most)
 	}

@@ -179,7 +179,7 @@ func (p *Placers) Confine(parts []uint8, part uint8) {
 
 // Divide divides the nodes into partitions, by slot; nil: not. See place.Placer.
 func (p *Placers) Divide(parts []uint8) {
-	p.parts = parts
+	p.parts, p.confined = parts, false
 	for _, d := range p.list {
 		if d != nil {
 			d.Divide(parts)

@@ -53,6 +53,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		bounds                          boundCounts
 		workers                         schedule.WorkerCounts
 		elsewhere                       schedule.OutsideCounts
+		partitions                      schedule.PartitionCounts
 		gpus                            *fragment.GPUSummary
 		nodes, pods, depth, outstanding int
 		over                            int
@@ -65,6 +66,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 		state.kinds, state.kindless = l.scheduler.Store().ResourceNames()
 		state.headroom, state.bounds = newHeadroomCounts(l.scheduler), newBoundCounts(l.scheduler)
 		state.workers, state.elsewhere = l.scheduler.Workers(), l.scheduler.Outside().Counts()
+		state.partitions = l.scheduler.Partitions()
 		state.gpus = newGPUSummary(&l.scheduler.Store().State)
 		state.depth, state.outstanding = len(l.watch.Events())+l.intake.Len(), l.outstanding
 	})
@@ -88,6 +90,7 @@ func (l *loop) Collect(out chan<- prometheus.Metric) {
 	state.bounds.collect(out)
 	collectSchedulers(state.workers, out)
 	collectElsewhere(state.elsewhere, out)
+	collectPartitions(state.partitions, out)
 	state.numaNodes.collect(out)
 	state.headroom.collect(out)
 	collectGPUs(state.gpus, out)

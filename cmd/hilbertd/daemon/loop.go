@@ -110,6 +110,7 @@ type loop struct {
 	lists       kube.Lists // since the watch began
 	synced      bool       // all lists were complete at least once
 	outstanding int        // writes without an answer
+	divisions   int        // of the nodes among schedulers that were logged
 	onSynced    func()
 	campaigns   sync.WaitGroup
 }
@@ -165,7 +166,7 @@ func (l *loop) start() error {
 	if err != nil {
 		return fmt.Errorf("scheduling: %w", err)
 	}
-	l.scheduler, l.phase = scheduler, following
+	l.scheduler, l.phase, l.divisions = scheduler, following, 0
 	l.meter.reset(scheduler.Store())
 	if l.queues.writer == nil && l.ports.queues != nil {
 		if l.queues.writer, err = l.ports.queues(); err != nil {
@@ -242,6 +243,7 @@ func (l *loop) lead(now time.Time) (wake time.Duration, busy bool) {
 	}
 	l.meter.lapBegins()
 	decisions := l.scheduler.Step(now, decisionsPerRound)
+	l.tellPartitions()
 	l.desk.send(l.scheduler, now)
 	writes := l.scheduler.Ready(now)
 	for i := range writes {
@@ -259,6 +261,15 @@ func (l *loop) lead(now time.Time) (wake time.Duration, busy bool) {
 		wake = min(max(at.Sub(now), 0), wake)
 	}
 	return wake, false
+}
+
+// tellPartitions says why the nodes are divided into more or fewer parts than before.
+func (l *loop) tellPartitions() {
+	c := l.scheduler.Partitions()
+	if changes := c.Splits + c.Merges; changes != l.divisions {
+		l.divisions = changes
+		l.log.Info("the nodes are divided anew among the schedulers", "partitions", c.Partitions, "why", c.Why)
+	}
 }
 
 // lost waits for the writes under way, drops all state and follows again.

@@ -96,7 +96,7 @@ func newNodeClasses() *nodeClasses {
 
 // divide has node classes lie within partitions, so that a decision can be about the nodes of one alone. Nil: the cluster is not divided.
 func (a *nodeClasses) divide(parts []uint8) {
-	a.parts, a.generation = parts, 0
+	a.parts, a.generation, a.confined = parts, 0, false
 	clear(a.inPart)
 }
 
