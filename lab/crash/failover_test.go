@@ -78,7 +78,7 @@ func (r *rig) fill(ctx context.Context, nodes, pods int) error {
 	return group.Wait()
 }
 
-// failOver ends the leader while pods come, waits for its successor, and returns the longest time without a Binding and what the successor's log says of its phases.
+// failOver ends the leader while pods come, waits for its successor, and returns the longest time without a Binding, and when the leader was struck, gave the Lease back, and the successor took it and led, as their logs say.
 func (r *rig) failOver(turn int, signal syscall.Signal) (pause time.Duration, phases string) {
 	t := r.t
 	t.Helper()
@@ -129,7 +129,7 @@ func (r *rig) failOver(turn int, signal syscall.Signal) (pause time.Duration, ph
 				continue
 			}
 			if !struck.IsZero() {
-				return pause, r.phases(1 - leader)
+				return pause, "struck at " + struck.UTC().Format(time.RFC3339Nano) + "\n" + r.phases(leader) + "\n" + r.phases(1-leader)
 			}
 			if err := r.daemons[leader].signal(signal); err != nil {
 				t.Fatal(err)
@@ -148,7 +148,7 @@ func (r *rig) failOver(turn int, signal syscall.Signal) (pause time.Duration, ph
 	}
 }
 
-var phaseInLog = regexp.MustCompile(`(?m)^.*msg="?(holding the Lease|leading|it could not be found out).*$`)
+var phaseInLog = regexp.MustCompile(`(?m)^.*msg="?(gave the Lease back|holding the Lease|leading|it could not be found out).*$`)
 
 // phases is what a process has said last of taking over.
 func (r *rig) phases(i int) string {
