@@ -26,6 +26,7 @@ import (
 	"hilbert.dev/hilbert/kube/metrics"
 	"hilbert.dev/hilbert/kube/moves"
 	"hilbert.dev/hilbert/kube/visibility"
+	"hilbert.dev/hilbert/kube/vpa"
 )
 
 // deployed decodes everything under deploy/; an unknown field fails.
@@ -39,7 +40,7 @@ func deployed(t *testing.T) []runtime.Object {
 	if err != nil || len(uninstall) == 0 {
 		t.Fatalf("files %v, err %v", uninstall, err)
 	}
-	controller, err := filepath.Glob("../deploy/controller/*.yaml") // apart too: only who writes NodeConfigurations needs it
+	controller, err := filepath.Glob("../deploy/controller/*.yaml") // apart too: only who writes NodeConfigurations, or wants recommendations, needs them
 	if err != nil || len(controller) == 0 {
 		t.Fatalf("files %v, err %v", controller, err)
 	}
@@ -67,7 +68,7 @@ func deployed(t *testing.T) []runtime.Object {
 func TestRolesGrantThePermissions(t *testing.T) {
 	grants(t, "hilbertd", slices.Concat(Permissions, OptionalPermissions))
 	grants(t, "hilbert-metrics-server", metrics.Permissions)
-	grants(t, "hilbert-controller", slices.Concat(controller.Permissions, moves.AdvicePermissions, moves.Permissions))
+	grants(t, "hilbert-controller", slices.Concat(controller.Permissions, moves.AdvicePermissions, moves.Permissions, vpa.Permissions, vpa.ChangePermissions))
 	grants(t, "hilbert-agent", slices.Concat(agent.Permissions, agent.KubeletPermissions))
 }
 

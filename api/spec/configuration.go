@@ -41,7 +41,7 @@ const (
 	RoleAgent Role = "agent"
 	// RoleWatchdog stands in for a node's agent that is silent; it runs in a process of its own too.
 	RoleWatchdog Role = "watchdog"
-	// RoleController carries NodeConfigurations to the nodes; it runs in a process of its own, with a Lease of its own.
+	// RoleController carries NodeConfigurations to the nodes, and recommends what pods ask for; it runs in a process of its own, with a Lease of its own.
 	RoleController Role = "controller"
 	// RoleMetrics serves autoscalers what pods use; it runs in a process of its own, without a Lease: each replica has everything.
 	RoleMetrics Role = "metrics"
@@ -68,6 +68,7 @@ type Configuration struct {
 	Scheduling       Scheduling       `json:"scheduling,omitzero"`
 	Metrics          Metrics          `json:"metrics,omitzero"`
 	Rescheduling     Rescheduling     `json:"rescheduling,omitzero"`
+	Controller       Controller       `json:"controller,omitzero"`
 	Node             Node             `json:"node,omitzero"`
 }
 

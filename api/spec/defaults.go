@@ -30,6 +30,7 @@ func New() *Configuration {
 	c.Scheduling = newScheduling()
 	c.Metrics = newMetrics()
 	c.Rescheduling = newRescheduling()
+	c.Controller = newController()
 	c.Node = newNode()
 	return c
 }

@@ -45,6 +45,7 @@ func Validate(c *Configuration) error {
 	validateScheduling(&c.Scheduling, bad)
 	validateSchedulingProfiles(c, bad)
 	validateRescheduling(&c.Rescheduling, bad)
+	validateController(&c.Controller, bad)
 	validateNode(&c.Node, bad)
 	return errors.Join(errs...)
 }

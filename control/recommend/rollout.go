@@ -255,11 +255,11 @@ func (r Rollout) revert(d *decision, w *Workload, pods []*Pod, why string) Rollo
 		if to == p.Has {
 			continue
 		}
-		if !d.change(w, p, to, "taken back: "+why) {
+		if !d.change(w, p, to, "taken back: "+why) || w.Mode == ModeInPlace { // in place the ledger may not have the room yet
 			left = append(left, Before{p.Name, had})
 		}
 	}
-	if len(left) > 0 { // the rest follows when the budget or the kubelet lets it
+	if len(left) > 0 { // the rest follows when the ledger, the budget or the kubelet lets it
 		r.Changed, r.Reverting, r.Hold = left, why, hold
 		return r
 	}

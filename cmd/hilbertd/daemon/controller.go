@@ -42,6 +42,8 @@ type controllerRole struct {
 	moves   *moveMeter
 	mover   *mover               // nil: nothing is moved
 	counted map[string]time.Time // when a status was last written, by object
+	// recommends is nil where nothing is recommended.
+	recommends *recommender
 }
 
 // runController runs the role until ctx ends.
@@ -72,6 +74,12 @@ func runController(ctx context.Context, c *spec.Configuration, o Options, log *s
 	defer client.Close()
 	meter := newMoveMeter()
 	r := &controllerRole{moves: meter, mover: newMover(client, c.Rescheduling, log, meter), watch: watch, writer: writer, elector: elector, params: config.Defaults(), log: log, meter: newControllerMeter(), counted: make(map[string]time.Time)}
+	if r.recommends, err = newRecommender(c, connection, fence, r.meter, log); err != nil {
+		return err
+	}
+	if r.recommends != nil {
+		defer r.recommends.writer.Close()
+	}
 	served, err := r.serve(c)
 	if err != nil {
 		return err
@@ -99,7 +107,8 @@ func runController(ctx context.Context, c *spec.Configuration, o Options, log *s
 func (r *controllerRole) lead(ctx context.Context, term *lease.Term) {
 	r.meter.leader.Store(true)
 	defer r.meter.leader.Store(false)
-	stop := r.mover.beside(ctx)
+	stopMoves, stopRecommending := r.mover.beside(ctx), r.recommends.begin(ctx)
+	stop := func() { stopMoves(); stopRecommending() }
 	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -110,8 +119,8 @@ func (r *controllerRole) lead(ctx context.Context, term *lease.Term) {
 			term.Release()
 			return
 		case <-term.Lost():
-			r.log.Warn("lost the Lease; standing by")
 			stop()
+			r.log.Warn("lost the Lease; standing by")
 			term.Abandon()
 			return
 		case <-r.watch.Changed():
@@ -218,7 +227,9 @@ type controllerMeter struct {
 	leader    atomic.Bool
 	decisions atomic.Int64
 	waiting   atomic.Int64
-	writes    *prometheus.CounterVec
+	// recommended are VerticalPodAutoscalers, disturbed pods.
+	recommended, disturbed atomic.Int64
+	writes                 *prometheus.CounterVec
 }
 
 func controllerDesc(name, help string) *prometheus.Desc {
@@ -233,7 +244,7 @@ var (
 
 func newControllerMeter() *controllerMeter {
 	return &controllerMeter{writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "hilbert_controller_writes_total", Help: "Writes of the controller: of what a node is told (node) and of the status of a NodeConfiguration (status), by result.",
+		Name: "hilbert_controller_writes_total", Help: "Writes of the controller: of what a node is told (node), of the status of a NodeConfiguration or a VerticalPodAutoscaler (status), and for recommendations (checkpoint, reserve, release, resize, evict), by result.",
 	}, []string{"what", "result"})}
 }
 
@@ -250,6 +261,8 @@ func (m *controllerMeter) Describe(out chan<- *prometheus.Desc) {
 	out <- controllerLeader
 	out <- controllerDecisions
 	out <- controllerWaiting
+	out <- controllerRecommended
+	out <- controllerDisturbed
 	m.writes.Describe(out)
 }
 
@@ -258,5 +271,6 @@ func (m *controllerMeter) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(controllerLeader, prometheus.GaugeValue, oneIf(m.leader.Load()))
 	out <- prometheus.MustNewConstMetric(controllerDecisions, prometheus.CounterValue, float64(m.decisions.Load()))
 	out <- prometheus.MustNewConstMetric(controllerWaiting, prometheus.GaugeValue, float64(m.waiting.Load()))
+	m.collectRecommendations(out)
 	m.writes.Collect(out)
 }

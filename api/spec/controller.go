@@ -1,0 +1,107 @@
+package spec
+
+import "time"
+
+// Controller configures the role controller.
+type Controller struct {
+	// Recommendation is about what pods should ask for.
+	Recommendation Recommendation `json:"recommendation,omitzero"`
+	// Disturbances bounds how many pods the controller disturbs, whatever for.
+	Disturbances Disturbances `json:"disturbances,omitzero"`
+}
+
+// Recommendation says whether and how requests are recommended, in the statuses of VerticalPodAutoscalers that name the recommender.
+type Recommendation struct {
+	// Enabled reads VerticalPodAutoscalers of autoscaling.k8s.io/v1, the pods of their targets and what they use, and writes the statuses.
+	Enabled bool `json:"enabled,omitempty"`
+	// Recommender is the name in spec.recommenders of the VerticalPodAutoscalers that are served. Others are left alone.
+	Recommender string `json:"recommender,omitempty"`
+	// Interval is how often use is read, and everything is decided anew.
+	Interval Duration `json:"interval,omitempty"`
+	// CheckpointInterval is how often what is known of use is saved, in ConfigMaps of the Lease's namespace.
+	CheckpointInterval Duration `json:"checkpointInterval,omitempty"`
+	// ChangePods obeys the modes InPlace and Recreate of VerticalPodAutoscalers. Without it no pod is changed. It needs the rights of deploy/controller/recommendation-changes.yaml.
+	ChangePods bool `json:"changePods,omitempty"`
+	// ControlGroupPercent is the share of a target's pods, the oldest, that are never changed, so that the others can be compared with them.
+	ControlGroupPercent int `json:"controlGroupPercent,omitempty"`
+	// Rollout says how pods are brought to less.
+	Rollout RecommendationRollout `json:"rollout,omitzero"`
+}
+
+// RecommendationRollout says how careful pods are brought to less than they ask for: one, then a share of them, then all.
+type RecommendationRollout struct {
+	// CanaryPercent is the share of pods that are changed after the first one.
+	CanaryPercent int `json:"canaryPercent,omitempty"`
+	// Watch is how long changed pods are watched before more are changed.
+	Watch Duration `json:"watch,omitempty"`
+	// ConfidencePercent is the least confidence in a recommendation that pods are changed with. After a day of use it is 50.
+	ConfidencePercent int `json:"confidencePercent,omitempty"`
+	// ThrottledPercent is by how much more of its time a changed pod may be throttled than the control group before the change is taken back.
+	ThrottledPercent int `json:"throttledPercent,omitempty"`
+	// ShrinkAfter is for how long a pod has to be unchanged before it is given less.
+	ShrinkAfter Duration `json:"shrinkAfter,omitempty"`
+	// Pause is how long nothing is tried after a change was taken back; it doubles each time.
+	Pause Duration `json:"pause,omitempty"`
+}
+
+// Disturbances is one budget for everything for which the controller evicts pods or has their containers restarted.
+type Disturbances struct {
+	// PodsPerHour is how many pods in the long run; 0: none.
+	PodsPerHour int `json:"podsPerHour,omitempty"`
+	// Burst is how many pods at once.
+	Burst int `json:"burst,omitempty"`
+}
+
+func newController() Controller {
+	return Controller{
+		Recommendation: Recommendation{
+			Recommender: "hilbert", Interval: Duration(time.Minute), CheckpointInterval: Duration(10 * time.Minute), ControlGroupPercent: 10,
+			Rollout: RecommendationRollout{
+				CanaryPercent: 10, Watch: Duration(time.Hour), ConfidencePercent: 50, ThrottledPercent: 5, ShrinkAfter: Duration(6 * time.Hour), Pause: Duration(6 * time.Hour),
+			},
+		},
+		Disturbances: Disturbances{PodsPerHour: 60, Burst: 1},
+	}
+}
+
+func validateController(c *Controller, bad report) {
+	r := &c.Recommendation
+	if r.Recommender == "" {
+		bad("controller.recommendation.recommender", "it is empty; write a name, or leave the field out for hilbert")
+	}
+	for _, x := range []struct {
+		field       string
+		value       Duration
+		least, most time.Duration
+	}{
+		{"interval", r.Interval, time.Second, time.Hour},
+		{"checkpointInterval", r.CheckpointInterval, time.Second, 24 * time.Hour},
+		{"rollout.watch", r.Rollout.Watch, 0, 7 * 24 * time.Hour},
+		{"rollout.shrinkAfter", r.Rollout.ShrinkAfter, 0, 7 * 24 * time.Hour},
+		{"rollout.pause", r.Rollout.Pause, 0, 7 * 24 * time.Hour},
+	} {
+		if x.value.D() < x.least || x.value.D() > x.most {
+			bad("controller.recommendation."+x.field, "%v is not between %v and %v", x.value.D(), x.least, x.most)
+		}
+	}
+	for _, x := range []struct {
+		field        string
+		value, least int
+	}{
+		{"controlGroupPercent", r.ControlGroupPercent, 0},
+		{"rollout.canaryPercent", r.Rollout.CanaryPercent, 1},
+		{"rollout.confidencePercent", r.Rollout.ConfidencePercent, 0},
+		{"rollout.throttledPercent", r.Rollout.ThrottledPercent, 0},
+	} {
+		if x.value < x.least || x.value > 100 {
+			bad("controller.recommendation."+x.field, "%d is not between %d and 100", x.value, x.least)
+		}
+	}
+	d := &c.Disturbances
+	if d.PodsPerHour < 0 {
+		bad("controller.disturbances.podsPerHour", "%d is less than 0", d.PodsPerHour)
+	}
+	if d.Burst < 1 {
+		bad("controller.disturbances.burst", "%d is less than 1; for no disturbances write podsPerHour: 0", d.Burst)
+	}
+}

@@ -1,0 +1,205 @@
+package vpa
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"hilbert.dev/hilbert/control/budget"
+	"hilbert.dev/hilbert/control/recommend"
+)
+
+var start = time.Date(2026, time.March, 2, 0, 0, 0, 0, time.UTC)
+
+// bench is what a transcript talks about: one VerticalPodAutoscaler, whose pods and Reservations do what they are told.
+type bench struct {
+	t      *testing.T
+	now    time.Time
+	params Params
+	state  *State
+	budget *budget.Budget
+	view   View
+	saved  *Checkpoint
+}
+
+func TestTranscripts(t *testing.T) {
+	datadriven.Walk(t, filepath.Join("testdata", "transcripts"), func(t *testing.T, path string) {
+		p := DefaultParams()
+		p.ChangePods, p.ControlGroup = true, 0
+		b := &bench{now: start, params: p, state: NewState(p), budget: budget.New(budget.Limits{PerHour: 60, Burst: 1}, start)}
+		b.view.Reservations = true
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			b.t = t
+			return b.run(d)
+		})
+	})
+}
+
+func (b *bench) object() *Object { return &b.view.Objects[0] }
+
+func (b *bench) text(d *datadriven.TestData, name string) (value string) {
+	if d.HasArg(name) {
+		d.ScanArgs(b.t, name, &value)
+	}
+	return value
+}
+
+func (b *bench) number(d *datadriven.TestData, name string, otherwise float64) float64 {
+	value := otherwise
+	if s := b.text(d, name); s != "" {
+		if _, err := fmt.Sscan(s, &value); err != nil {
+			b.t.Fatalf("%s: %s=%s: %v", d.Pos, name, s, err)
+		}
+	}
+	return value
+}
+
+// run carries out a command.
+func (b *bench) run(d *datadriven.TestData) string {
+	switch d.Cmd {
+	case "vpa": // update=Off mode=InPlace pods=2 cpu=1 memory=1024 limit=2
+		o := Object{Key: Key{"shop", "web"}, UID: "v1", Generation: 1, UpdateMode: b.text(d, "update"), Mode: b.text(d, "mode"), PodsKnown: true, Problem: strings.ReplaceAll(b.text(d, "problem"), "_", " ")}
+		for i := range int(b.number(d, "pods", 0)) {
+			c := Container{Name: "app", Requests: recommend.Amounts{CPU: b.number(d, "cpu", 0), Memory: b.number(d, "memory", 0) * mebibyte}, Use: recommend.Sample{CPU: -1, Memory: -1}}
+			c.Limits = recommend.Amounts{CPU: b.number(d, "cpu-limit", 0), Memory: b.number(d, "memory-limit", 0) * mebibyte}
+			c.Restarts = d.HasArg("restarts")
+			o.Pods = append(o.Pods, Pod{
+				Namespace: "shop", Name: fmt.Sprintf("web-%d", i), UID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), Node: "n1", Created: b.now.Add(-48 * time.Hour),
+				Fixed: strings.ReplaceAll(b.text(d, "fixed"), "_", " "), Containers: []Container{c},
+			})
+		}
+		if d.HasArg("policy") {
+			p := ContainerPolicy{Container: strings.ReplaceAll(b.text(d, "policy"), "any", AnyContainer), Off: d.HasArg("off")}
+			p.Policy.Max = recommend.Amounts{CPU: b.number(d, "max-cpu", 0), Memory: b.number(d, "max-memory", 0) * mebibyte}
+			p.Policy.KeepCPU, p.Policy.RequestsOnly = d.HasArg("keep-cpu"), d.HasArg("requests-only")
+			o.Policies = []ContainerPolicy{p}
+		}
+		b.view.Objects = []Object{o}
+	case "gone":
+		b.view.Objects = nil
+	case "no-reservations":
+		b.view.Reservations = false
+	case "unknown":
+		b.object().PodsKnown = false
+	case "known":
+		b.object().PodsKnown = true
+	case "use": // cpu= memory= hours=
+		for range int(b.number(d, "hours", 1) * 12) {
+			b.now = b.now.Add(5 * time.Minute)
+			b.use(b.number(d, "cpu", -1), b.number(d, "memory", -1))
+			o := b.object()
+			update, mode := o.UpdateMode, o.Mode
+			o.UpdateMode, o.Mode = UpdateOff, "" // it only looks
+			b.state.Decide(&b.view, nil, b.now)
+			o.UpdateMode, o.Mode = update, mode
+		}
+	case "wait":
+		b.now = b.now.Add(time.Duration(b.number(d, "hours", 0) * float64(time.Hour)))
+	case "pod": // web-0 ran-out resize=Deferred
+		for i := range b.object().Pods {
+			p := &b.object().Pods[i]
+			if p.Name != d.CmdArgs[0].Key {
+				continue
+			}
+			if d.HasArg("ran-out") {
+				p.Containers[0].RanOut = b.now
+			}
+			if d.HasArg("resize") {
+				p.Resize = recommend.Resize(strings.ReplaceAll(b.text(d, "resize"), "none", ""))
+			}
+			if d.HasArg("node") {
+				p.Node = b.text(d, "node")
+			}
+		}
+	case "place": // state=Reserved node=n1 reason=
+		for i := range b.view.Places {
+			p := &b.view.Places[i]
+			p.State, p.Node, p.Reason = PlaceState(b.text(d, "state")), b.text(d, "node"), strings.ReplaceAll(b.text(d, "reason"), "_", " ")
+		}
+	case "restart": // another leader
+		b.state = NewState(b.params)
+		if b.saved != nil {
+			if err := b.state.Restore(Key{"shop", "web"}, b.saved); err != nil {
+				return err.Error()
+			}
+		}
+	case "decide":
+		return b.decide(d.HasArg("status"))
+	default:
+		b.t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
+	}
+	return ""
+}
+
+func (b *bench) use(cpu, memory float64) {
+	if memory > 0 {
+		memory *= mebibyte
+	}
+	for i := range b.object().Pods {
+		c := &b.object().Pods[i].Containers[0]
+		c.Use, c.UseAt = recommend.Sample{CPU: cpu, Memory: memory}, b.now
+	}
+}
+
+// decide decides, and does what is decided.
+func (b *bench) decide(status bool) string {
+	var out strings.Builder
+	for _, a := range b.state.Decide(&b.view, b.budget, b.now) {
+		switch {
+		case a.Status != nil:
+			b.object().Status = *a.Status
+			if status {
+				write(&out, a.Status)
+			}
+		case a.Save != nil:
+			b.saved = a.Save
+			fmt.Fprintf(&out, "save\n")
+		case a.Reserve != nil:
+			fmt.Fprintf(&out, "reserve %s on %s: %s: %s\n", a.Reserve.Name, a.Reserve.Pod.Node, words(a.Reserve.Amounts), a.Reason)
+			b.view.Places = append(b.view.Places, Place{Namespace: "shop", Name: a.Reserve.Name, State: PlaceWaiting, From: a.Reserve.From, Amounts: a.Reserve.Amounts})
+		case a.Release != nil:
+			fmt.Fprintf(&out, "release %s: %s\n", a.Release.Name, a.Reason)
+			var left []Place
+			for i := range b.view.Places {
+				if b.view.Places[i].Name != a.Release.Name {
+					left = append(left, b.view.Places[i])
+				}
+			}
+			b.view.Places = left
+		case a.Resize != nil:
+			fmt.Fprintf(&out, "resize %s to %s, limits %s, disturbs %t: %s\n", a.Resize.Pod.Name, words(a.Resize.Requests), words(a.Resize.Limits), a.Resize.Disturbs, a.Reason)
+			c := a.Resize.Pod.container(a.Resize.Container)
+			c.Requests, c.Limits = a.Resize.Requests, a.Resize.Limits
+		case a.Evict != nil:
+			fmt.Fprintf(&out, "evict %s: %s\n", a.Evict.Pod.Name, a.Reason)
+		case a.Forget != "":
+			fmt.Fprintf(&out, "forget %s of %s\n", a.Forget, a.Object)
+		}
+	}
+	if len(b.view.Objects) > 0 && !status {
+		if c := b.object().Status.condition(Applied); c != nil {
+			fmt.Fprintf(&out, "applied %t %s: %s\n", c.True, c.Reason, c.Message)
+		}
+	}
+	return out.String()
+}
+
+func write(out *strings.Builder, s *Status) {
+	for _, c := range s.Containers {
+		fmt.Fprintf(out, "%s: cpu %s memory %s\n", c.Container, show(c.CPU, 1), show(c.Memory, mebibyte))
+	}
+	for _, c := range s.Conditions {
+		fmt.Fprintf(out, "%s %t %s: %s\n", c.Type, c.True, c.Reason, strings.ReplaceAll(c.Message, "\n", " | "))
+	}
+}
+
+func show(b Bounds, unit int64) string {
+	if !b.Known {
+		return "-"
+	}
+	return fmt.Sprintf("%d (%d to %d, uncapped %d)", b.Target/unit, b.Lower/unit, b.Upper/unit, b.Uncapped/unit)
+}
