@@ -39,7 +39,7 @@ func (w *Writer) save(ctx context.Context, key vpa.Key, c *vpa.Checkpoint) error
 	data, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{
-			"namespace": w.namespace, "name": name, "labels": map[string]string{spec.LabelCheckpoint: "true"}, "annotations": map[string]string{spec.AnnotationCheckpointOf: key.String()},
+			"namespace": w.Namespace, "name": name, "labels": map[string]string{spec.LabelCheckpoint: "true"}, "annotations": map[string]string{spec.AnnotationCheckpointOf: key.String()},
 		},
 		"binaryData": map[string][]byte{checkpointKey: packed},
 	})
@@ -47,14 +47,14 @@ func (w *Writer) save(ctx context.Context, key vpa.Key, c *vpa.Checkpoint) error
 		return fmt.Errorf("encode the checkpoint of VerticalPodAutoscaler %s: %w", key, err)
 	}
 	return w.call(ctx, &apiserver.Call{
-		Method: http.MethodPatch, Path: "/api/v1/namespaces/" + w.namespace + "/configmaps/" + name, ContentType: apiserver.ContentApply, Accept: apiserver.AcceptMetadataJSON, Body: data,
+		Method: http.MethodPatch, Path: "/api/v1/namespaces/" + w.Namespace + "/configmaps/" + name, ContentType: apiserver.ContentApply, Accept: apiserver.AcceptMetadataJSON, Body: data,
 	}, "save the checkpoint of VerticalPodAutoscaler "+key.String())
 }
 
 // forget deletes a checkpoint.
 func (w *Writer) forget(ctx context.Context, uid string) error {
 	return w.call(ctx, &apiserver.Call{
-		Method: http.MethodDelete, Path: "/api/v1/namespaces/" + w.namespace + "/configmaps/" + checkpointPrefix + uid, ContentType: apiserver.ContentJSON, Accept: apiserver.ContentJSON,
+		Method: http.MethodDelete, Path: "/api/v1/namespaces/" + w.Namespace + "/configmaps/" + checkpointPrefix + uid, ContentType: apiserver.ContentJSON, Accept: apiserver.ContentJSON,
 	}, "delete a checkpoint", http.StatusNotFound)
 }
 

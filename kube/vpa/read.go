@@ -174,7 +174,7 @@ func (r *Reader) namespace(ctx context.Context, namespace string, list []*autosc
 		selector, problem, err := r.targets.selector(ctx, a, now)
 		switch {
 		case err != nil:
-			r.log.Debug("a target cannot be read", "verticalPodAutoscaler", o.Key.String(), "err", err)
+			r.log.Debug("a target cannot be read", "verticalPodAutoscaler", o.String(), "err", err)
 		case problem != "":
 			o.Problem = problem
 		case podsKnown:

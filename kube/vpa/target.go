@@ -85,16 +85,23 @@ func (t *targets) read(ctx context.Context, path string) (*target, error) {
 	if err := json.Unmarshal(data, &object); err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
+	selector, problem := selectorOf(object.Spec.Selector)
+	return &target{selector: selector, problem: problem}, nil
+}
+
+// selectorOf reads a selector: a LabelSelector, or the plain labels of a ReplicationController.
+func selectorOf(text json.RawMessage) (labels.Selector, string) {
 	var selected metav1.LabelSelector
-	if err := json.Unmarshal(object.Spec.Selector, &selected); err != nil || len(selected.MatchLabels)+len(selected.MatchExpressions) == 0 {
-		selected = metav1.LabelSelector{}
-		if err := json.Unmarshal(object.Spec.Selector, &selected.MatchLabels); err != nil || len(selected.MatchLabels) == 0 { // a ReplicationController's
-			return &target{problem: "it selects no pods"}, nil
+	var plain map[string]string
+	if json.Unmarshal(text, &selected) != nil || len(selected.MatchLabels)+len(selected.MatchExpressions) == 0 {
+		if json.Unmarshal(text, &plain) != nil || len(plain) == 0 {
+			return nil, "it selects no pods"
 		}
+		selected = metav1.LabelSelector{MatchLabels: plain}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&selected)
 	if err != nil {
-		return &target{problem: "its selector cannot be read: " + err.Error()}, nil
+		return nil, "its selector cannot be read: " + err.Error()
 	}
-	return &target{selector: selector}, nil
+	return selector, ""
 }

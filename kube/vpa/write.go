@@ -24,21 +24,29 @@ const placeFor = 30 * time.Minute
 
 // Writer carries out what was decided.
 type Writer struct {
-	api           *apiserver.Requester
-	fence         *lease.Fence
-	reader        *Reader
-	schedulerName string // who keeps room
-	namespace     string // of checkpoints
-	timeout       time.Duration
+	api    *apiserver.Requester
+	fence  *lease.Fence
+	reader *Reader
+	WriterOptions
 }
 
-// NewWriter makes a writer of what was decided from a reader's views. timeout bounds one write.
-func NewWriter(c *apiserver.Connection, fence *lease.Fence, r *Reader, schedulerName, namespace string, timeout time.Duration) (*Writer, error) {
-	api, err := apiserver.NewRequester(apiserver.ForPurpose(c, "recommendation", func(d apiserver.Dial) apiserver.Dial { return fence.Dial(apiserver.BoundUnacknowledged(d, timeout)) }))
+// WriterOptions say how it is written.
+type WriterOptions struct {
+	// SchedulerName is who keeps room.
+	SchedulerName string
+	// Namespace is where checkpoints are.
+	Namespace string
+	// Timeout bounds one write.
+	Timeout time.Duration
+}
+
+// NewWriter makes a writer of what was decided from a reader's views.
+func NewWriter(c *apiserver.Connection, fence *lease.Fence, r *Reader, o WriterOptions) (*Writer, error) {
+	api, err := apiserver.NewRequester(apiserver.ForPurpose(c, "recommendation", func(d apiserver.Dial) apiserver.Dial { return fence.Dial(apiserver.BoundUnacknowledged(d, o.Timeout)) }))
 	if err != nil {
 		return nil, fmt.Errorf("make a client for recommendations: %w", err)
 	}
-	return &Writer{api: api, fence: fence, reader: r, schedulerName: schedulerName, namespace: namespace, timeout: timeout}, nil
+	return &Writer{api: api, fence: fence, reader: r, WriterOptions: o}, nil
 }
 
 // Close gives the connections back.
@@ -46,10 +54,10 @@ func (w *Writer) Close() { w.api.CloseIdle() }
 
 // call makes one call, if the leadership lasts for it. An answer of one of the codes that are expected is no failure.
 func (w *Writer) call(ctx context.Context, c *apiserver.Call, did string, expected ...int) error {
-	if !w.fence.Open(time.Now(), w.timeout) {
+	if !w.fence.Open(time.Now(), w.Timeout) {
 		return fmt.Errorf("%s: %w", did, lease.ErrFenced)
 	}
-	a := w.api.Do(ctx, c, w.timeout)
+	a := w.api.Do(ctx, c, w.Timeout)
 	for _, code := range expected {
 		if a.Err == nil && a.Code == code {
 			return nil
@@ -115,7 +123,7 @@ func (w *Writer) reserve(ctx context.Context, r *vpa.Reserve) error {
 			Count: 1, TTL: &metav1.Duration{Duration: placeFor},
 			Owners: []v1alpha1.ReservationOwner{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{spec.LabelGrowth: p.UID}}}},
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				SchedulerName: w.schedulerName, PriorityClassName: p.PriorityClass,
+				SchedulerName: w.SchedulerName, PriorityClassName: p.PriorityClass,
 				Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, // the pod is there already
 				Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 					MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{p.Node}}},

@@ -37,7 +37,7 @@ func newRecommender(c *spec.Configuration, connection *apiserver.Connection, fen
 	if err != nil {
 		return nil, err
 	}
-	writer, err := vpa.NewWriter(connection, fence, reader, c.SchedulerName, c.LeaderElection.Namespace, controllerTimeout)
+	writer, err := vpa.NewWriter(connection, fence, reader, vpa.WriterOptions{SchedulerName: c.SchedulerName, Namespace: c.LeaderElection.Namespace, Timeout: controllerTimeout})
 	if err != nil {
 		return nil, err
 	}
