@@ -196,7 +196,7 @@ func (d *decision) pods(r *round, name string, k *container, w *recommend.Worklo
 		out := recommend.Pod{
 			Name: p.Name, Created: p.Created, Has: c.Requests, Unchanged: d.now.Sub(known.since), Throttled: known.throttled(c), Resize: p.Resize, Restarts: c.Restarts,
 		}
-		if known.ranOut.After(known.since) {
+		if known.ranOutSince() {
 			out.RanOut = 1
 		}
 		w.Pods = append(w.Pods, out)

@@ -104,6 +104,7 @@ func (d *decision) resize(w *work, a *recommend.Action) {
 		w.round.wait(p.Name, "the budget for disturbed pods is used up")
 		return
 	}
+	w.known.pods[p.UID].asked = d.now
 	w.round.do(Action{Resize: &Resize{Pod: p, Container: w.name, Requests: to, Limits: w.round.limits(c, to), Disturbs: disturbs}, Reason: a.Reason})
 }
 

@@ -79,6 +79,7 @@ type container struct {
 type seen struct {
 	has   recommend.Amounts
 	since time.Time // it asks for that since then, as far as is known
+	asked time.Time // a resize was asked for, and is not seen yet
 	use   time.Time // the newest sample
 	// samples were seen since then, and in so many of them it used its limit of CPU.
 	samples, atLimit int
@@ -177,7 +178,11 @@ func (k *container) see(p *Pod, c *Container, now time.Time) {
 	}
 	known.round = now.UnixNano()
 	if known.has != c.Requests {
-		*known = seen{has: c.Requests, since: now, use: known.use, ranOut: known.ranOut, round: known.round}
+		since := now
+		if !known.asked.IsZero() {
+			since = known.asked // what happened before the change was seen counts too
+		}
+		*known = seen{has: c.Requests, since: since, use: known.use, ranOut: known.ranOut, round: known.round}
 	}
 	if c.UseAt.After(known.use) && !c.UseAt.After(now.Add(time.Minute)) {
 		known.use = c.UseAt
@@ -209,6 +214,11 @@ func (k *container) since(p *Pod, now time.Time) time.Time {
 		return p.Created
 	}
 	return now
+}
+
+// ranOutSince reports whether it ran out of memory with what it asks for now. The kubelet tells whole seconds.
+func (s *seen) ranOutSince() bool {
+	return !s.ranOut.IsZero() && !s.ranOut.Before(s.since.Truncate(time.Second))
 }
 
 // leastSamples is how many samples say whether a container is throttled.

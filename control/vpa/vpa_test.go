@@ -120,9 +120,9 @@ func (b *bench) run(d *datadriven.TestData) string {
 			p := &b.view.Places[i]
 			p.State, p.Node, p.Reason = PlaceState(b.text(d, "state")), b.text(d, "node"), strings.ReplaceAll(b.text(d, "reason"), "_", " ")
 		}
-	case "restart": // another leader
+	case "restart": // another leader; fresh: and nothing was saved
 		b.state = NewState(b.params)
-		if b.saved != nil {
+		if b.saved != nil && !d.HasArg("fresh") {
 			if err := b.state.Restore(Key{"shop", "web"}, b.saved); err != nil {
 				return err.Error()
 			}

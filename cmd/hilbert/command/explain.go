@@ -21,6 +21,7 @@ const (
 	kindNode        = "node"
 	kindQueue       = "queue"
 	kindReservation = "reservation"
+	kindVPA         = "vpa"
 )
 
 // kindWords are the words for them; what --output name prints of an object is one of them too.
@@ -30,9 +31,10 @@ var kindWords = map[string]string{
 	kindNode: kindNode, "nodes": kindNode, "no": kindNode,
 	kindQueue: kindQueue, "queues": kindQueue,
 	kindReservation: kindReservation, "reservations": kindReservation, "hrsv": kindReservation,
+	kindVPA: kindVPA, "verticalpodautoscaler": kindVPA, autoscalers: kindVPA,
 }
 
-const explainForms = "hilbert explain pod NAME, hilbert explain unit NAME, hilbert explain node NAME, hilbert explain queue NAME, or hilbert explain reservation NAME"
+const explainForms = "hilbert explain pod NAME, hilbert explain unit NAME, hilbert explain node NAME, hilbert explain queue NAME, hilbert explain reservation NAME, or hilbert explain vpa NAME"
 
 // explainFlags are the flags of hilbert explain.
 type explainFlags struct {
@@ -46,8 +48,8 @@ type subject struct{ kind, namespace, name string }
 func newExplain() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain pod|unit|node|queue|reservation NAME",
-		Short: "Explain where a pod or gang is placed, or why it is not and what would help; what a node lends; or how a queue or reservation stands",
+		Use:   "explain pod|unit|node|queue|reservation|vpa NAME",
+		Short: "Explain where a pod or gang is placed, or why it is not and what would help; what a node lends; how a queue or reservation stands; or what is recommended",
 		Long: `Explain where a pod is placed and how that node scores, or why no node fits: how many nodes each filter rejects, which nodes come
 closest and what they lack, and which single change would make the pod fit.
 
@@ -62,7 +64,10 @@ For a queue, show what it has of each resource, what bounds it, what it may take
 
 For a reservation, show its places: where each is, which pod has it, or why it waits or was lost, and which of its owners wait.
 
-The NAME of a pod, unit or reservation is looked for in --namespace, else in the namespace of the kubeconfig's context, else in default; NAMESPACE/NAME names both.
+For a VerticalPodAutoscaler that names Hilbert's recommender (vpa), show what is recommended and why, whether pods have it, what that waits for, and the room
+that is kept for pods that grow.
+
+The NAME of a pod, unit, reservation or vpa is looked for in --namespace, else in the namespace of the kubeconfig's context, else in default; NAMESPACE/NAME names both.
 What -o name prints can be explained too: hilbert explain pod/web-0.`,
 		Example: `  hilbert explain pod web-0 -n shop
   hilbert explain pod shop/web-0 -o jsonpath='{.explanation.changes[0]}'
@@ -71,6 +76,7 @@ What -o name prints can be explained too: hilbert explain pod/web-0.`,
   hilbert explain node node-17
   hilbert explain queue research
   hilbert explain reservation web/release
+  hilbert explain vpa shop/web
   hilbert snapshot > cluster.json && hilbert explain pod default/web-0 --from cluster.json`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: f.complete,
@@ -111,6 +117,8 @@ func (f *explainFlags) answer(cmd *cobra.Command, of subject) (output.Answer, er
 	case kindReservation:
 		a, err := f.explainReservation(cmd, of.namespace, of.name)
 		return reservationAnswer{a}, err
+	case kindVPA:
+		return f.explainVPA(cmd, of.namespace, of.name)
 	}
 	a, err := f.explain(cmd, of.namespace, of.name)
 	return podAnswer{a}, err
@@ -128,7 +136,7 @@ func (f *explainFlags) subject(args []string) (subject, error) {
 	word, _, _ := strings.Cut(args[0], ".") // podgroup.scheduling.k8s.io
 	of := subject{kind: kindWords[word], name: args[1]}
 	if of.kind == "" {
-		return of, exitcode.Usagef("explain: %q cannot be explained%s; write %s", args[0], nearest.Hint(args[0], []string{kindPod, kindUnit, kindNode, kindQueue, kindReservation}), explainForms)
+		return of, exitcode.Usagef("explain: %q cannot be explained%s; write %s", args[0], nearest.Hint(args[0], []string{kindPod, kindUnit, kindNode, kindQueue, kindReservation, kindVPA}), explainForms)
 	}
 	if of.kind == kindNode || of.kind == kindQueue {
 		if of.name == "" || strings.Contains(of.name, "/") {
@@ -172,12 +180,12 @@ func (f *explainFlags) complete(cmd *cobra.Command, args []string, begun string)
 		return []cobra.Completion{
 			cobra.CompletionWithDesc(kindPod, "where it is, or why it waits"), cobra.CompletionWithDesc(kindUnit, "the gang of a PodGroup"),
 			cobra.CompletionWithDesc(kindNode, "what it lends"), cobra.CompletionWithDesc(kindQueue, "what it has, and who waits"),
-			cobra.CompletionWithDesc(kindReservation, "where its places are, and who has them"),
+			cobra.CompletionWithDesc(kindReservation, "where its places are, and who has them"), cobra.CompletionWithDesc(kindVPA, "what is recommended, and what it waits for"),
 		}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 	names := map[string]complete.Func{
 		kindPod: complete.Pods(&f.target), kindUnit: complete.Units(&f.target), kindNode: complete.Nodes(&f.target), kindQueue: complete.Queues(&f.target),
-		kindReservation: complete.Reservations(&f.target),
+		kindReservation: complete.Reservations(&f.target), kindVPA: complete.In(&f.target, autoscalersPath),
 	}[kindWords[args[0]]]
 	if len(args) > 1 || names == nil || f.from != "" {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -23,7 +23,7 @@ func newPlan() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newPlanMoves())
+	cmd.AddCommand(newPlanMoves(), newPlanTarget())
 	return cmd
 }
 

@@ -62,6 +62,11 @@ func Reservations(t *reach.Target) Func {
 	})
 }
 
+// In completes NAME or NAMESPACE/NAME of the objects at a path of a namespace.
+func In(t *reach.Target, path func(namespace string) string) Func {
+	return namespaced(t, func(namespace string) []string { return []string{path(namespace)} })
+}
+
 // Kubeconfig completes --context, --cluster and --user from the kubeconfig.
 func Kubeconfig(t *reach.Target, of func(reach.Entries) []string) Func {
 	return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {

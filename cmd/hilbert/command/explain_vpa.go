@@ -1,0 +1,238 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/kube/reach"
+)
+
+// autoscalers is where VerticalPodAutoscalers are.
+const autoscalers = "verticalpodautoscalers"
+
+func autoscalersPath(namespace string) string {
+	return "/apis/autoscaling.k8s.io/v1/namespaces/" + namespace + "/" + autoscalers
+}
+
+// autoscaler has the fields of a VerticalPodAutoscaler that are explained.
+type autoscaler struct {
+	Metadata struct {
+		Namespace   string            `json:"namespace"`
+		Name        string            `json:"name"`
+		UID         string            `json:"uid"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		TargetRef struct {
+			Kind string `json:"kind"`
+			Name string `json:"name"`
+		} `json:"targetRef"`
+		UpdatePolicy struct {
+			UpdateMode string `json:"updateMode"`
+		} `json:"updatePolicy"`
+		Recommenders []struct {
+			Name string `json:"name"`
+		} `json:"recommenders"`
+	} `json:"spec"`
+	Status struct {
+		Recommendation struct {
+			Containers []recommended `json:"containerRecommendations"`
+		} `json:"recommendation"`
+		Conditions []struct {
+			Type    string `json:"type"`
+			Status  string `json:"status"`
+			Reason  string `json:"reason"`
+			Message string `json:"message"`
+		} `json:"conditions"`
+	} `json:"status"`
+}
+
+// recommended is what is recommended for a container, as the status has it: quantities by resource.
+type recommended struct {
+	Container string            `json:"containerName"`
+	Target    map[string]string `json:"target"`
+	Lower     map[string]string `json:"lowerBound,omitempty"`
+	Upper     map[string]string `json:"upperBound,omitempty"`
+	Uncapped  map[string]string `json:"uncappedTarget,omitempty"`
+}
+
+// vpaAnswer is what was decided about a VerticalPodAutoscaler, why, and what it waits for.
+type vpaAnswer struct {
+	Namespace   string `json:"namespace"`
+	Name        string `json:"name"`
+	Target      string `json:"target"`
+	Recommender string `json:"recommender"`
+	// Mode is ours, UpdateMode VPA's.
+	Mode       string `json:"mode"`
+	UpdateMode string `json:"updateMode"`
+
+	Containers []recommended `json:"containers,omitempty"`
+	// Reasons say where the numbers come from, or why there are none.
+	Reasons []string `json:"reasons,omitempty"`
+	// Applied: pods have what is recommended. Why says why not yet, and Waits what for.
+	Applied bool     `json:"applied"`
+	Why     string   `json:"why,omitempty"`
+	Waits   []string `json:"waits,omitempty"`
+	// Rooms are kept for pods that grow.
+	Rooms []growthRoom `json:"rooms,omitempty"`
+	// Unread says why Rooms are not known.
+	Unread string `json:"unread,omitempty"`
+	// Notes are what else the status says.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// growthRoom is a Reservation for what a pod grows by.
+type growthRoom struct {
+	Reservation string            `json:"reservation"`
+	Pod         string            `json:"podUID"`
+	State       string            `json:"state"`
+	Node        string            `json:"node,omitempty"`
+	Amounts     map[string]string `json:"amounts"`
+	Message     string            `json:"message,omitempty"`
+}
+
+// explainVPA reads the object, which has what was decided, and the room that is kept.
+func (w *whom) explainVPA(cmd *cobra.Command, namespace, name string) (*vpaAnswer, error) {
+	if w.from != "" {
+		return nil, exitcode.Usagef("explain vpa: a file has no VerticalPodAutoscalers; leave out --from")
+	}
+	inspector, err := reach.Reach(w.target)
+	if err != nil {
+		return nil, cause(err)
+	}
+	var v autoscaler
+	if err := inspector.Get(cmd.Context(), autoscalersPath(namespace)+"/"+name, &v); err != nil {
+		return nil, cause(err)
+	}
+	a := v.answer()
+	a.Rooms, err = rooms(cmd.Context(), inspector, namespace)
+	if err != nil {
+		a.Unread = err.Error()
+	}
+	return a, nil
+}
+
+// rooms are the Reservations for pods of the namespace that grow.
+func rooms(ctx context.Context, inspector *reach.Inspector, namespace string) (out []growthRoom, err error) {
+	var list v1alpha1.ReservationList
+	if err := inspector.Get(ctx, "/apis/"+v1alpha1.GroupVersion.String()+"/namespaces/"+namespace+"/"+v1alpha1.Reservations+"?labelSelector="+spec.LabelGrowth, &list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		r := growthRoom{Reservation: o.Name, Pod: o.Labels[spec.LabelGrowth], State: "Waiting", Amounts: make(map[string]string)}
+		for k := range o.Spec.Template.Spec.Containers {
+			for resource, amount := range o.Spec.Template.Spec.Containers[k].Resources.Requests {
+				r.Amounts[string(resource)] = amount.String()
+			}
+		}
+		for _, c := range o.Status.Conditions {
+			r.Message = cmp.Or(c.Message, r.Message)
+		}
+		for _, place := range o.Status.Places {
+			r.State, r.Node = place.State, place.Node
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// answer is what the object's status says.
+func (v *autoscaler) answer() *vpaAnswer {
+	a := &vpaAnswer{
+		Namespace: v.Metadata.Namespace, Name: v.Metadata.Name, Target: v.Spec.TargetRef.Kind + " " + v.Spec.TargetRef.Name, Containers: v.Status.Recommendation.Containers,
+		Recommender: "default", Mode: cmp.Or(v.Metadata.Annotations[spec.AnnotationRecommendationMode], "Off"), UpdateMode: cmp.Or(v.Spec.UpdatePolicy.UpdateMode, "Recreate"),
+	}
+	if len(v.Spec.Recommenders) > 0 {
+		a.Recommender = v.Spec.Recommenders[0].Name
+	}
+	for i := range v.Status.Conditions {
+		c := &v.Status.Conditions[i]
+		lines := strings.Split(c.Message, "\n")
+		switch c.Type {
+		case "RecommendationProvided":
+			a.Reasons = lines
+		case "Applied":
+			a.Applied, a.Why, a.Waits = c.Status == "True", c.Reason, lines
+		default:
+			if c.Status == "True" {
+				a.Notes = append(a.Notes, strings.TrimSuffix(c.Type+": "+c.Message, ": "))
+			}
+		}
+	}
+	return a
+}
+
+// WriteText renders the answer.
+func (a *vpaAnswer) WriteText(w io.Writer) error {
+	var out strings.Builder
+	fmt.Fprintf(&out, "VerticalPodAutoscaler %s/%s of %s: recommender %s, mode %s (updateMode %s)\n", a.Namespace, a.Name, a.Target, a.Recommender, a.Mode, a.UpdateMode)
+	if len(a.Containers) > 0 {
+		out.WriteString("\n")
+		table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "CONTAINER\tRESOURCE\tTARGET\tLOWER\tUPPER\tUNCAPPED")
+		for i := range a.Containers {
+			c := &a.Containers[i]
+			for _, resource := range []string{"cpu", "memory"} {
+				if c.Target[resource] != "" {
+					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", c.Container, resource, c.Target[resource], c.Lower[resource], c.Upper[resource], c.Uncapped[resource])
+				}
+			}
+		}
+		_ = table.Flush() // to memory
+	}
+	section(&out, "Why", a.Reasons)
+	section(&out, "Also", a.Notes)
+	switch {
+	case a.Applied:
+		out.WriteString("\nPods have it.\n")
+	case a.Why == "":
+		out.WriteString("\nHilbert's controller has not said anything about it. Does it run with controller.recommendation.enabled, and is its recommender named here?\n")
+	default:
+		section(&out, "Not applied ("+a.Why+")", a.Waits)
+	}
+	var kept []string
+	for i := range a.Rooms {
+		r := &a.Rooms[i]
+		text := fmt.Sprintf("%s: %s", r.Reservation, r.State)
+		if r.Node != "" {
+			text += " on node " + r.Node
+		}
+		for _, resource := range slices.Sorted(maps.Keys(r.Amounts)) {
+			text += ", " + resource + " " + r.Amounts[resource]
+		}
+		if r.State == "Waiting" && r.Message != "" {
+			text += ": " + r.Message
+		}
+		kept = append(kept, text)
+	}
+	section(&out, "Room for growth in the namespace", kept)
+	if a.Unread != "" {
+		section(&out, "Room for growth in the namespace", []string{"not known: " + a.Unread})
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// section writes lines below a title, if there are any.
+func section(out *strings.Builder, title string, lines []string) {
+	lines = slices.DeleteFunc(slices.Clone(lines), func(s string) bool { return s == "" })
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\n%s:\n", title)
+	for _, line := range lines {
+		fmt.Fprintf(out, "  %s\n", line)
+	}
+}
