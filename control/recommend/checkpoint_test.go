@@ -82,3 +82,21 @@ func TestRestoreRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckpointKeepsRarePeaks: one sample in many thousands is what the highest percentile is about.
+func TestCheckpointKeepsRarePeaks(t *testing.T) {
+	p := DefaultParams()
+	f := NewProfile(&p)
+	f.See(Sample{CPU: 8, Memory: 1 << 30}, start)
+	for range 20_000 {
+		f.See(Sample{CPU: 0.1, Memory: 1 << 30}, start)
+	}
+	g, err := Restore(&p, f.Checkpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _ := f.cpu[0].Percentile(1)
+	if got, _ := g.cpu[0].Percentile(1); got != want || want < 8 {
+		t.Errorf("the highest percentile is %g, it was %g", got, want)
+	}
+}

@@ -204,18 +204,7 @@ func (a *vpaAnswer) WriteText(w io.Writer) error {
 	}
 	var kept []string
 	for i := range a.Rooms {
-		r := &a.Rooms[i]
-		text := fmt.Sprintf("%s: %s", r.Reservation, r.State)
-		if r.Node != "" {
-			text += " on node " + r.Node
-		}
-		for _, resource := range slices.Sorted(maps.Keys(r.Amounts)) {
-			text += ", " + resource + " " + r.Amounts[resource]
-		}
-		if r.State == "Waiting" && r.Message != "" {
-			text += ": " + r.Message
-		}
-		kept = append(kept, text)
+		kept = append(kept, a.Rooms[i].String())
 	}
 	section(&out, "Room for growth in the namespace", kept)
 	if a.Unread != "" {
@@ -223,6 +212,22 @@ func (a *vpaAnswer) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// String tells of the room in a line.
+func (r *growthRoom) String() string {
+	said := []string{fmt.Sprintf("%s: %s", r.Reservation, r.State)}
+	if r.Node != "" {
+		said[0] += " on node " + r.Node
+	}
+	for _, resource := range slices.Sorted(maps.Keys(r.Amounts)) {
+		said = append(said, resource+" "+r.Amounts[resource])
+	}
+	text := strings.Join(said, ", ")
+	if r.State == "Waiting" && r.Message != "" {
+		text += ": " + r.Message
+	}
+	return text
 }
 
 // section writes lines below a title, if there are any.
