@@ -62,7 +62,7 @@ func TestChangesAreOff(t *testing.T) {
 		for _, mode := range []string{"InPlace", "Recreate"} {
 			p := DefaultParams()
 			p.ChangePods, p.ControlGroup = changes, 0
-			s, b, now := NewState(p), budget.New(budget.Params{PerHour: 60, Burst: 5}, start), start
+			s, b, now := NewState(p), budget.New(budget.Limits{PerHour: 0, Burst: 1000}, start), start
 			o := object(4, mode)
 			v := View{Objects: []Object{o}, Reservations: true}
 			evicted, resized := 0, 0
@@ -81,8 +81,8 @@ func TestChangesAreOff(t *testing.T) {
 					}
 				}
 			}
-			if did := evicted+resized > 0; did != changes || b.Taken(Who) != evicted {
-				t.Errorf("mode %s, changePods %t: %d evictions of which the budget knows %d, %d resizes", mode, changes, evicted, b.Taken(Who), resized)
+			if did := evicted+resized > 0; did != changes || s.Disturbed() != evicted || b.Left(now) != 1000-evicted {
+				t.Errorf("mode %s, changePods %t: %d evictions of which the budget knows %d, %d resizes", mode, changes, evicted, s.Disturbed(), resized)
 			}
 		}
 	}
