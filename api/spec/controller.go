@@ -6,7 +6,7 @@ import "time"
 type Controller struct {
 	// Recommendation is about what pods should ask for.
 	Recommendation Recommendation `json:"recommendation,omitzero"`
-	// Disturbances bounds how many pods the controller disturbs, whatever for.
+	// Disturbances bounds how many pods are disturbed for recommendations.
 	Disturbances Disturbances `json:"disturbances,omitzero"`
 }
 
@@ -44,7 +44,7 @@ type RecommendationRollout struct {
 	Pause Duration `json:"pause,omitempty"`
 }
 
-// Disturbances is one budget for everything for which the controller evicts pods or has their containers restarted.
+// Disturbances bounds how many pods are evicted, or have containers restarted, for recommendations. Moves have rescheduling.perHour.
 type Disturbances struct {
 	// PodsPerHour is how many pods in the long run; 0: none.
 	PodsPerHour int `json:"podsPerHour,omitempty"`
