@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -81,27 +82,33 @@ func TestBindingOutcomes(t *testing.T) {
 		pod       *corev1.Pod
 		intercept standin.Intercept
 		want      bind.Outcome
+		timeout   time.Duration // of the write, a minute unless it is said
 	}{
-		"bound":                       {testPod("p", ""), nil, bind.Written},
-		"no such pod":                 {nil, nil, bind.Gone},
-		"another pod of the name":     {other, nil, bind.Gone},
-		"bound here":                  {testPod("p", "n1"), nil, bind.Conflict},
-		"bound elsewhere":             {testPod("p", "n2"), nil, bind.Conflict},
-		"being deleted":               {deleting, nil, bind.Refused},
-		"gated again":                 {gated, nil, bind.Refused},
-		"forbidden":                   {testPod("p", ""), refuse(http.StatusForbidden), bind.Refused},
-		"a page that is not there":    {testPod("p", ""), refuse(http.StatusNotFound), bind.Refused},
-		"a conflict of unknown cause": {testPod("p", ""), refuse(http.StatusConflict), bind.Conflict},
-		"server error":                {testPod("p", ""), refuse(http.StatusInternalServerError), bind.Unknown},
-		"gateway timeout":             {testPod("p", ""), refuse(http.StatusGatewayTimeout), bind.Unknown},
-		"connection lost": {testPod("p", ""), func(w http.ResponseWriter, _ *http.Request) bool {
+		"bound":                       {pod: testPod("p", ""), want: bind.Written},
+		"no such pod":                 {want: bind.Gone},
+		"another pod of the name":     {pod: other, want: bind.Gone},
+		"bound here":                  {pod: testPod("p", "n1"), want: bind.Conflict},
+		"bound elsewhere":             {pod: testPod("p", "n2"), want: bind.Conflict},
+		"being deleted":               {pod: deleting, want: bind.Refused},
+		"gated again":                 {pod: gated, want: bind.Refused},
+		"forbidden":                   {pod: testPod("p", ""), intercept: refuse(http.StatusForbidden), want: bind.Refused},
+		"a page that is not there":    {pod: testPod("p", ""), intercept: refuse(http.StatusNotFound), want: bind.Refused},
+		"a conflict of unknown cause": {pod: testPod("p", ""), intercept: refuse(http.StatusConflict), want: bind.Conflict},
+		"server error":                {pod: testPod("p", ""), intercept: refuse(http.StatusInternalServerError), want: bind.Unknown},
+		"gateway timeout":             {pod: testPod("p", ""), intercept: refuse(http.StatusGatewayTimeout), want: bind.Unknown},
+		"connection lost": {pod: testPod("p", ""), intercept: func(w http.ResponseWriter, _ *http.Request) bool {
 			panic(http.ErrAbortHandler)
-		}, bind.Unknown},
-		"overloaded for good": {testPod("p", ""), refuse(http.StatusTooManyRequests), bind.Refused},
+		}, want: bind.Unknown},
+		// It is not asked again within the time of the write, so that no request is under way when that ends: of one it would not be known what became of it.
+		"overloaded for good": {pod: testPod("p", ""), intercept: func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("Retry-After", "3600")
+			http.Error(w, "no", http.StatusTooManyRequests)
+			return true
+		}, want: bind.Refused, timeout: 2 * time.Second},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 1, 500*time.Millisecond)
+			r := newRig(t, 1, cmp.Or(c.timeout, time.Minute))
 			if c.pod != nil {
 				r.server.SetPod(c.pod)
 			}
