@@ -134,7 +134,6 @@ func TestValidateNamesTheField(t *testing.T) {
 		"rescheduling.interval":                       func(c *Configuration) { c.Rescheduling.Interval = 1 },
 		"rescheduling.maxMoves":                       func(c *Configuration) { c.Rescheduling.MaxMoves = 0 },
 		"rescheduling.maxInFlight":                    func(c *Configuration) { c.Rescheduling.MaxInFlight = 257 },
-		"rescheduling.perHour":                        func(c *Configuration) { c.Rescheduling.PerHour = -1 },
 		"rescheduling.minAge":                         func(c *Configuration) { c.Rescheduling.MinAge = -1 },
 		"rescheduling.workloadCooldown":               func(c *Configuration) { c.Rescheduling.WorkloadCooldown = -1 },
 		"rescheduling.horizon":                        func(c *Configuration) { c.Rescheduling.Horizon = -1 },

@@ -6,7 +6,7 @@ import "time"
 type Controller struct {
 	// Recommendation is about what pods should ask for.
 	Recommendation Recommendation `json:"recommendation,omitzero"`
-	// Disturbances bounds how many pods are disturbed for recommendations.
+	// Disturbances bounds how many pods are disturbed, for recommendations and moves together.
 	Disturbances Disturbances `json:"disturbances,omitzero"`
 }
 
@@ -44,11 +44,11 @@ type RecommendationRollout struct {
 	Pause Duration `json:"pause,omitempty"`
 }
 
-// Disturbances bounds how many pods are evicted, or have containers restarted, for recommendations. Moves have rescheduling.perHour.
+// Disturbances bounds how many pods are evicted, or have containers restarted, by all that the role controller does: recommendations and moves take from one budget.
 type Disturbances struct {
 	// PodsPerHour is how many pods in the long run; 0: none.
 	PodsPerHour int `json:"podsPerHour,omitempty"`
-	// Burst is how many pods at once.
+	// Burst is how many pods at once after a quiet time. A recommendation disturbs one pod in each interval at most. A gang for which room is made by more moves than this waits for ever.
 	Burst int `json:"burst,omitempty"`
 }
 
@@ -60,7 +60,7 @@ func newController() Controller {
 				CanaryPercent: 10, Watch: Duration(time.Hour), ConfidencePercent: 50, ThrottledPercent: 5, ShrinkAfter: Duration(6 * time.Hour), Pause: Duration(6 * time.Hour),
 			},
 		},
-		Disturbances: Disturbances{PodsPerHour: 60, Burst: 1},
+		Disturbances: Disturbances{PodsPerHour: 60, Burst: 20},
 	}
 }
 

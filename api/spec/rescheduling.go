@@ -13,6 +13,7 @@ const (
 )
 
 // Rescheduling says whether and how the role controller moves running pods: each target is reserved before anybody is evicted.
+// How many it may evict is in controller.disturbances.
 type Rescheduling struct {
 	// Mode is Off, Advise (say which pods should be moved) or Auto (move them).
 	Mode ReschedulingMode `json:"mode,omitempty"`
@@ -22,8 +23,6 @@ type Rescheduling struct {
 	MaxMoves int `json:"maxMoves,omitempty"`
 	// MaxInFlight bounds the moves that are on their way at once.
 	MaxInFlight int `json:"maxInFlight,omitempty"`
-	// PerHour is how many pods are moved in an hour, in the long run.
-	PerHour int `json:"perHour,omitempty"`
 	// MinAge is how long a pod has run before it is moved to a better place.
 	MinAge Duration `json:"minAge,omitempty"`
 	// WorkloadCooldown is for how long no other pod of a workload is moved.
@@ -34,7 +33,7 @@ type Rescheduling struct {
 
 func newRescheduling() Rescheduling {
 	return Rescheduling{
-		Mode: ReschedulingOff, Interval: Duration(10 * time.Minute), MaxMoves: 20, MaxInFlight: 10, PerHour: 60, MinAge: Duration(2 * time.Hour),
+		Mode: ReschedulingOff, Interval: Duration(10 * time.Minute), MaxMoves: 20, MaxInFlight: 10, MinAge: Duration(2 * time.Hour),
 		WorkloadCooldown: Duration(time.Hour), Horizon: Duration(24 * time.Hour),
 	}
 }
@@ -47,7 +46,7 @@ func validateRescheduling(r *Rescheduling, bad report) {
 	for _, x := range []struct {
 		field     string
 		value, to int
-	}{{"maxMoves", r.MaxMoves, 1000}, {"maxInFlight", r.MaxInFlight, 256}, {"perHour", r.PerHour, 100_000}} {
+	}{{"maxMoves", r.MaxMoves, 1000}, {"maxInFlight", r.MaxInFlight, 256}} {
 		if x.value < 1 || x.value > x.to {
 			bad("rescheduling."+x.field, "%d is out of range; write a number from 1 to %d", x.value, x.to)
 		}

@@ -19,6 +19,7 @@ type decision struct {
 	s      *State
 	v      *View
 	budget *budget.Budget
+	took   int // of it
 	now    time.Time
 	places places
 	work   map[string]*work // by the name of the recommend.Workload
@@ -77,14 +78,15 @@ func (d *decision) left() int {
 	if d.budget == nil {
 		return 0
 	}
-	return d.budget.Left(d.now)
+	return min(d.budget.Left(d.now), d.s.params.AtOnce-d.took)
 }
 
 // take takes a pod that is about to be disturbed out of the budget.
 func (d *decision) take() bool {
-	if d.budget == nil || d.budget.Take(1, d.now) == 0 {
+	if d.left() <= 0 || d.budget.Take(1, d.now) == 0 { // somebody else may have been faster
 		return false
 	}
+	d.took++
 	d.s.disturbed++
 	return true
 }

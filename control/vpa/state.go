@@ -28,11 +28,13 @@ type Params struct {
 	SaveEvery time.Duration
 	// ChangePods obeys the modes InPlace and Recreate; without it nothing is changed.
 	ChangePods bool
+	// AtOnce is how many pods are disturbed by one Decide at most, whatever the budget has.
+	AtOnce int
 }
 
 // DefaultParams are careful.
 func DefaultParams() Params {
-	return Params{Recommend: recommend.DefaultParams(), Rollout: recommend.DefaultRolloutParams(), ControlGroup: 0.1, SaveEvery: 10 * time.Minute}
+	return Params{Recommend: recommend.DefaultParams(), Rollout: recommend.DefaultRolloutParams(), ControlGroup: 0.1, SaveEvery: 10 * time.Minute, AtOnce: 1}
 }
 
 // Checkpoint is what is stored of an object.

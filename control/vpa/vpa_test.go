@@ -30,7 +30,7 @@ func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, filepath.Join("testdata", "transcripts"), func(t *testing.T, path string) {
 		p := DefaultParams()
 		p.ChangePods, p.ControlGroup = true, 0
-		b := &bench{now: start, params: p, state: NewState(p), budget: budget.New(budget.Limits{PerHour: 60, Burst: 1}, start)}
+		b := &bench{now: start, params: p, state: NewState(p), budget: budget.New(budget.Limits{PerHour: 60, Burst: 20}, start)}
 		b.view.Reservations = true
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			b.t = t
@@ -202,4 +202,37 @@ func show(b Bounds, unit int64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%d (%d to %d, uncapped %d)", b.Target/unit, b.Lower/unit, b.Upper/unit, b.Uncapped/unit)
+}
+
+// Workloads that all want to change disturb no more pods in one round than AtOnce says, though the budget, which others take from too, has more.
+func TestAtOnce(t *testing.T) {
+	for most := 1; most <= 3; most++ {
+		p := DefaultParams()
+		p.ChangePods, p.ControlGroup, p.AtOnce = true, 0, most
+		state, now := NewState(p), start
+		view := View{}
+		for i := range 3 {
+			name := fmt.Sprint("web-", i)
+			view.Objects = append(view.Objects, Object{Key: Key{"shop", name}, UID: name, Generation: 1, UpdateMode: UpdateInitial, Mode: string(recommend.ModeRecreate), PodsKnown: true, Pods: []Pod{{
+				Namespace: "shop", Name: name, UID: name, Node: "n1", Created: now.Add(-48 * time.Hour), Containers: []Container{{Name: "app", Requests: recommend.Amounts{CPU: 2, Memory: 4000 * mebibyte}}},
+			}}})
+		}
+		for range 30 * 12 {
+			now = now.Add(5 * time.Minute)
+			for i := range view.Objects {
+				c := &view.Objects[i].Pods[0].Containers[0]
+				c.Use, c.UseAt = recommend.Sample{CPU: 0.5, Memory: 600 * mebibyte}, now
+			}
+			state.Decide(&view, nil, now)
+		}
+		evicted := 0
+		for _, a := range state.Decide(&view, budget.New(budget.Limits{PerHour: 60, Burst: 20}, now), now) {
+			if a.Evict != nil {
+				evicted++
+			}
+		}
+		if evicted != most {
+			t.Errorf("%d pods are evicted at once, want %d", evicted, most)
+		}
+	}
 }

@@ -153,7 +153,8 @@ func (b *bed) controller(name string) *process {
 	config.Roles, config.Server.BindAddress = []spec.Role{spec.RoleController}, "-"
 	r := &config.Rescheduling
 	r.Mode, r.Interval, r.MinAge, r.WorkloadCooldown = spec.ReschedulingAuto, spec.Duration(time.Second), 0, 0
-	r.MaxInFlight, r.PerHour, r.MaxMoves = 64, 100_000, 64
+	r.MaxInFlight, r.MaxMoves = 64, 64
+	config.Controller.Disturbances.PodsPerHour = 100_000
 	return b.start(name, "hilbert-controller", config, nil)
 }
 

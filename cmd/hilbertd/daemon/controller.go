@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/control/budget"
 	"hilbert.dev/hilbert/control/config"
 	"hilbert.dev/hilbert/control/reschedule"
 	"hilbert.dev/hilbert/internal/version"
@@ -37,11 +38,13 @@ type controllerRole struct {
 	writer  *controller.Writer
 	elector *lease.Elector
 	params  config.Params
-	log     *slog.Logger
-	meter   *controllerMeter
-	moves   *moveMeter
-	mover   *mover               // nil: nothing is moved
-	counted map[string]time.Time // when a status was last written, by object
+	// disturbances are the limits of the budget that all who evict take from.
+	disturbances budget.Limits
+	log          *slog.Logger
+	meter        *controllerMeter
+	moves        *moveMeter
+	mover        *mover               // nil: nothing is moved
+	counted      map[string]time.Time // when a status was last written, by object
 	// recommends is nil where nothing is recommended.
 	recommends *recommender
 }
@@ -73,7 +76,11 @@ func runController(ctx context.Context, c *spec.Configuration, o Options, log *s
 	}
 	defer client.Close()
 	meter := newMoveMeter()
-	r := &controllerRole{moves: meter, mover: newMover(client, c.Rescheduling, log, meter), watch: watch, writer: writer, elector: elector, params: config.Defaults(), log: log, meter: newControllerMeter(), counted: make(map[string]time.Time)}
+	d := c.Controller.Disturbances
+	r := &controllerRole{
+		moves: meter, mover: newMover(client, c.Rescheduling, log, meter), watch: watch, writer: writer, elector: elector, params: config.Defaults(),
+		disturbances: budget.Limits{PerHour: d.PodsPerHour, Burst: d.Burst}, log: log, meter: newControllerMeter(), counted: make(map[string]time.Time),
+	}
 	if r.recommends, err = newRecommender(c, connection, fence, r.meter, log); err != nil {
 		return err
 	}
@@ -107,7 +114,8 @@ func runController(ctx context.Context, c *spec.Configuration, o Options, log *s
 func (r *controllerRole) lead(ctx context.Context, term *lease.Term) {
 	r.meter.leader.Store(true)
 	defer r.meter.leader.Store(false)
-	stopMoves, stopRecommending := r.mover.beside(ctx), r.recommends.begin(ctx)
+	disturbances := budget.New(r.disturbances, time.Now())
+	stopMoves, stopRecommending := r.mover.beside(ctx, disturbances), r.recommends.begin(ctx, disturbances)
 	stop := func() { stopMoves(); stopRecommending() }
 	defer stop()
 	timer := time.NewTimer(0)

@@ -18,13 +18,12 @@ import (
 
 // recommender carries out what is decided about VerticalPodAutoscalers, while the controller leads.
 type recommender struct {
-	reader       *vpa.Reader
-	writer       *vpa.Writer
-	config       spec.Recommendation
-	disturbances budget.Limits
-	namespace    string // of checkpoints
-	log          *slog.Logger
-	meter        *controllerMeter
+	reader    *vpa.Reader
+	writer    *vpa.Writer
+	config    spec.Recommendation
+	namespace string // of checkpoints
+	log       *slog.Logger
+	meter     *controllerMeter
 }
 
 // newRecommender returns nil where nothing is recommended.
@@ -41,9 +40,8 @@ func newRecommender(c *spec.Configuration, connection *apiserver.Connection, fen
 	if err != nil {
 		return nil, err
 	}
-	d := c.Controller.Disturbances
 	return &recommender{
-		reader: reader, writer: writer, config: r, disturbances: budget.Limits{PerHour: d.PodsPerHour, Burst: d.Burst}, namespace: c.LeaderElection.Namespace, log: log, meter: meter,
+		reader: reader, writer: writer, config: r, namespace: c.LeaderElection.Namespace, log: log, meter: meter,
 	}, nil
 }
 
@@ -60,7 +58,7 @@ func (r *recommender) params() decide.Params {
 }
 
 // begin recommends until stop is called, which waits for what is under way.
-func (r *recommender) begin(ctx context.Context) (stop func()) {
+func (r *recommender) begin(ctx context.Context, disturbances *budget.Budget) (stop func()) {
 	if r == nil {
 		return func() {}
 	}
@@ -68,7 +66,7 @@ func (r *recommender) begin(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.run(ctx)
+		r.run(ctx, disturbances)
 	}()
 	return func() {
 		cancel()
@@ -76,9 +74,8 @@ func (r *recommender) begin(ctx context.Context) (stop func()) {
 	}
 }
 
-func (r *recommender) run(ctx context.Context) {
+func (r *recommender) run(ctx context.Context, disturbances *budget.Budget) {
 	state := decide.NewState(r.params())
-	spent := budget.New(r.disturbances, time.Now())
 	restored := false
 	for {
 		if !restored {
@@ -91,7 +88,7 @@ func (r *recommender) run(ctx context.Context) {
 			}
 		}
 		if restored {
-			r.round(ctx, state, spent)
+			r.round(ctx, state, disturbances)
 		}
 		timer := time.NewTimer(r.config.Interval.D())
 		select {
@@ -104,14 +101,14 @@ func (r *recommender) run(ctx context.Context) {
 }
 
 // round reads, decides, and carries out what is due. What fails is decided upon anew in the next round.
-func (r *recommender) round(ctx context.Context, state *decide.State, spent *budget.Budget) {
+func (r *recommender) round(ctx context.Context, state *decide.State, disturbances *budget.Budget) {
 	view, ok := r.reader.View(ctx, time.Now())
 	if !ok {
 		return
 	}
 	now := time.Now()
 	failed := make(map[decide.Key]bool)
-	for _, a := range state.Decide(&view, spent, now) {
+	for _, a := range state.Decide(&view, disturbances, now) {
 		if ctx.Err() != nil {
 			return
 		}

@@ -23,8 +23,6 @@ const (
 	movePause = 2 * time.Second
 	// moveRetry is the pause after a plan that could not be made.
 	moveRetry = 30 * time.Second
-	// moveBurst is how many pods may be moved at once after a quiet time.
-	moveBurst = 20
 )
 
 // moveTTL is how long a target is kept: as long as a move may take, and something more.
@@ -56,8 +54,8 @@ func newMover(client *moves.Client, config spec.Rescheduling, log *slog.Logger, 
 }
 
 // lead runs until ctx ends, which is when the Lease is lost at the latest.
-func (m *mover) lead(ctx context.Context) {
-	m.carrier = reschedule.NewCarrier(m.limits, m.config.MaxInFlight, budget.New(budget.Limits{PerHour: m.config.PerHour, Burst: min(moveBurst, m.config.PerHour)}, time.Now()))
+func (m *mover) lead(ctx context.Context, disturbances *budget.Budget) {
+	m.carrier = reschedule.NewCarrier(m.limits, m.config.MaxInFlight, disturbances)
 	m.adopted, m.planAt = m.config.Mode != spec.ReschedulingAuto, time.Time{}
 	m.asking, m.refused = make(map[string]time.Time), make(map[string]string)
 	before := m.carrier.Counts()
@@ -233,13 +231,13 @@ func wantedOf(batch []whatif.MoveShown) []reschedule.Wanted {
 }
 
 // beside runs a mover beside a leader until its term ends; nil: there is none.
-func (m *mover) beside(ctx context.Context) (stop func()) {
+func (m *mover) beside(ctx context.Context, disturbances *budget.Budget) (stop func()) {
 	if m == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { m.lead(ctx) })
+	running.Go(func() { m.lead(ctx, disturbances) })
 	return func() {
 		cancel()
 		running.Wait()
