@@ -7,15 +7,10 @@
 //
 // Invariants: within any time d no more than Burst + d × PerHour/3600 are given out, whoever asks. A Budget that is zero gives nothing. Time that goes backward gives nothing.
 //
-// A Budget may be asked from several goroutines: controllers of one process each have their own.
-//
 // The package knows no pod and evicts nobody. What is given out and not used can be given back.
 package budget
 
-import (
-	"sync"
-	"time"
-)
+import "time"
 
 // Limits of a Budget.
 type Limits struct {
@@ -26,7 +21,6 @@ type Limits struct {
 // Budget is what is left. Its zero value gives nothing.
 type Budget struct {
 	limits Limits
-	mu     sync.Mutex
 	left   float64
 	at     time.Time
 }
@@ -38,8 +32,6 @@ func New(limits Limits, now time.Time) *Budget {
 
 // Take takes up to n, and returns how many it got.
 func (b *Budget) Take(n int, now time.Time) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.refill(now)
 	got := max(min(n, int(b.left)), 0)
 	b.left -= float64(got)
@@ -47,16 +39,10 @@ func (b *Budget) Take(n int, now time.Time) int {
 }
 
 // GiveBack returns what was taken and not used.
-func (b *Budget) GiveBack(n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.left = min(b.left+float64(max(n, 0)), float64(b.limits.Burst))
-}
+func (b *Budget) GiveBack(n int) { b.left = min(b.left+float64(max(n, 0)), float64(b.limits.Burst)) }
 
 // Left is how many could be taken now.
 func (b *Budget) Left(now time.Time) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.refill(now)
 	return int(b.left)
 }

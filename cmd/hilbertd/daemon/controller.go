@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,6 +48,12 @@ type controllerRole struct {
 	counted      map[string]time.Time // when a status was last written, by object
 	// recommends is nil where nothing is recommended.
 	recommends *recommender
+}
+
+// disturbances is the budget that all who evict take from, each on a goroutine of its own: who asks holds the lock.
+type disturbances struct {
+	sync.Mutex
+	budget *budget.Budget
 }
 
 // runController runs the role until ctx ends.
@@ -114,8 +121,8 @@ func runController(ctx context.Context, c *spec.Configuration, o Options, log *s
 func (r *controllerRole) lead(ctx context.Context, term *lease.Term) {
 	r.meter.leader.Store(true)
 	defer r.meter.leader.Store(false)
-	disturbances := budget.New(r.disturbances, time.Now())
-	stopMoves, stopRecommending := r.mover.beside(ctx, disturbances), r.recommends.begin(ctx, disturbances)
+	d := &disturbances{budget: budget.New(r.disturbances, time.Now())}
+	stopMoves, stopRecommending := r.mover.beside(ctx, d), r.recommends.begin(ctx, d)
 	stop := func() { stopMoves(); stopRecommending() }
 	defer stop()
 	timer := time.NewTimer(0)

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/control/budget"
 	decide "hilbert.dev/hilbert/control/vpa"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/lease"
@@ -58,7 +57,7 @@ func (r *recommender) params() decide.Params {
 }
 
 // begin recommends until stop is called, which waits for what is under way.
-func (r *recommender) begin(ctx context.Context, disturbances *budget.Budget) (stop func()) {
+func (r *recommender) begin(ctx context.Context, d *disturbances) (stop func()) {
 	if r == nil {
 		return func() {}
 	}
@@ -66,7 +65,7 @@ func (r *recommender) begin(ctx context.Context, disturbances *budget.Budget) (s
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.run(ctx, disturbances)
+		r.run(ctx, d)
 	}()
 	return func() {
 		cancel()
@@ -74,7 +73,7 @@ func (r *recommender) begin(ctx context.Context, disturbances *budget.Budget) (s
 	}
 }
 
-func (r *recommender) run(ctx context.Context, disturbances *budget.Budget) {
+func (r *recommender) run(ctx context.Context, d *disturbances) {
 	state := decide.NewState(r.params())
 	restored := false
 	for {
@@ -88,7 +87,7 @@ func (r *recommender) run(ctx context.Context, disturbances *budget.Budget) {
 			}
 		}
 		if restored {
-			r.round(ctx, state, disturbances)
+			r.round(ctx, state, d)
 		}
 		timer := time.NewTimer(r.config.Interval.D())
 		select {
@@ -101,14 +100,17 @@ func (r *recommender) run(ctx context.Context, disturbances *budget.Budget) {
 }
 
 // round reads, decides, and carries out what is due. What fails is decided upon anew in the next round.
-func (r *recommender) round(ctx context.Context, state *decide.State, disturbances *budget.Budget) {
+func (r *recommender) round(ctx context.Context, state *decide.State, d *disturbances) {
 	view, ok := r.reader.View(ctx, time.Now())
 	if !ok {
 		return
 	}
 	now := time.Now()
 	failed := make(map[decide.Key]bool)
-	for _, a := range state.Decide(&view, disturbances, now) {
+	d.Lock()
+	actions := state.Decide(&view, d.budget, now)
+	d.Unlock()
+	for _, a := range actions {
 		if ctx.Err() != nil {
 			return
 		}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/control/budget"
 	"hilbert.dev/hilbert/control/reschedule"
 	"hilbert.dev/hilbert/kube/devices"
 	"hilbert.dev/hilbert/kube/moves"
@@ -38,11 +37,13 @@ type mover struct {
 	log     *slog.Logger
 	meter   *moveMeter
 	carrier *reschedule.Carrier
-	limits  reschedule.Timeouts
-	planAt  time.Time
-	adopted bool
-	asking  map[string]time.Time // evictions that may be on their way, by the UID of the pod, and until when
-	refused map[string]string    // why the last eviction was refused
+	// disturbances guards the carrier's budget, which recommendations take from too.
+	disturbances *disturbances
+	limits       reschedule.Timeouts
+	planAt       time.Time
+	adopted      bool
+	asking       map[string]time.Time // evictions that may be on their way, by the UID of the pod, and until when
+	refused      map[string]string    // why the last eviction was refused
 }
 
 // newMover returns a mover; nil: moves are off.
@@ -54,8 +55,9 @@ func newMover(client *moves.Client, config spec.Rescheduling, log *slog.Logger, 
 }
 
 // lead runs until ctx ends, which is when the Lease is lost at the latest.
-func (m *mover) lead(ctx context.Context, disturbances *budget.Budget) {
-	m.carrier = reschedule.NewCarrier(m.limits, m.config.MaxInFlight, disturbances)
+func (m *mover) lead(ctx context.Context, d *disturbances) {
+	m.disturbances = d
+	m.carrier = reschedule.NewCarrier(m.limits, m.config.MaxInFlight, d.budget)
 	m.adopted, m.planAt = m.config.Mode != spec.ReschedulingAuto, time.Time{}
 	m.asking, m.refused = make(map[string]time.Time), make(map[string]string)
 	before := m.carrier.Counts()
@@ -143,7 +145,9 @@ func (m *mover) advance(ctx context.Context, c *reschedule.Carried) {
 			return
 		}
 	}
+	m.disturbances.Lock()
 	after, do := m.carrier.Advance(uid, &seen, now)
+	m.disturbances.Unlock()
 	for _, what := range do {
 		m.do(ctx, &after, what, log)
 	}
@@ -211,7 +215,9 @@ func (m *mover) plan(ctx context.Context, now time.Time) error {
 		}
 		return nil
 	}
+	m.disturbances.Lock()
 	begun := m.carrier.Begin(batch, now)
+	m.disturbances.Unlock()
 	m.log.Info("moves are planned", "moves", found.Count(), "begun", len(begun))
 	if len(begun) > 0 && found.Count() > len(begun) {
 		m.planAt = now // go on as soon as these have ended
@@ -231,13 +237,13 @@ func wantedOf(batch []whatif.MoveShown) []reschedule.Wanted {
 }
 
 // beside runs a mover beside a leader until its term ends; nil: there is none.
-func (m *mover) beside(ctx context.Context, disturbances *budget.Budget) (stop func()) {
+func (m *mover) beside(ctx context.Context, d *disturbances) (stop func()) {
 	if m == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { m.lead(ctx, disturbances) })
+	running.Go(func() { m.lead(ctx, d) })
 	return func() {
 		cancel()
 		running.Wait()
