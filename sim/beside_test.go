@@ -9,6 +9,7 @@ import (
 // TestFaultsBeside runs small busy clusters in which everything goes wrong with three schedulers that place single pods beside the process's own. Events, faults and
 // crashes come while they decide.
 func TestFaultsBeside(t *testing.T) {
+	t.Parallel()
 	var all schedule.WorkerCounts
 	for _, c := range []struct {
 		workload string

@@ -28,6 +28,7 @@ func elsewhereOptions(seed uint64) Options {
 // TestFaultsElsewhere runs small busy clusters in which everything goes wrong while three schedulers in processes of their own decide: messages are lost, late, doubled and overtake one another,
 // schedulers freeze, die and are out of reach, leaders change and are not told, clocks differ, and Answers of old epochs come to new leaders.
 func TestFaultsElsewhere(t *testing.T) {
+	t.Parallel()
 	var all schedule.WorkerCounts
 	met := map[string]int{}
 	seeds, kinds := uint64(8), uint64(len(elsewhereWorkloads)) // more are simulated by make sim-test and make chaos
@@ -73,6 +74,7 @@ func TestFaultsElsewhere(t *testing.T) {
 
 // TestElsewhereSameRun: the same seed is the same run, with faults and without.
 func TestElsewhereSameRun(t *testing.T) {
+	t.Parallel()
 	for _, c := range elsewhereWorkloads {
 		for _, faults := range []bool{false, true} {
 			run := func() string {

@@ -17,6 +17,7 @@ const tiedWorkload = "nodes=12,pods=300,classes=16,minutes=5,constraints=1"
 // TestConstraints runs a small busy cluster with constraints between pods and with every fault: it judges each decision of four schedulers when it is
 // committed, three in four of them on an old state. At rest everything that fits is bound.
 func TestConstraints(t *testing.T) {
+	t.Parallel()
 	seeds := seedsToRun(t)
 	if os.Getenv("HILBERT_SIM_SEEDS") == "" {
 		seeds = 20

@@ -30,6 +30,7 @@ func busy(t *testing.T, seed uint64) *trace.Workload {
 
 // TestPreemption runs a full cluster with every fault; the important pods have to evict others to get a place.
 func TestPreemption(t *testing.T) {
+	t.Parallel()
 	for _, schedulers := range []int{1, 4} {
 		t.Run(fmt.Sprintf("schedulers=%d", schedulers), func(t *testing.T) {
 			seen := make(map[string]int)

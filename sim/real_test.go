@@ -29,6 +29,7 @@ func openb(t *testing.T, list string) *trace.Workload {
 
 // TestRealReplay replays the default trace by its own times: next to nothing of it has to wait.
 func TestRealReplay(t *testing.T) {
+	t.Parallel()
 	w := openb(t, "default")
 	r, err := Run(t.Context(), w, options(42))
 	if err != nil {

@@ -78,6 +78,7 @@ func TestScenariosDoNotDependOnSeed(t *testing.T) {
 // TestScenariosWithFaults plays every file while writes are slow or lost and the watches lag and overtake one another. What is printed
 // may differ; the invariants must not.
 func TestScenariosWithFaults(t *testing.T) {
+	t.Parallel()
 	for _, f := range scenarios(t) {
 		t.Run(f.Name, func(t *testing.T) {
 			for seed := range max(seedsToRun(t)/10, 1) {

@@ -40,6 +40,7 @@ func options(seed uint64) Options {
 // TestDigests pins the placements of small runs, and runs each twice. A change of policy changes them: regenerate with -rewrite, and
 // look at what else changed.
 func TestDigests(t *testing.T) {
+	t.Parallel()
 	datadriven.RunTest(t, filepath.Join("testdata", "digests"), func(t *testing.T, d *datadriven.TestData) string {
 		o := options(0)
 		var text, seed, schedulers string
@@ -80,6 +81,7 @@ func TestDigests(t *testing.T) {
 // TestSameSeedSameRun runs every kind of synthetic workload twice; both runs must be the same. It finds decisions that depend on the order
 // of a map.
 func TestSameSeedSameRun(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{
 		"nodes=12,pods=300,classes=8,minutes=5,load=150",
 		"nodes=12,pods=300,classes=8,minutes=5,load=150,queues=6",
@@ -140,6 +142,7 @@ const faultyWorkload = "nodes=12,pods=300,classes=16,minutes=5"
 
 // TestFaults runs a small busy cluster in which everything goes wrong, with every invariant checked after every step.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	for _, schedulers := range []int{1, 4} {
 		t.Run(fmt.Sprintf("schedulers=%d", schedulers), func(t *testing.T) {
 			seen := make(map[string]int)

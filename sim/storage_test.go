@@ -19,6 +19,7 @@ const usualClaimsSeeds = 3
 
 // TestFaultsOfClaims lets drivers refuse nodes, be slow, be away, and make two volumes for one claim, while everything else goes wrong too and processes die.
 func TestFaultsOfClaims(t *testing.T) {
+	t.Parallel()
 	for _, text := range claimsWorkloads {
 		for _, schedulers := range []int{1, 4} {
 			t.Run(fmt.Sprintf("%s,schedulers=%d", text, schedulers), func(t *testing.T) {

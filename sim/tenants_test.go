@@ -17,6 +17,7 @@ const tenantedWorkload = "nodes=12,pods=300,classes=8,minutes=5,load=150,queues=
 
 // TestTenants runs gangs in a tree of queues in a cluster that is too small for them, with every fault and every invariant.
 func TestTenants(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		schedulers int
 		preempt    bool
