@@ -184,6 +184,9 @@ func (b *bed) giveWork(t *testing.T, address string) {
 	must(send(ctx, b.admin, "POST", "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/theirs/podgroups",
 		`{"apiVersion":"scheduling.x-k8s.io/v1alpha1","kind":"PodGroup","metadata":{"name":"sigs"},"spec":{"minMember":2}}`))
 	must(send(ctx, b.admin, "PATCH", nodesPath+"/n1/status", reported("", time.Now())))
+	must(send(ctx, b.admin, "POST", "/apis/scheduling.hilbert.dev/v1alpha1/namespaces/theirs/reservations", `{"apiVersion":"scheduling.hilbert.dev/v1alpha1","kind":"Reservation",
+"metadata":{"name":"kept"},"spec":{"count":1,"ttl":"1h","owners":[{"selector":{"matchLabels":{"app":"later"}}}],"template":{"spec":{"schedulerName":"hilbert",
+"containers":[{"name":"main","image":"main","resources":{"requests":{"cpu":"100m"}}}]}}}}`))
 	native, name := func(p *corev1.Pod) {
 		gang := "gang"
 		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &gang}
