@@ -35,7 +35,7 @@ func (s *deviceChoices) node() *tally {
 	}
 	memory := uint32(s.below(4) * 4)
 	for range s.below(5) {
-		g := GPU{Memory: memory, Grain: []uint16{0, 100, 250}[s.below(3)], Least: []uint16{0, 150, 999}[s.below(3)], Clients: uint8(s.below(4)), Strengths: Strengths(s.below(8) << 1)}
+		g := GPU{Memory: memory, Grain: []uint16{0, 100, 250}[s.below(3)], Least: []uint16{0, 150, 400}[s.below(3)], Clients: uint8(s.below(4)), Strengths: Strengths(s.below(8) << 1)}
 		if odd {
 			g.Memory = uint32(s.below(4) * 4)
 		}

@@ -57,6 +57,26 @@ func TestRestOfGrains(t *testing.T) {
 	}
 }
 
+// A soft slice is no smaller than the least that the driver limits a process to, so that less than that is of no use.
+func TestRestBelowTheLeastSlice(t *testing.T) {
+	d := &Devices{Owner: OwnerHilbert, GPU: []GPU{{Memory: 1000, Grain: 100, Least: 400, Clients: 4, Strengths: StrengthsOf(Soft)}}}
+	free, left := NewFree(Shape{Devices: d}), NewDeviceFree(d)
+	v := &View{Shape: &Shape{Devices: d}, Free: &free, Devices: &left}
+	for _, want := range []GPURest{{Left: 600, Part: 600, Parts: 3}, {Left: 200}} {
+		g, ok := v.Offer(&Request{Milli: 20, Memory: 1, Isolation: Soft}, nil)
+		if !ok || g.Milli != 400 {
+			t.Fatalf("%t, %+v", ok, g)
+		}
+		v.Commit(&g)
+		if rest := v.Rest(0); rest != want {
+			t.Errorf("%+v, want %+v", rest, want)
+		}
+		if err := restMatches(v, 0, map[string]int{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func restMatches(v *View, i int, seen map[string]int) error {
 	d := *v.Shape.Devices
 	d.ClosedGPUs |= ^uint16(1 << i)

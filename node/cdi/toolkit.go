@@ -3,6 +3,9 @@ package cdi
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"path"
+	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 )
@@ -24,4 +27,35 @@ func CheckToolkit(text []byte) error {
 		return nil
 	}
 	return fmt.Errorf("%w: set %s = false (nvidia-ctk config --in-place --set %s=false)", ErrToolkit, unprivileged, unprivileged)
+}
+
+// maxToolkitConfig is more than the toolkit has settings for, in bytes.
+const maxToolkitConfig = 1 << 20
+
+// CheckToolkitFile is CheckToolkit for the file at an absolute path below root. Without the file no toolkit is installed, and nothing is wrong. A link that leads nowhere, or out
+// of what root shows, is not that.
+func CheckToolkitFile(root fs.FS, file string) (installed bool, err error) {
+	name := strings.TrimPrefix(path.Clean(file), "/")
+	if _, err := fs.Lstat(root, name); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	text, err := readToolkit(root, name)
+	if err == nil {
+		err = CheckToolkit(text)
+	}
+	if err != nil {
+		return true, fmt.Errorf("%s: %w", file, err)
+	}
+	return true, nil
+}
+
+func readToolkit(root fs.FS, name string) ([]byte, error) {
+	info, err := fs.Stat(root, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > maxToolkitConfig:
+		return nil, fmt.Errorf("the configuration of NVIDIA's container toolkit is no file of at most %d bytes", maxToolkitConfig)
+	}
+	return fs.ReadFile(root, name)
 }

@@ -26,6 +26,9 @@ import (
 // driverVariable says that this machine has a GPU without MIG that nobody uses, NVIDIA's driver, MPS and CUDA's compiler, and that the test is root.
 const driverVariable = "HILBERT_GPU"
 
+// A test program that is carried to such a machine without the tree is told where these files are.
+const clientVariable, manifestVariable = "HILBERT_GPU_CLIENT", "HILBERT_MPS_MANIFEST"
+
 // bench is a GPU with the pod of deploy/mps.yaml on it.
 type bench struct {
 	t      *testing.T
@@ -67,7 +70,7 @@ func newBench(t *testing.T) *bench {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.CommandContext(t.Context(), "nvcc", "-arch=native", "-O2", "-o", b.client, cmp.Or(os.Getenv("HILBERT_GPU_CLIENT"), "testdata/client.cu")).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "nvcc", "-arch=native", "-O2", "-o", b.client, cmp.Or(os.Getenv(clientVariable), "testdata/client.cu")).CombinedOutput(); err != nil {
 		t.Fatalf("nvcc: %v\n%s", err, out)
 	}
 	b.gpu = b.inventory(&gpu.SMI{Run: gpu.Command("nvidia-smi"), Proc: os.DirFS("/proc")})
@@ -78,7 +81,7 @@ func newBench(t *testing.T) *bench {
 	}
 	b.params.Root = filepath.Join(b.dir, "mps")
 	name := filepath.Join(b.dir, "supervise.sh")
-	manifest := cmp.Or(os.Getenv("HILBERT_MPS_MANIFEST"), deployed)
+	manifest := cmp.Or(os.Getenv(manifestVariable), deployed)
 	if err := os.WriteFile(name, []byte(script(t, manifest)), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"strings"
 
 	"hilbert.dev/hilbert/node/cdi"
@@ -14,23 +13,21 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// gpus are those that the driver tells of. ended is set where there is nothing to look at.
+// gpus are those that the driver tells of. It is asked once. ended is set where there is nothing to look at.
 func (m *Machine) gpus(ctx context.Context) (list []gpu.GPU, ended *verdict) {
-	if !m.asked {
-		m.asked = true
+	if m.inventory == nil && m.inventoryErr == nil {
 		if _, err := fs.Stat(m.Root, "proc/driver/nvidia/version"); errors.Is(err, fs.ErrNotExist) {
-			m.mute = fmt.Errorf("%w: none is loaded", gpu.ErrNoDriver)
-			v := absent(m.mute.Error())
-			return nil, &v
+			m.inventoryErr = fmt.Errorf("%w: none is loaded", gpu.ErrNoDriver)
+		} else {
+			m.inventory, m.inventoryErr = m.Driver.Inventory(ctx)
 		}
-		m.inventory, m.mute = m.Driver.Inventory(ctx)
 	}
 	var v verdict
 	switch {
-	case errors.Is(m.mute, gpu.ErrNoDriver):
-		v = absent(m.mute.Error())
-	case m.mute != nil:
-		v = unknown(m.mute.Error(), "run nvidia-smi -q -x by hand")
+	case errors.Is(m.inventoryErr, gpu.ErrNoDriver):
+		v = absent(m.inventoryErr.Error())
+	case m.inventoryErr != nil:
+		v = unknown(m.inventoryErr.Error(), "run nvidia-smi -q -x by hand")
 	case len(m.inventory.GPUs) == 0:
 		v = absent("the driver knows no GPU")
 	default:
@@ -51,7 +48,7 @@ func gpuInventory(ctx context.Context, m *Machine) verdict {
 	if ended != nil {
 		return *ended
 	}
-	const report = "send the answer of nvidia-smi -q -x to Hilbert's maintainers"
+	const report = "report it to Hilbert's maintainers, with the output of nvidia-smi -q -x"
 	d, view := devices(m.inventory)
 	for i := range view.Slots {
 		if slot := &view.Slots[i]; slot.Closed != "" {
@@ -87,7 +84,7 @@ func gpuLinks(ctx context.Context, m *Machine) verdict {
 	case n < 2:
 		return absent("there is one GPU")
 	case len(m.inventory.Links) != n*n:
-		return fail("nvidia-smi topo -m was not understood: all GPUs count as connected alike", "send its answer to Hilbert's maintainers")
+		return fail("nvidia-smi topo -m was not understood: all GPUs count as connected alike", "report it to Hilbert's maintainers, with that output")
 	}
 	return pass(fmt.Sprintf("%d GPUs, the first two by %d of 199", len(gpus), m.inventory.Links[1]))
 }
@@ -105,7 +102,7 @@ func gpuMIG(ctx context.Context, m *Machine) verdict {
 		divided++
 		for _, in := range gpus[i].Instances {
 			if in.UUID == "" || in.Profile == "" || in.Memory == 0 || in.Multiprocessors == 0 {
-				return fail(fmt.Sprintf("an instance of the GPU at %s is not fully known: %+v", gpus[i].Address, in), "send the answers of nvidia-smi -q -x and -L to Hilbert's maintainers")
+				return fail(fmt.Sprintf("an instance of the GPU at %s is not fully known: %+v", gpus[i].Address, in), "report it to Hilbert's maintainers, with the output of nvidia-smi -q -x and of nvidia-smi -L")
 			}
 			instances++
 		}
@@ -180,26 +177,14 @@ func gpuCDI(ctx context.Context, m *Machine) verdict {
 	return pass(fmt.Sprintf("%d GPUs are in the specifications", len(gpus)))
 }
 
-// maxToolkit is more than the toolkit has settings for, in bytes.
-const maxToolkit = 1 << 20
-
 func gpuToolkit(_ context.Context, m *Machine) verdict {
-	name := strings.TrimPrefix(path.Clean(m.Toolkit), "/")
-	info, err := fs.Stat(m.Root, name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	switch installed, err := cdi.CheckToolkitFile(m.Root, m.Toolkit); {
+	case errors.Is(err, fs.ErrPermission):
+		return unknown(err.Error(), "run it as root")
+	case err != nil: // the agent gives no GPU then
+		return fail(err.Error(), "")
+	case !installed:
 		return absent("no toolkit is configured at " + m.Toolkit)
-	case err != nil:
-		return unknown(err.Error(), "")
-	case !info.Mode().IsRegular() || info.Size() > maxToolkit:
-		return fail(fmt.Sprintf("%s is no file of at most %d bytes", m.Toolkit, maxToolkit), "")
-	}
-	text, err := fs.ReadFile(m.Root, name)
-	if err != nil {
-		return unknown(err.Error(), "")
-	}
-	if err := cdi.CheckToolkit(text); err != nil {
-		return fail(m.Toolkit+": "+err.Error(), "")
 	}
 	return pass(m.Toolkit)
 }

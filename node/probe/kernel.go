@@ -40,6 +40,7 @@ func cgroups(_ context.Context, m *Machine) verdict {
 	return pass(strings.Join(have, " "))
 }
 
+// hardware needs the whole model of the machine.
 func hardware(_ context.Context, m *Machine) verdict {
 	sys, err := fs.Sub(m.Root, "sys")
 	if err != nil {
@@ -47,7 +48,7 @@ func hardware(_ context.Context, m *Machine) verdict {
 	}
 	is, notes, err := machine.Read(sys)
 	if err != nil {
-		return fail(err.Error(), "send the file /sys/devices/system/cpu and node of the machine to Hilbert's maintainers")
+		return fail(err.Error(), "report it to Hilbert's maintainers, with the files below /sys/devices/system/cpu and /sys/devices/system/node")
 	}
 	said := fmt.Sprintf("%d CPUs, %d NUMA nodes, %d devices", len(is.CPUs), len(is.NUMA), len(is.Devices))
 	if len(notes) > 0 {

@@ -75,9 +75,8 @@ type Machine struct {
 	// Write allows to make the groups of resctrl that an agent makes, and to remove them.
 	Write bool
 
-	inventory *gpu.Inventory // of the driver, once it has answered
-	mute      error          // why it has not
-	asked     bool
+	inventory    *gpu.Inventory // of the driver, once it has answered
+	inventoryErr error          // why it has not
 }
 
 // Promises are all that are probed.

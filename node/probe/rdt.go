@@ -26,7 +26,7 @@ func resctrl(_ context.Context, m *Machine) verdict {
 	case errors.Is(err, rdt.ErrAbsent):
 		return absent(err.Error())
 	case err != nil:
-		return fail(err.Error(), "send the directory /sys/fs/resctrl/info to Hilbert's maintainers")
+		return fail(err.Error(), "report it to Hilbert's maintainers, with the files below /sys/fs/resctrl/info")
 	}
 	h := &control.Hardware
 	said := fmt.Sprintf("%d groups, domains %v, counters %s", h.Groups, h.Domains, strings.Join(h.Counters, " "))
@@ -50,7 +50,7 @@ func resctrl(_ context.Context, m *Machine) verdict {
 
 // tried makes the groups and removes them.
 func tried(control *rdt.Control, said string) verdict {
-	const report = "send what it says, and the directory /sys/fs/resctrl/info, to Hilbert's maintainers"
+	const report = "report it to Hilbert's maintainers, with the files below /sys/fs/resctrl/info"
 	err := control.Apply(rdt.Plan(control.Hardware, half))
 	var uncounted []string
 	for _, group := range []rdt.Group{rdt.Online, rdt.Reclaimed} {

@@ -3,7 +3,6 @@ package realnode
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -224,31 +223,10 @@ func mayHaveGPU(sys fs.FS) bool {
 // toolkitTrouble is why containers could have GPUs by NVIDIA's container toolkit that their pods do not hold; empty: the file says that they cannot, or there is
 // none. It is read each time, so that a mended file counts without a restart of the agent.
 func toolkitTrouble(file string) string {
-	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
-		return "" // no toolkit is installed. A link that leads nowhere, or out of what the agent sees, is not that.
-	}
-	text, err := readToolkit(file)
-	if err == nil {
-		err = cdi.CheckToolkit(text)
-	}
-	if err != nil {
-		return file + ": " + err.Error()
+	if _, err := cdi.CheckToolkitFile(os.DirFS("/"), file); err != nil {
+		return err.Error()
 	}
 	return ""
-}
-
-// maxToolkitConfig is more than the toolkit has settings for, in bytes.
-const maxToolkitConfig = 1 << 20
-
-func readToolkit(file string) ([]byte, error) {
-	info, err := os.Stat(file)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular() || info.Size() > maxToolkitConfig:
-		return nil, fmt.Errorf("the configuration of NVIDIA's container toolkit is no file of at most %d bytes", maxToolkitConfig)
-	}
-	return os.ReadFile(file)
 }
 
 // served are the GPUs that an MPS daemon serves, and that take another client, with the memory that clients share.

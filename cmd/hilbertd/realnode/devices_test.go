@@ -204,7 +204,7 @@ func TestToolkitIsRead(t *testing.T) {
 	says("as it is installed", "when-unprivileged = false")
 	writeTestFile(t, file, "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n")
 	says("mended", "")
-	writeTestFile(t, file, "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n"+strings.Repeat("#", maxToolkitConfig))
+	writeTestFile(t, file, "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n"+strings.Repeat("#", 1<<20))
 	says("too long", "at most")
 	if err := errors.Join(os.Remove(file), os.Symlink(filepath.Join(dir, "elsewhere"), file)); err != nil {
 		t.Fatal(err)
