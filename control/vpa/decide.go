@@ -24,7 +24,11 @@ type decision struct {
 	places places
 	work   map[string]*work // by the name of the recommend.Workload
 	rounds []*round
+	// changedBy is the object that may change a container of a pod: the first by name of those whose targets have the pod. Two would undo what the other one does.
+	changedBy map[podContainer]Key
 }
+
+type podContainer struct{ pod, container string } // by UID and name
 
 // round is what is decided about one object.
 type round struct {
@@ -49,18 +53,20 @@ type work struct {
 
 // Decide counts what the view has, and says what to do. Objects that are not in the view are forgotten.
 func (s *State) Decide(v *View, b *budget.Budget, now time.Time) []Action {
-	d := &decision{s: s, v: v, budget: b, now: now, places: newPlaces(v), work: make(map[string]*work)}
 	order := make([]*Object, len(v.Objects))
 	for i := range v.Objects {
-		order[i] = &v.Objects[i]
+		o := &v.Objects[i]
+		slices.SortFunc(o.Pods, func(a, b Pod) int { return cmp.Compare(a.Name, b.Name) }) // before places point at them
+		order[i] = o
 	}
+	d := &decision{s: s, v: v, budget: b, now: now, places: newPlaces(v), work: make(map[string]*work), changedBy: make(map[podContainer]Key)}
 	slices.SortFunc(order, func(a, b *Object) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	var workloads []recommend.Workload
 	for i, o := range order {
-		if i == MaxObjects {
-			break
+		if i >= MaxObjects {
+			o = o.beyond()
 		}
 		workloads = append(workloads, d.object(o)...)
 	}
@@ -114,7 +120,6 @@ func (d *decision) object(o *Object) (workloads []recommend.Workload) {
 	if !o.PodsKnown && o.Problem == "" {
 		return nil // nothing is decided from what is not known
 	}
-	slices.SortFunc(o.Pods, func(a, b Pod) int { return cmp.Compare(a.Name, b.Name) })
 	o.Pods = o.Pods[:min(len(o.Pods), maxPods)]
 	r := &round{object: o}
 	if was := d.s.objects[o.Key]; was != nil && was.uid != o.UID {
@@ -186,8 +191,8 @@ func (d *decision) pods(r *round, name string, k *container, w *recommend.Worklo
 		if c == nil {
 			continue
 		}
-		if r.changing() && p.Fixed != "" {
-			r.wait(p.Name, p.Fixed)
+		if fixed := d.fixed(r, p, name); fixed != "" {
+			r.wait(p.Name, fixed)
 			continue
 		}
 		known := k.pods[p.UID]
@@ -203,6 +208,22 @@ func (d *decision) pods(r *round, name string, k *container, w *recommend.Worklo
 		}
 		w.Pods = append(w.Pods, out)
 	}
+}
+
+// fixed says why an object changes no such container of a pod; empty: it may, and no other object does.
+func (d *decision) fixed(r *round, p *Pod, container string) string {
+	switch {
+	case !r.changing():
+		return ""
+	case p.Fixed != "":
+		return p.Fixed
+	}
+	which := podContainer{p.UID, container}
+	if by, taken := d.changedBy[which]; taken && by != r.object.Key {
+		return "VerticalPodAutoscaler " + by.String() + " changes it"
+	}
+	d.changedBy[which] = r.object.Key
+	return ""
 }
 
 // changing reports whether the mode changes pods.

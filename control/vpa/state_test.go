@@ -1,7 +1,10 @@
 package vpa
 
 import (
+	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -53,6 +56,79 @@ func TestSampleCountsOnce(t *testing.T) {
 	}
 	if c.Limits.CPU = 0; known.pods["a"].throttled(c) != 0 {
 		t.Error("without a limit it is throttled")
+	}
+}
+
+// TestTooManyObjects: those beyond the bound get a status that says so, and nothing is kept of their pods.
+func TestTooManyObjects(t *testing.T) {
+	s, v := NewState(DefaultParams()), View{}
+	for i := range MaxObjects + 2 {
+		o := object(1, "")
+		o.Name, o.UID = fmt.Sprintf("web-%05d", MaxObjects+2-i), fmt.Sprint(i)
+		v.Objects = append(v.Objects, o)
+	}
+	told := make(map[string]bool)
+	for _, a := range s.Decide(&v, nil, start) {
+		if a.Status == nil {
+			continue
+		}
+		if c := a.Status.condition(ConfigUnsupported); c != nil && c.True {
+			told[a.Object.Name] = len(s.objects[a.Object].containers) == 0
+		}
+	}
+	if want := map[string]bool{"web-05001": true, "web-05002": true}; !maps.Equal(told, want) {
+		t.Errorf("told that they are too many: %v, want %v", told, want)
+	}
+}
+
+// TestPodsInAnyOrder: a place is kept for the pod whose UID it names, in whatever order the API server lists pods.
+func TestPodsInAnyOrder(t *testing.T) {
+	o := object(2, "")
+	for i := range o.Pods {
+		o.Pods[i].UID = fmt.Sprintf("%036d", i)
+	}
+	o.Pods[1].Resize = recommend.ResizeInProgress
+	grows, done := placeName(&o.Pods[1], "app"), placeName(&o.Pods[0], "app")
+	slices.Reverse(o.Pods)
+	v := View{Objects: []Object{o}, Reservations: true, Places: []Place{{Namespace: "shop", Name: grows}, {Namespace: "shop", Name: done}}}
+	var released []string
+	for _, a := range NewState(DefaultParams()).Decide(&v, nil, start) {
+		if a.Release != nil {
+			released = append(released, a.Release.Name)
+		}
+	}
+	if !slices.Equal(released, []string{done}) {
+		t.Errorf("released %v, want only %s: the other pod is being resized", released, done)
+	}
+}
+
+// TestOneObjectChangesAPod: of two objects with the same pods the first by name changes them, and the other one says so.
+func TestOneObjectChangesAPod(t *testing.T) {
+	p := DefaultParams()
+	p.ChangePods, p.ControlGroup = true, 0
+	s, b, now := NewState(p), budget.New(budget.Limits{Burst: 1000}, start), start
+	first, second := object(1, "InPlace"), object(1, "InPlace")
+	first.Name, second.Name, second.UID = "a", "b", "v2"
+	second.Policies = []ContainerPolicy{{Container: "app", Policy: recommend.Policy{Max: recommend.Amounts{CPU: 1}}}}
+	v := View{Objects: []Object{second, first}, Reservations: true}
+	changes, said := make(map[string]int), ""
+	for range 400 {
+		now = now.Add(5 * time.Minute)
+		for i := range v.Objects {
+			c := &v.Objects[i].Pods[0].Containers[0]
+			c.Use, c.UseAt = recommend.Sample{CPU: 0.5, Memory: 1 << 30}, now
+		}
+		for _, a := range s.Decide(&v, b, now) {
+			if a.Resize != nil {
+				changes[a.Object.Name]++
+			}
+			if a.Status != nil && a.Object.Name == "b" {
+				said = a.Status.condition(Applied).Message
+			}
+		}
+	}
+	if changes["a"] == 0 || changes["b"] != 0 || said != "pod a: VerticalPodAutoscaler shop/a changes it" {
+		t.Errorf("resizes by object: %v; the second says %q", changes, said)
 	}
 }
 

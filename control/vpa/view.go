@@ -1,6 +1,7 @@
 package vpa
 
 import (
+	"fmt"
 	"time"
 
 	"hilbert.dev/hilbert/control/recommend"
@@ -37,6 +38,13 @@ type Object struct {
 	// PodsKnown: Pods are those of its target. Without it nothing is decided about it in this round.
 	PodsKnown bool
 	Pods      []Pod
+}
+
+// beyond is an object of which there are too many: its status says so, and nothing else is decided about it.
+func (o *Object) beyond() *Object {
+	out := *o
+	out.Pods, out.Problem = nil, fmt.Sprintf("the controller serves at most %d VerticalPodAutoscalers, the first by namespace and name; this one is not among them", MaxObjects)
+	return &out
 }
 
 // ContainerPolicy is what a VerticalPodAutoscaler says about a container.
