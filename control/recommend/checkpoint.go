@@ -116,7 +116,7 @@ func Restore(p *Params, c *Checkpoint) (*Profile, error) {
 }
 
 func (h *Histogram) restore(c *HistogramCheckpoint) error {
-	if c.HalfLife != int64(h.halfLife/time.Second) || c.First < 0 || c.First+len(c.Weights) > len(h.weights) || !(c.Total >= 0) || math.IsInf(c.Total, 0) {
+	if c.HalfLife != int64(h.halfLife/time.Second) || c.First < 0 || c.First > len(h.weights)-len(c.Weights) || !(c.Total >= 0) || math.IsInf(c.Total, 0) {
 		return fmt.Errorf("%w: a histogram of half-life %d s with %d weights from %d on, in all %g", errCheckpoint, c.HalfLife, len(c.Weights), c.First, c.Total)
 	}
 	sum := 0.0

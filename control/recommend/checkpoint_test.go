@@ -68,6 +68,7 @@ func TestRestoreRefuses(t *testing.T) {
 		"fewer histograms":        func(c *Checkpoint) { c.CPU = c.CPU[1:] },
 		"another half-life":       func(c *Checkpoint) { c.CPU[0].HalfLife = 7 },
 		"weights past the end":    func(c *Checkpoint) { c.CPU[0].First = 1 << 20 },
+		"a bucket past all":       func(c *Checkpoint) { c.CPU[0].First = math.MaxInt },
 		"a bucket before all":     func(c *Checkpoint) { c.CPU[0].First = -1 },
 		"fewer costs":             func(c *Checkpoint) { c.Cost = c.Cost[1:] },
 		"a negative cost":         func(c *Checkpoint) { c.Cost[3] = -1 },
