@@ -34,7 +34,7 @@ type Counts struct {
 	Evicted int
 }
 
-// maxMoved bounds how many pods and workloads are remembered as moved.
+// maxMoved bounds how many workloads are remembered as moved.
 const maxMoved = 100_000
 
 // Carrier carries moves out, through whoever does what it says: it begins what a budget allows, follows each with Advance, and remembers who was moved. It lives as long as
@@ -56,7 +56,7 @@ func NewCarrier(timeouts Timeouts, most int, b *budget.Budget) *Carrier {
 	return &Carrier{timeouts: timeouts, most: most, budget: b, moves: make(map[string]*Carried), workloads: make(map[string]time.Time)}
 }
 
-// Begin takes moves of the first batch of a plan, in order, as far as the budget and the bound on moves at once allow, and one of each workload. It returns those that it took.
+// Begin takes moves of the first batch of a plan, in order, as far as the budget and the bound on moves at once allow. It returns those that it took.
 // Moves that only make sense together (all of one Why, to make room) are taken whole or not at all.
 func (c *Carrier) Begin(batch []Wanted, now time.Time) (taken []Wanted) {
 	for len(batch) > 0 {
