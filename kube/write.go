@@ -157,7 +157,7 @@ func (w *Writer) execute(ctx context.Context, write *bind.Write) bind.Result {
 	case bind.EvictPod:
 		c.About(write.Namespace, write.Name, "eviction")
 		c.Method, c.ContentType = http.MethodPost, apiserver.ContentJSON
-		c.Body, err = apiserver.EvictionBody(write.Namespace, write.Name, string(write.Pod))
+		c.Body, err = apiserver.EvictionBody(write.Namespace, write.Name, string(write.Pod), false)
 	case bind.WriteEvent:
 		c.Path = "/apis/events.k8s.io/v1/namespaces/" + write.Namespace + "/events"
 		c.Method, c.ContentType, c.Accept = http.MethodPost, apiserver.ContentJSON, apiserver.AcceptMetadata

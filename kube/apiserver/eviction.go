@@ -10,14 +10,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// EvictionBody encodes an eviction of the pod with that UID and no other.
-func EvictionBody(namespace, name, uid string) ([]byte, error) {
+// EvictionBody encodes an eviction of the pod with that UID and no other. dryRun: the API server says whether it would be done, and evicts nobody.
+func EvictionBody(namespace, name, uid string, dryRun bool) ([]byte, error) {
 	id := types.UID(uid)
-	body, err := json.Marshal(&policyv1.Eviction{
+	eviction := policyv1.Eviction{
 		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
 		ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &id}},
-	})
+	}
+	if dryRun {
+		eviction.DeleteOptions.DryRun = []string{metav1.DryRunAll}
+	}
+	body, err := json.Marshal(&eviction)
 	if err != nil {
 		return nil, fmt.Errorf("encode the eviction of %s/%s: %w", namespace, name, err)
 	}

@@ -13,8 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
@@ -229,19 +229,10 @@ func (c *Client) Ask(ctx context.Context, m *reschedule.Carried) (refused string
 }
 
 func (c *Client) evict(ctx context.Context, m *reschedule.Carried, dry bool) (refused string, err error) {
-	uid := types.UID(m.Wanted.Pod)
-	eviction := policyv1.Eviction{
-		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
-		ObjectMeta:    metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
-	}
-	if dry {
-		eviction.DeleteOptions.DryRun = []string{metav1.DryRunAll}
-	}
 	did := "evict " + m.Namespace + "/" + m.Name
-	body, err := json.Marshal(&eviction)
+	body, err := apiserver.EvictionBody(m.Namespace, m.Name, m.Wanted.Pod, dry)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", did, err)
+		return "", err
 	}
 	call := &apiserver.Call{Method: http.MethodPost, ContentType: apiserver.ContentJSON, Body: body}
 	call.About(m.Namespace, m.Name, "eviction")
@@ -281,7 +272,7 @@ func (c *Client) Left(ctx context.Context, visit func(w reschedule.Wanted, creat
 		for i := range list.Items {
 			r := &list.Items[i]
 			var what record
-			if json.Unmarshal([]byte(r.Annotations[spec.AnnotationMove]), &what) != nil || r.Name != nameOf(what.UID) {
+			if json.Unmarshal([]byte(r.Annotations[spec.AnnotationMove]), &what) != nil || r.Name != nameOf(what.UID) || !isName(what.Name) {
 				continue // nobody's, and it ends by its TTL
 			}
 			visit(reschedule.Wanted{
@@ -293,3 +284,6 @@ func (c *Client) Left(ctx context.Context, visit func(w reschedule.Wanted, creat
 		}
 	}
 }
+
+// isName reports whether a text can name a pod in a path. Whoever may write Reservations may write the annotation, and must not lead us to another namespace.
+func isName(text string) bool { return text != "" && len(content.IsPathSegmentName(text)) == 0 }

@@ -267,4 +267,14 @@ func TestReserveAndGiveBackAndLeft(t *testing.T) {
 	if err := client.Left(t.Context(), func(w reschedule.Wanted, _ time.Time) { left = append(left, w) }); err != nil || len(left) != 1 || left[0] != carried().Wanted {
 		t.Errorf("left %+v, %v", left, err)
 	}
+	for _, forged := range []string{"", ".", "../../other/pods/victim"} {
+		w := carried().Wanted
+		w.Name = forged
+		if s.target, err = reservation(&w, web(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Left(t.Context(), func(w reschedule.Wanted, _ time.Time) { t.Errorf("goes on with a move of %q", w.Name) }); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -172,7 +172,7 @@ func (w *Writer) resize(ctx context.Context, r *vpa.Resize) error {
 
 // evict evicts a pod. That a disruption budget forbids it now, or that it is gone, is no failure.
 func (w *Writer) evict(ctx context.Context, p *vpa.Pod) error {
-	data, err := apiserver.EvictionBody(p.Namespace, p.Name, p.UID)
+	data, err := apiserver.EvictionBody(p.Namespace, p.Name, p.UID, false)
 	if err != nil {
 		return err
 	}
