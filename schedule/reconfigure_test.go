@@ -143,3 +143,44 @@ func TestReconfigureReachesGangsThatWait(t *testing.T) {
 		t.Error("a gang that waits for longer than the new units.reserveAfter is not looked at")
 	}
 }
+
+// The budget of evictions is another one from then on: none, then all that nodes ask for, then none again, whatever was left of the budget before.
+func TestReconfigureReachesEvictions(t *testing.T) {
+	c := spec.Default().Scheduling
+	c.Evictions = spec.Evictions{}
+	s, err := schedule.New(schedule.Options{Config: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(10_000, 0)
+	var asked []facts.EvictionRequest
+	s.Apply(facts.NodeUpserted{Node: revNode("n1", 4000, 64*gib)}, now)
+	for i := range 4 {
+		name := fmt.Sprint("p", i)
+		s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: facts.UID(name), Namespace: "default", Name: name, Ours: true, Node: "n1", Requirements: &facts.Requirements{Reclaimed: true}}}, now)
+		asked = append(asked, facts.EvictionRequest{UID: facts.UID(name), Namespace: "default", Name: name, Reason: "Pressure"})
+	}
+	evicted := func() int {
+		pods := make(map[string]bool) // they do not leave, and are asked for again
+		for range 10 {
+			now = now.Add(time.Minute)
+			for _, name := range evictedWithout(s, "", now) {
+				pods[name] = true
+			}
+		}
+		return len(pods)
+	}
+	for _, step := range []struct {
+		budget      spec.Evictions
+		asked, want int
+	}{{spec.Evictions{}, 4, 0}, {spec.Evictions{PercentPerMinute: 100, Burst: 4}, 4, 4}, {spec.Evictions{PercentPerMinute: 100, Burst: 4}, 1, 1}, {spec.Evictions{Burst: 4}, 4, 0}} {
+		c.Evictions = step.budget
+		if err := s.Reconfigure(c, now); err != nil {
+			t.Fatal(err)
+		}
+		s.Apply(facts.NodeReported{Node: "n1", Report: &facts.NodeReport{Evictions: asked[:step.asked]}}, now)
+		if n := evicted(); n != step.want {
+			t.Errorf("with %+v %d pods are evicted, want %d", step.budget, n, step.want)
+		}
+	}
+}

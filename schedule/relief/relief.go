@@ -301,7 +301,7 @@ func (r *Relief) startBudgeted(now time.Time) {
 			heads = append(heads, list[0])
 		}
 	}
-	for len(heads) > 0 && r.tokens >= 1 && len(r.flights) < MaxInFlight {
+	for r.perMinute() > 0 && len(heads) > 0 && r.tokens >= 1 && len(r.flights) < MaxInFlight {
 		head := slices.MinFunc(heads, r.byTurn)
 		if r.start(head, now) != nil {
 			r.tokens--
