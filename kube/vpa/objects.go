@@ -23,9 +23,14 @@ const (
 	kind     = "VerticalPodAutoscaler"
 )
 
-// autoscaler has the fields of a VerticalPodAutoscaler that matter here. The definition belongs to its users, and its Go module would bring a client, informers and
+// Path is where the VerticalPodAutoscalers of a namespace are.
+func Path(namespace string) string {
+	return "/apis/" + Group + "/" + Version + "/namespaces/" + namespace + "/" + Resource
+}
+
+// Autoscaler has the fields of a VerticalPodAutoscaler that we read. The definition belongs to its users, and its Go module would bring a client, informers and
 // what they depend on.
-type autoscaler struct {
+type Autoscaler struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	Spec struct {
@@ -64,10 +69,11 @@ type status struct {
 }
 
 type recommendation struct {
-	Containers []containerRecommendation `json:"containerRecommendations"`
+	Containers []ContainerRecommendation `json:"containerRecommendations"`
 }
 
-type containerRecommendation struct {
+// ContainerRecommendation is what a status recommends for a container.
+type ContainerRecommendation struct {
 	ContainerName  string              `json:"containerName"`
 	Target         corev1.ResourceList `json:"target"`
 	LowerBound     corev1.ResourceList `json:"lowerBound,omitempty"`
@@ -85,12 +91,12 @@ type condition struct {
 }
 
 // ours reports whether the object names our recommender, and no other.
-func (a *autoscaler) ours(name string) bool {
+func (a *Autoscaler) ours(name string) bool {
 	return len(a.Spec.Recommenders) == 1 && a.Spec.Recommenders[0].Name == name
 }
 
 // object is what the decision sees of it.
-func (a *autoscaler) object() vpa.Object {
+func (a *Autoscaler) object() vpa.Object {
 	o := vpa.Object{
 		Key: vpa.Key{Namespace: a.Namespace, Name: a.Name}, UID: string(a.UID), Generation: a.Generation,
 		UpdateMode: a.Spec.UpdatePolicy.UpdateMode, Mode: a.Annotations[spec.AnnotationRecommendationMode], Status: a.Status.said(),
@@ -157,7 +163,7 @@ func body(s *vpa.Status, before []condition, now time.Time) status {
 		if out.Recommendation == nil {
 			out.Recommendation = &recommendation{}
 		}
-		out.Recommendation.Containers = append(out.Recommendation.Containers, containerRecommendation{
+		out.Recommendation.Containers = append(out.Recommendation.Containers, ContainerRecommendation{
 			ContainerName: c.Container,
 			Target:        quantities(c, func(b *vpa.Bounds) int64 { return b.Target }), LowerBound: quantities(c, func(b *vpa.Bounds) int64 { return b.Lower }),
 			UpperBound: quantities(c, func(b *vpa.Bounds) int64 { return b.Upper }), UncappedTarget: quantities(c, func(b *vpa.Bounds) int64 { return b.Uncapped }),

@@ -83,7 +83,7 @@ type Reader struct {
 	targets     targets
 	trouble     map[string]bool // what failed in the last round, so that it is said once
 
-	autoscalers map[vpa.Key]*autoscaler // of the last round
+	autoscalers map[vpa.Key]*Autoscaler // of the last round
 }
 
 // NewReader reads VerticalPodAutoscalers that name this recommender.
@@ -108,8 +108,8 @@ func (r *Reader) View(ctx context.Context, now time.Time) (v vpa.View, ok bool) 
 	if err != nil {
 		return v, false
 	}
-	r.autoscalers = make(map[vpa.Key]*autoscaler)
-	byNamespace := make(map[string][]*autoscaler)
+	r.autoscalers = make(map[vpa.Key]*Autoscaler)
+	byNamespace := make(map[string][]*Autoscaler)
 	for i := range list {
 		a := &list[i]
 		if a.ours(r.recommender) {
@@ -138,7 +138,7 @@ func (r *Reader) say(what, message string, failing bool, err error) {
 	}
 }
 
-func (r *Reader) list(ctx context.Context) ([]autoscaler, error) {
+func (r *Reader) list(ctx context.Context) ([]Autoscaler, error) {
 	data, err := r.api.get(ctx, "/apis/"+Group+"/"+Version+"/"+Resource, map[string]string{"resourceVersion": "0"})
 	if err != nil {
 		return nil, err
@@ -149,9 +149,9 @@ func (r *Reader) list(ctx context.Context) ([]autoscaler, error) {
 	if err := json.Unmarshal(data, &list); err != nil {
 		return nil, fmt.Errorf("read the list of VerticalPodAutoscalers: %w", err)
 	}
-	out := make([]autoscaler, 0, len(list.Items))
+	out := make([]Autoscaler, 0, len(list.Items))
 	for _, item := range list.Items {
-		var a autoscaler
+		var a Autoscaler
 		if err := json.Unmarshal(item, &a); err != nil {
 			r.log.Debug("a VerticalPodAutoscaler cannot be read and is left out", "err", err)
 			continue
@@ -162,12 +162,12 @@ func (r *Reader) list(ctx context.Context) ([]autoscaler, error) {
 }
 
 // namespace reads the pods of a namespace, and gives them to the objects whose targets select them.
-func (r *Reader) namespace(ctx context.Context, namespace string, list []*autoscaler, now time.Time) []vpa.Object {
+func (r *Reader) namespace(ctx context.Context, namespace string, list []*Autoscaler, now time.Time) []vpa.Object {
 	pods, err := r.pods(ctx, namespace)
 	r.say("pods of "+namespace, "the pods of a namespace cannot be listed; nothing is decided about them meanwhile", err != nil, err)
 	podsKnown := err == nil
 	used, err := r.source.Use(ctx, namespace)
-	r.say("use", "what pods use is not known; recommendations stay as they are meanwhile", err != nil, err)
+	r.say("use of "+namespace, "what the pods of a namespace use is not known; recommendations stay as they are meanwhile", err != nil, err)
 	out := make([]vpa.Object, 0, len(list))
 	for _, a := range list {
 		o := a.object()

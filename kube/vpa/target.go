@@ -39,7 +39,7 @@ type target struct {
 }
 
 // selector is what selects the pods of an object's target; a problem is what its status has to say.
-func (t *targets) selector(ctx context.Context, a *autoscaler, now time.Time) (labels.Selector, string, error) {
+func (t *targets) selector(ctx context.Context, a *Autoscaler, now time.Time) (labels.Selector, string, error) {
 	ref := &a.Spec.TargetRef
 	pattern := targetKinds[ref.APIVersion+" "+ref.Kind]
 	if pattern == "" {

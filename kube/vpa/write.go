@@ -100,7 +100,7 @@ func (w *Writer) status(ctx context.Context, key vpa.Key, s *vpa.Status, now tim
 		return fmt.Errorf("encode the status of VerticalPodAutoscaler %s: %w", key, err)
 	}
 	return w.call(ctx, &apiserver.Call{
-		Method: http.MethodPatch, Path: "/apis/" + Group + "/" + Version + "/namespaces/" + key.Namespace + "/" + Resource + "/" + key.Name + "/status",
+		Method: http.MethodPatch, Path: Path(key.Namespace) + "/" + key.Name + "/status",
 		ContentType: apiserver.ContentMerge, Accept: apiserver.AcceptMetadataJSON, Body: data,
 	}, "write the status of VerticalPodAutoscaler "+key.String(), http.StatusNotFound)
 }

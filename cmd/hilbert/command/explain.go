@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/internal/nearest"
+	kubevpa "hilbert.dev/hilbert/kube/vpa"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
 
@@ -31,7 +32,7 @@ var kindWords = map[string]string{
 	kindNode: kindNode, "nodes": kindNode, "no": kindNode,
 	kindQueue: kindQueue, "queues": kindQueue,
 	kindReservation: kindReservation, "reservations": kindReservation, "hrsv": kindReservation,
-	kindVPA: kindVPA, "verticalpodautoscaler": kindVPA, autoscalers: kindVPA,
+	kindVPA: kindVPA, "verticalpodautoscaler": kindVPA, kubevpa.Resource: kindVPA,
 }
 
 const explainForms = "hilbert explain pod NAME, hilbert explain unit NAME, hilbert explain node NAME, hilbert explain queue NAME, hilbert explain reservation NAME, or hilbert explain vpa NAME"
@@ -185,7 +186,7 @@ func (f *explainFlags) complete(cmd *cobra.Command, args []string, begun string)
 	}
 	names := map[string]complete.Func{
 		kindPod: complete.Pods(&f.target), kindUnit: complete.Units(&f.target), kindNode: complete.Nodes(&f.target), kindQueue: complete.Queues(&f.target),
-		kindReservation: complete.Reservations(&f.target), kindVPA: complete.In(&f.target, autoscalersPath),
+		kindReservation: complete.Reservations(&f.target), kindVPA: complete.In(&f.target, kubevpa.Path),
 	}[kindWords[args[0]]]
 	if len(args) > 1 || names == nil || f.from != "" {
 		return nil, cobra.ShellCompDirectiveNoFileComp

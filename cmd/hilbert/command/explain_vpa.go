@@ -11,61 +11,16 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/control/recommend"
+	"hilbert.dev/hilbert/control/vpa"
 	"hilbert.dev/hilbert/kube/reach"
+	kubevpa "hilbert.dev/hilbert/kube/vpa"
 )
-
-// autoscalers is where VerticalPodAutoscalers are.
-const autoscalers = "verticalpodautoscalers"
-
-func autoscalersPath(namespace string) string {
-	return "/apis/autoscaling.k8s.io/v1/namespaces/" + namespace + "/" + autoscalers
-}
-
-// autoscaler has the fields of a VerticalPodAutoscaler that are explained.
-type autoscaler struct {
-	Metadata struct {
-		Namespace   string            `json:"namespace"`
-		Name        string            `json:"name"`
-		UID         string            `json:"uid"`
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Spec struct {
-		TargetRef struct {
-			Kind string `json:"kind"`
-			Name string `json:"name"`
-		} `json:"targetRef"`
-		UpdatePolicy struct {
-			UpdateMode string `json:"updateMode"`
-		} `json:"updatePolicy"`
-		Recommenders []struct {
-			Name string `json:"name"`
-		} `json:"recommenders"`
-	} `json:"spec"`
-	Status struct {
-		Recommendation struct {
-			Containers []recommended `json:"containerRecommendations"`
-		} `json:"recommendation"`
-		Conditions []struct {
-			Type    string `json:"type"`
-			Status  string `json:"status"`
-			Reason  string `json:"reason"`
-			Message string `json:"message"`
-		} `json:"conditions"`
-	} `json:"status"`
-}
-
-// recommended is what is recommended for a container, as the status has it: quantities by resource.
-type recommended struct {
-	Container string            `json:"containerName"`
-	Target    map[string]string `json:"target"`
-	Lower     map[string]string `json:"lowerBound,omitempty"`
-	Upper     map[string]string `json:"upperBound,omitempty"`
-	Uncapped  map[string]string `json:"uncappedTarget,omitempty"`
-}
 
 // vpaAnswer is what was decided about a VerticalPodAutoscaler, why, and what it waits for.
 type vpaAnswer struct {
@@ -77,7 +32,7 @@ type vpaAnswer struct {
 	Mode       string `json:"mode"`
 	UpdateMode string `json:"updateMode"`
 
-	Containers []recommended `json:"containers,omitempty"`
+	Containers []kubevpa.ContainerRecommendation `json:"containers,omitempty"`
 	// Reasons say where the numbers come from, or why there are none.
 	Reasons []string `json:"reasons,omitempty"`
 	// Applied: pods have what is recommended. Why says why not yet, and Waits what for.
@@ -111,11 +66,11 @@ func (w *whom) explainVPA(cmd *cobra.Command, namespace, name string) (*vpaAnswe
 	if err != nil {
 		return nil, cause(err)
 	}
-	var v autoscaler
-	if err := inspector.Get(cmd.Context(), autoscalersPath(namespace)+"/"+name, &v); err != nil {
+	var v kubevpa.Autoscaler
+	if err := inspector.Get(cmd.Context(), kubevpa.Path(namespace)+"/"+name, &v); err != nil {
 		return nil, cause(err)
 	}
-	a := v.answer()
+	a := answerOf(&v)
 	a.Rooms, err = rooms(cmd.Context(), inspector, namespace)
 	if err != nil {
 		a.Unread = err.Error()
@@ -148,11 +103,14 @@ func rooms(ctx context.Context, inspector *reach.Inspector, namespace string) (o
 	return out, nil
 }
 
-// answer is what the object's status says.
-func (v *autoscaler) answer() *vpaAnswer {
+// answerOf is what the object's status says.
+func answerOf(v *kubevpa.Autoscaler) *vpaAnswer {
 	a := &vpaAnswer{
-		Namespace: v.Metadata.Namespace, Name: v.Metadata.Name, Target: v.Spec.TargetRef.Kind + " " + v.Spec.TargetRef.Name, Containers: v.Status.Recommendation.Containers,
-		Recommender: "default", Mode: cmp.Or(v.Metadata.Annotations[spec.AnnotationRecommendationMode], "Off"), UpdateMode: cmp.Or(v.Spec.UpdatePolicy.UpdateMode, "Recreate"),
+		Namespace: v.Namespace, Name: v.Name, Target: v.Spec.TargetRef.Kind + " " + v.Spec.TargetRef.Name,
+		Recommender: "default", Mode: cmp.Or(v.Annotations[spec.AnnotationRecommendationMode], string(recommend.ModeOff)), UpdateMode: cmp.Or(v.Spec.UpdatePolicy.UpdateMode, vpa.UpdateDefault),
+	}
+	if v.Status.Recommendation != nil {
+		a.Containers = v.Status.Recommendation.Containers
 	}
 	if len(v.Spec.Recommenders) > 0 {
 		a.Recommender = v.Spec.Recommenders[0].Name
@@ -161,12 +119,12 @@ func (v *autoscaler) answer() *vpaAnswer {
 		c := &v.Status.Conditions[i]
 		lines := strings.Split(c.Message, "\n")
 		switch c.Type {
-		case "RecommendationProvided":
+		case vpa.RecommendationProvided:
 			a.Reasons = lines
-		case "Applied":
-			a.Applied, a.Why, a.Waits = c.Status == "True", c.Reason, lines
+		case vpa.Applied:
+			a.Applied, a.Why, a.Waits = c.Status == corev1.ConditionTrue, c.Reason, lines
 		default:
-			if c.Status == "True" {
+			if c.Status == corev1.ConditionTrue {
 				a.Notes = append(a.Notes, strings.TrimSuffix(c.Type+": "+c.Message, ": "))
 			}
 		}
@@ -184,9 +142,17 @@ func (a *vpaAnswer) WriteText(w io.Writer) error {
 		fmt.Fprintln(table, "CONTAINER\tRESOURCE\tTARGET\tLOWER\tUPPER\tUNCAPPED")
 		for i := range a.Containers {
 			c := &a.Containers[i]
-			for _, resource := range []string{"cpu", "memory"} {
-				if c.Target[resource] != "" {
-					fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", c.Container, resource, c.Target[resource], c.Lower[resource], c.Upper[resource], c.Uncapped[resource])
+			for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				row := []string{c.ContainerName, string(resource)}
+				for _, list := range []corev1.ResourceList{c.Target, c.LowerBound, c.UpperBound, c.UncappedTarget} {
+					text := ""
+					if amount, there := list[resource]; there {
+						text = amount.String()
+					}
+					row = append(row, text)
+				}
+				if row[2] != "" {
+					fmt.Fprintln(table, strings.Join(row, "\t"))
 				}
 			}
 		}

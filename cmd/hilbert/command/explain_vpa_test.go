@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	kubevpa "hilbert.dev/hilbert/kube/vpa"
 )
 
 // TestExplainVPA: what the status says is told: numbers, where they come from, why pods do not have them, and the room that is kept.
 func TestExplainVPA(t *testing.T) {
-	var v autoscaler
+	var v kubevpa.Autoscaler
 	if err := json.Unmarshal([]byte(`{
 		"metadata": {"namespace": "shop", "name": "web", "annotations": {"autoscaling.hilbert.dev/mode": "InPlace"}},
 		"spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "updatePolicy": {"updateMode": "Off"}, "recommenders": [{"name": "hilbert"}]},
@@ -23,7 +25,7 @@ func TestExplainVPA(t *testing.T) {
 		}}`), &v); err != nil {
 		t.Fatal(err)
 	}
-	a := v.answer()
+	a := answerOf(&v)
 	a.Rooms = []growthRoom{{Reservation: "resize-1", State: "Waiting", Amounts: map[string]string{"memory": "450Mi", "cpu": "363m"}, Message: "0/1 nodes fit"}}
 	var out strings.Builder
 	if err := a.WriteText(&out); err != nil {
@@ -52,12 +54,12 @@ Room for growth in the namespace:
 		t.Errorf("it says\n%s\nwant\n%s", out.String(), want)
 	}
 	for _, silent := range []string{`{}`, `{"spec": {"recommenders": [{"name": "hilbert"}]}}`} {
-		var v autoscaler
+		var v kubevpa.Autoscaler
 		if err := json.Unmarshal([]byte(silent), &v); err != nil {
 			t.Fatal(err)
 		}
 		out.Reset()
-		if err := v.answer().WriteText(&out); err != nil || !strings.Contains(out.String(), "controller has not said anything") {
+		if err := answerOf(&v).WriteText(&out); err != nil || !strings.Contains(out.String(), "controller has not said anything") {
 			t.Errorf("of %s it says %q, err %v", silent, out.String(), err)
 		}
 	}
