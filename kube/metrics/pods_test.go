@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -50,36 +49,6 @@ func TestPodsThatRun(t *testing.T) {
 	p.DeletionTimestamp, p.Status.Phase = nil, corev1.PodPending
 	if got := podOf(p).Running; !got.IsZero() {
 		t.Errorf("waits, and runs since %s", got)
-	}
-}
-
-// TestNodesOfTokens: a token counts for a node if the API server knows it for our audience, it is an agent's, and it names one node.
-func TestNodesOfTokens(t *testing.T) {
-	n := &Nodes{account: "agent"}
-	status := func() *authenticationv1.TokenReviewStatus {
-		return &authenticationv1.TokenReviewStatus{
-			Authenticated: true, Audiences: []string{spec.MetricsAudience},
-			User: authenticationv1.UserInfo{Username: "agent", Extra: map[string]authenticationv1.ExtraValue{nodeExtra: {"n1"}}},
-		}
-	}
-	if got, err := n.nodeOf(status()); got != "n1" || err != nil {
-		t.Errorf("%q %v", got, err)
-	}
-	for what, spoil := range map[string]func(*authenticationv1.TokenReviewStatus){
-		"not authenticated":  func(s *authenticationv1.TokenReviewStatus) { s.Authenticated = false },
-		"for the API server": func(s *authenticationv1.TokenReviewStatus) { s.Audiences = []string{"https://kubernetes.default.svc"} },
-		"no audience":        func(s *authenticationv1.TokenReviewStatus) { s.Audiences = nil },
-		"somebody else's":    func(s *authenticationv1.TokenReviewStatus) { s.User.Username = "tenant" },
-		"bound to no pod":    func(s *authenticationv1.TokenReviewStatus) { s.User.Extra = nil },
-		"of two nodes": func(s *authenticationv1.TokenReviewStatus) {
-			s.User.Extra[nodeExtra] = authenticationv1.ExtraValue{"n1", "n2"}
-		},
-	} {
-		s := status()
-		spoil(s)
-		if got, err := n.nodeOf(s); err == nil {
-			t.Errorf("a token that is %s is %s's", what, got)
-		}
 	}
 }
 

@@ -25,6 +25,7 @@ func TestReviewer(t *testing.T) {
 	}
 	now := time.Now()
 	r.now = func() time.Time { return now }
+	r.tokens.now = r.now
 	may := func(token, path string) error { return r.MayGet(t.Context(), token, path) }
 	if err := may("t1", "/v1/explain"); err != nil {
 		t.Error(err)
@@ -59,11 +60,11 @@ func TestReviewer(t *testing.T) {
 	}
 	r.questions.SetLimit(rate.Inf)
 	for i := range 3 * maxReviews {
-		r.rememberUser(digest{byte(i), byte(i >> 8)}, authenticationv1.UserInfo{}, nil)
+		r.tokens.remember(digest{byte(i), byte(i >> 8)}, authenticationv1.UserInfo{}, nil)
 		_ = may("t1", fmt.Sprint("/", i))
 	}
-	if len(r.users) > maxReviews || len(r.accepted) > maxReviews || len(r.rulings) > maxReviews {
-		t.Errorf("%d users, %d tokens and %d answers are remembered", len(r.users), len(r.accepted), len(r.rulings))
+	if len(r.tokens.known) > maxReviews || len(r.tokens.accepted) > maxReviews || len(r.rulings) > maxReviews {
+		t.Errorf("%d users, %d tokens and %d answers are remembered", len(r.tokens.known), len(r.tokens.accepted), len(r.rulings))
 	}
 	s.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
 		http.Error(w, "down", http.StatusForbidden)
@@ -86,6 +87,7 @@ func TestTriedTokens(t *testing.T) {
 	}
 	now := time.Now()
 	r.now = func() time.Time { return now }
+	r.tokens.now = r.now
 	if err := r.MayGet(t.Context(), "t1", "/v1/explain"); err != nil {
 		t.Fatal(err)
 	}

@@ -168,7 +168,7 @@ func runMetrics(ctx context.Context, c *spec.Configuration, o Options, log *slog
 	if err != nil {
 		return err
 	}
-	receiver := &reports.Receiver{Identify: nodes.Of, Take: m.take, Log: log}
+	receiver := &reports.Receiver{Identify: nodes.Identify, Take: m.take, Log: log}
 	m.meter = newMetricsMeter(m, receiver)
 	if m.pods, err = kubemetrics.WatchPods(ctx, connection, m, log); err != nil {
 		return err

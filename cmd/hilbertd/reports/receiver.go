@@ -15,6 +15,7 @@ import (
 
 	"hilbert.dev/hilbert/control/metrics"
 	kubemetrics "hilbert.dev/hilbert/kube/metrics"
+	"hilbert.dev/hilbert/kube/visibility"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 
 // Receiver takes reports. It is an http.Handler.
 type Receiver struct {
-	// Identify is the node of a token; kube/metrics' Nodes knows it.
+	// Identify is the node of a token; kube/metrics.NewNodes makes who knows it.
 	Identify func(ctx context.Context, token string) (node string, err error)
 	// Take takes a report in.
 	Take func(node string, r *metrics.Report, now time.Time) metrics.Taken
@@ -69,12 +70,6 @@ func (r *Receiver) Pods() map[string]int64 {
 
 // ServeHTTP implements http.Handler.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	if r.reading.Add(1) > maxReading {
-		r.reading.Add(-1)
-		r.answer(w, limited, http.StatusTooManyRequests, "too many reports are being read; send the next one")
-		return
-	}
-	defer r.reading.Add(-1)
 	token, ok := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer ")
 	if !ok || token == "" || len(token) > maxToken {
 		r.answer(w, refused, http.StatusUnauthorized, "send a bearer token")
@@ -82,10 +77,10 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	node, err := r.Identify(request.Context(), token)
 	switch {
-	case errors.Is(err, kubemetrics.ErrTooMany):
+	case errors.Is(err, visibility.ErrTooMany):
 		r.answer(w, limited, http.StatusTooManyRequests, err.Error())
 		return
-	case errors.Is(err, kubemetrics.ErrStranger):
+	case errors.Is(err, kubemetrics.ErrStranger), errors.Is(err, visibility.ErrUnauthenticated):
 		r.answer(w, refused, http.StatusForbidden, err.Error())
 		return
 	case err != nil:
@@ -96,6 +91,11 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	now := time.Now()
 	if !r.turn(node, now) {
 		r.answer(w, limited, http.StatusTooManyRequests, "one report a second is taken of a node")
+		return
+	}
+	defer r.reading.Add(-1)
+	if r.reading.Add(1) > maxReading { // agents alone come this far: whoever else asks takes no agent's place
+		r.answer(w, limited, http.StatusTooManyRequests, "too many reports are being read; send the next one")
 		return
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(now.Add(readTimeout)) // not every ResponseWriter has deadlines

@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/control/metrics"
 	kubemetrics "hilbert.dev/hilbert/kube/metrics"
+	"hilbert.dev/hilbert/kube/visibility"
 )
 
 // replica is a Receiver behind a real server with TLS.
@@ -36,7 +38,9 @@ func identify(_ context.Context, token string) (string, error) {
 	case !ok:
 		return "", fmt.Errorf("%w: it is a tenant's", kubemetrics.ErrStranger)
 	case node == "new":
-		return "", kubemetrics.ErrTooMany
+		return "", visibility.ErrTooMany
+	case node == "deleted":
+		return "", visibility.ErrUnauthenticated
 	case node == "unreachable":
 		return "", errors.New("connection refused")
 	}
@@ -150,6 +154,7 @@ func TestRefusals(t *testing.T) {
 		{"Basic abc", `{"pods":[]}`, http.StatusUnauthorized, "refused"},
 		{"Bearer tenant", `{"pods":[]}`, http.StatusForbidden, "refused"},
 		{"Bearer token-of-new", `{"pods":[]}`, http.StatusTooManyRequests, "limited"},
+		{"Bearer token-of-deleted", `{"pods":[]}`, http.StatusForbidden, "refused"},
 		{"Bearer token-of-unreachable", `{"pods":[]}`, http.StatusServiceUnavailable, "limited"},
 		{"Bearer token-of-n1", `{`, http.StatusBadRequest, "bad"},
 		{"Bearer token-of-n1", `{"pods":[` + strings.Repeat(" ", maxReport) + `]}`, http.StatusRequestEntityTooLarge, "bad"},
@@ -163,5 +168,54 @@ func TestRefusals(t *testing.T) {
 		if w.Code != c.code || r.Results()[c.result] != 1 {
 			t.Errorf("%q %.20s: %d %s %v", c.token, c.body, w.Code, w.Body, r.Results())
 		}
+	}
+}
+
+// TestReportsThatAreReadAreBounded: one more than are read at once is sent away, and those who are no agents take no place.
+func TestReportsThatAreReadAreBounded(t *testing.T) {
+	r := newReplica(t)
+	asked, identified := make(chan string), make(chan struct{})
+	r.Identify = func(ctx context.Context, token string) (string, error) {
+		if token == "tenant" {
+			asked <- token
+			<-identified
+		}
+		return identify(ctx, token)
+	}
+	send := func(token string, body io.Reader) int {
+		w := httptest.NewRecorder()
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, Path, body)
+		request.Header.Set("Authorization", "Bearer "+token)
+		r.ServeHTTP(w, request)
+		return w.Code
+	}
+	var all sync.WaitGroup
+	for range maxReading {
+		all.Go(func() { send("tenant", http.NoBody) })
+		<-asked
+	}
+	if code := send("token-of-first", strings.NewReader(`{"pods":[]}`)); code != http.StatusNoContent {
+		t.Errorf("while strangers wait, an agent gets %d", code)
+	}
+	close(identified)
+	all.Wait()
+	var bodies []*io.PipeWriter
+	for i := range maxReading {
+		body, write := io.Pipe()
+		bodies = append(bodies, write)
+		all.Go(func() { send(fmt.Sprint("token-of-n", i), body) })
+		if _, err := io.WriteString(write, "{"); err != nil { // it is being read
+			t.Fatal(err)
+		}
+	}
+	if code := send("token-of-last", strings.NewReader(`{"pods":[]}`)); code != http.StatusTooManyRequests {
+		t.Errorf("one more than are read at once gets %d", code)
+	}
+	for _, body := range bodies {
+		_ = body.Close()
+	}
+	all.Wait()
+	if code := send("token-of-later", strings.NewReader(`{"pods":[]}`)); code != http.StatusNoContent {
+		t.Errorf("once they are read, the next gets %d", code)
 	}
 }
