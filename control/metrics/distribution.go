@@ -76,6 +76,14 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
+// times multiplies what is not negative, a count being positive. It stays at the greatest number there is, as plus does.
+func times(a, count int64) int64 {
+	if a > math.MaxInt64/count {
+		return math.MaxInt64
+	}
+	return a * count
+}
+
 // Merge is what was read of both. It keeps neither.
 func Merge(a, b Distribution) Distribution {
 	out := Distribution{Count: plus(a.Count, b.Count), Sum: plus(a.Sum, b.Sum), Most: max(a.Most, b.Most)}

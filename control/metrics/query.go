@@ -135,7 +135,7 @@ func (s *Store) live(w Workload, n *Name, now time.Time) (Value, error) {
 	switch n.Statistic {
 	case Sum:
 		// A pod that has just begun is left out: it does no work yet, and would have the workload grow because it grows.
-		v.Amount = sum / int64(v.Pods) * int64(v.Pods+missing)
+		v.Amount = times(sum/int64(v.Pods), int64(v.Pods+missing))
 		if missing == 0 {
 			v.Amount = sum
 		}

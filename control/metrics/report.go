@@ -1,7 +1,9 @@
 package metrics
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -20,7 +22,32 @@ const (
 
 // Report is what a node's agent has read of its pods since its last report. Times are ages at the moment of sending, so that the clocks of nodes do not matter.
 type Report struct {
-	Pods []PodReport `json:"pods"`
+	Pods podReports `json:"pods"`
+}
+
+// podReports are the pods of a report. Reading stops at more than MaxPods: in a few bytes of text for each, a report could make a thousand times as many.
+type podReports []PodReport
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *podReports) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if begin, err := decoder.Token(); err != nil || begin != json.Delim('[') {
+		return errors.Join(errors.New("pods: want a list"), err)
+	}
+	for *p = nil; decoder.More(); {
+		if len(*p) == MaxPods {
+			return fmt.Errorf("the report has more than %d pods", MaxPods)
+		}
+		var one PodReport
+		if err := decoder.Decode(&one); err != nil {
+			return fmt.Errorf("pods[%d]: %w", len(*p), err)
+		}
+		*p = append(*p, one)
+	}
+	return nil
 }
 
 // PodReport is what was read of one pod.
@@ -38,9 +65,6 @@ func ReadReport(text []byte) (*Report, error) {
 	r := &Report{}
 	if err := json.Unmarshal(text, r); err != nil {
 		return nil, fmt.Errorf("read the report: %w", err)
-	}
-	if len(r.Pods) > MaxPods {
-		return nil, fmt.Errorf("the report has %d pods: want at most %d", len(r.Pods), MaxPods)
 	}
 	for i := range r.Pods {
 		p := &r.Pods[i]

@@ -132,7 +132,7 @@ func (s *Store) KeepPods(uids map[string]bool) {
 	}
 }
 
-// Taken is what became of a report: how many of its pods were taken in, are not known, or are of another node.
+// Taken is what became of a report: how many of its pods were taken in, are not known yet, with their node, or are of another node.
 type Taken struct{ Taken, Unknown, Foreign int }
 
 // Take takes a report in that a node has sent now.
@@ -141,7 +141,7 @@ func (s *Store) Take(node string, r *Report, now time.Time) (t Taken) {
 		from := &r.Pods[i]
 		p := s.pods[from.UID]
 		switch {
-		case p == nil:
+		case p == nil || p.Node == "": // an agent may know of a pod, or that it is its own, before the watch does
 			t.Unknown++
 			continue
 		case p.Node != node:

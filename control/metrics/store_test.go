@@ -3,6 +3,7 @@ package metrics
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -138,8 +139,27 @@ func TestNodesSpeakOfTheirOwnPods(t *testing.T) {
 	if got := tell(s, &Pod{UID: "unheard", Node: "n0"}, CPUUse, start, 1000); got.Unknown != 1 {
 		t.Errorf("a report about a pod that is not: %+v", got)
 	}
+	late := pod(0)
+	late.Node = "" // the watch has not told yet that it was bound
+	s.SetPod(late)
+	if got := tell(s, pod(0), CPUUse, start, 1000); got.Unknown != 1 || got.Foreign != 0 {
+		t.Errorf("a report about a pod that is not known to be bound: %+v", got)
+	}
 	_, err := s.Workload(web, use, start)
 	wantNoData(t, err, "no agent has reported it yet")
+}
+
+// TestGreatNumbersStayGreat: whatever nodes say that pods use, a sum is not negative.
+func TestGreatNumbersStayGreat(t *testing.T) {
+	s, most := newStore(10), Distribution{}
+	most.Add(math.MaxInt64)
+	for i := range 9 { // of ten: what the last uses is guessed
+		p := pod(i)
+		s.Take(p.Node, &Report{Pods: podReports{{PodRef: spec.PodRef{UID: p.UID}, Values: map[string]Distribution{CPUUse.String(): most}}}}, start)
+	}
+	if v, err := s.Workload(web, named(t, "hilbert_cpu_use"), start); err != nil || v.Amount < math.MaxInt64/2 {
+		t.Errorf("ten pods use %d: %v", v.Amount, err)
+	}
 }
 
 // TestStore does anything in any order: what is answered is never old, never zero, and never of a pod that is gone.
@@ -324,6 +344,12 @@ func TestReportsAreChecked(t *testing.T) {
 		if _, err := ReadReport([]byte(text)); err == nil {
 			t.Errorf("%.80s is taken", text)
 		}
+	}
+	if _, err := ReadReport([]byte(`{"pods":[` + strings.Repeat(`{},`, MaxPods) + `{},`)); err == nil || !strings.Contains(err.Error(), "unexpected end") {
+		t.Errorf("half a report: %v", err)
+	}
+	if r, err := ReadReport([]byte(`{"pods":null}`)); err != nil || len(r.Pods) != 0 {
+		t.Errorf("a report of nothing: %v %v", r, err)
 	}
 	if r, err := ReadReport([]byte(`{"pods":[{"uid":"a","values":{"later":{"n":1,"sum":5,"most":5,"buckets":[[5,1]]}}}],"more":1}`)); err != nil || len(r.Pods) != 1 {
 		t.Errorf("a report of a later version: %v %v", r, err)
