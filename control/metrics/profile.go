@@ -79,17 +79,24 @@ type Load struct {
 	Cores float64
 }
 
-// Unfilled are the workloads whose profile knows nothing of what was before it began, in order.
-func (s *Store) Unfilled() (out []Workload) {
+// Unfilled is the next workload after another, round and round, whose profile knows nothing of what was before it began; false: there is none.
+func (s *Store) Unfilled(after Workload) (Workload, bool) {
+	var unfilled []Workload
 	for w, p := range s.profiles {
 		if !p.filled {
-			out = append(out, w)
+			unfilled = append(unfilled, w)
 		}
 	}
-	slices.SortFunc(out, func(a, b Workload) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-	})
-	return out
+	if len(unfilled) == 0 {
+		return Workload{}, false
+	}
+	slices.SortFunc(unfilled, Workload.compare)
+	next := slices.IndexFunc(unfilled, func(w Workload) bool { return w.compare(after) > 0 })
+	return unfilled[max(next, 0)], true
+}
+
+func (w Workload) compare(other Workload) int {
+	return cmp.Or(cmp.Compare(w.Namespace, other.Namespace), cmp.Compare(w.Kind, other.Kind), cmp.Compare(w.Name, other.Name))
 }
 
 // Fill gives a profile what was before it began, by time. A load at or after the step under way is passed over; so is all of it if the profile has been filled.

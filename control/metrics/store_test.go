@@ -302,13 +302,16 @@ func TestHistory(t *testing.T) {
 	for at := now.Add(-5 * 24 * time.Hour); at.Before(now); at = at.Add(5 * time.Minute) {
 		history = append(history, Load{at, day(at)})
 	}
-	if want := s.Unfilled(); len(want) != 1 || want[0] != web {
-		t.Fatalf("unfilled: %v", want)
+	if got, ok := s.Unfilled(web); !ok || got != web {
+		t.Fatalf("unfilled: %v %t", got, ok)
 	}
 	s.Tick(now)
 	s.Fill(web, history)
-	if v, err := s.Workload(web, ask, now); err != nil || v.Amount != 8*Micro || len(s.Unfilled()) != 0 {
+	if v, err := s.Workload(web, ask, now); err != nil || v.Amount != 8*Micro {
 		t.Fatalf("with history: %+v %v", v, err)
+	}
+	if got, ok := s.Unfilled(Workload{}); ok {
+		t.Fatalf("unfilled once it is filled: %v", got)
 	}
 }
 

@@ -30,7 +30,7 @@ const (
 	// checkpointEvery is how often profiles are written to disk, groupsEvery how often the APIServices are looked at.
 	checkpointEvery = 10 * time.Minute
 	groupsEvery     = 5 * time.Minute
-	// historyRetry is the pause after a history server did not answer. Each tick asks for one workload.
+	// historyRetry is the pause after a history server did not answer. Each tick asks for one workload: after a failure for the next, so that one with no answer keeps none from the others.
 	historyRetry = time.Minute
 )
 
@@ -49,6 +49,7 @@ type metricsRole struct {
 	// The rest belongs to the loop.
 	history   *history.Client // nil: none is configured
 	askAfter  time.Time       // the history server
+	askedOf   metrics.Workload
 	written   time.Time
 	groups    *kubemetrics.Groups
 	holders   map[string]kubemetrics.Holder
@@ -216,12 +217,13 @@ func (m *metricsRole) fill(ctx context.Context, now time.Time) {
 		return
 	}
 	m.mu.Lock()
-	unfilled := m.store.Unfilled()
+	w, ok := m.store.Unfilled(m.askedOf)
 	m.mu.Unlock()
-	if len(unfilled) == 0 {
+	if !ok {
 		return
 	}
-	w, f := unfilled[0], &m.params.Forecast
+	m.askedOf = w
+	f := &m.params.Forecast
 	longest := time.Duration(0)
 	for _, period := range f.Periods {
 		longest = max(longest, period*time.Duration(f.Kept))
