@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -219,16 +218,12 @@ func (r *controllerRole) serve(c *spec.Configuration) (*server, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(r.meter, r.moves)
 	registry.MustRegister(processCollectors()...)
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux := basicPaths(func() error {
 		if !r.watch.Listed() {
-			http.Error(w, "not everything is listed yet", http.StatusServiceUnavailable)
-			return
+			return errors.New("not everything is listed yet")
 		}
-		fmt.Fprintln(w, "ok")
-	})
-	mux.Handle("GET /metrics", newScrapes(registry))
+		return nil
+	}, registry)
 	serveProfiles(mux, c.Server, localOnly)
 	served, err := serveOn(listener, certificateOf(c.Server), mux, tls.NoClientCert, r.log)
 	if err != nil {

@@ -304,16 +304,7 @@ func (m *metricsRole) serve(c *spec.Configuration, agents http.Handler, api *kub
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.meter)
 	registry.MustRegister(processCollectors()...)
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := m.ready(time.Now()); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	})
-	mux.Handle("GET /metrics", newScrapes(registry))
+	mux := basicPaths(func() error { return m.ready(time.Now()) }, registry)
 	mux.Handle("POST "+reports.Path, agents)
 	serveProfiles(mux, c.Server, localOnly)
 	api.Register(mux)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube/visibility"
 )
@@ -68,6 +70,21 @@ func paths(i *inspector, visible *visibility.Server) *http.ServeMux {
 	mux.HandleFunc("GET /configz", i.guarded(i.configz))
 	serveProfiles(mux, l.config.Server, i.guarded)
 	visible.Register(mux)
+	return mux
+}
+
+// basicPaths are what a role serves to every client that has no loop which could be stuck: /livez as long as it answers at all, /readyz, which is ok once ready is nil, and metrics.
+func basicPaths(ready func() error, registry *prometheus.Registry) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	mux.Handle("GET /metrics", newScrapes(registry))
 	return mux
 }
 
