@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/tokenfile"
 	"hilbert.dev/hilbert/control/metrics"
 )
 
@@ -106,11 +107,11 @@ func (c *Client) post(ctx context.Context, at string, form url.Values) (body []b
 	}
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if c.config.TokenFile != "" {
-		token, err := os.ReadFile(c.config.TokenFile)
+		token, err := tokenfile.Read(c.config.TokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("metrics.prometheus.tokenFile: %w", err)
 		}
-		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {

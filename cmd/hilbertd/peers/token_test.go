@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hilbert.dev/hilbert/cmd/hilbertd/tokenfile"
 )
 
 // A scheduler shows the token that its file has when it joins, and joins with none that is no token.
@@ -47,7 +49,7 @@ func TestTokens(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // one that is let in decides until it ends
 	defer cancel()
-	for text, want := range map[string]string{"": "is empty", "\n": "is empty", "two words": "characters", strings.Repeat("x", maxToken+1): "more than"} {
+	for text, want := range map[string]string{"": "is empty", "\n": "is empty", "two words": "characters", strings.Repeat("x", tokenfile.Max+1): "more than"} {
 		write(text)
 		if joined, err := c.tryAll(ctx); joined || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "peers.tokenFile") {
 			t.Errorf("%.10q: joined: %t, %v", text, joined, err)

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"hilbert.dev/hilbert/cmd/hilbertd/tokenfile"
 	"hilbert.dev/hilbert/control/metrics"
 	kubemetrics "hilbert.dev/hilbert/kube/metrics"
 	"hilbert.dev/hilbert/kube/visibility"
@@ -71,7 +72,7 @@ func (r *Receiver) Pods() map[string]int64 {
 // ServeHTTP implements http.Handler.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	token, ok := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer ")
-	if !ok || token == "" || len(token) > maxToken {
+	if !ok || token == "" || len(token) > tokenfile.Max {
 		r.answer(w, refused, http.StatusUnauthorized, "send a bearer token")
 		return
 	}

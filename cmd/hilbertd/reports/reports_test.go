@@ -130,12 +130,22 @@ func TestTokensGoToNobodyElse(t *testing.T) {
 	if err := s.round(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("error %v", err)
 	}
+	if err := os.WriteFile(s.config.TokenFile, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	see(s)
+	if err := s.round(t.Context()); err == nil || !strings.Contains(err.Error(), "node.metrics.tokenFile") || !strings.Contains(err.Error(), "is empty") {
+		t.Errorf("error %v", err)
+	}
 	if err := os.WriteFile(s.config.CAFile, []byte("none"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	see(s)
 	if err := s.round(t.Context()); err == nil || !strings.Contains(err.Error(), "caFile") {
 		t.Errorf("error %v", err)
+	}
+	if sent, failed := s.Counts(); sent != 0 || failed != 3 {
+		t.Errorf("sent %d, failed %d; want each round counted that sent nothing", sent, failed)
 	}
 	for _, at := range []*replica{r, other} {
 		if n := at.Results(); n["taken"]+n["refused"]+n["limited"]+n["bad"] != 0 {

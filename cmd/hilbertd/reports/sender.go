@@ -15,12 +15,12 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/tokenfile"
 	"hilbert.dev/hilbert/control/metrics"
 )
 
@@ -31,8 +31,7 @@ const (
 	sendTimeout = 4 * time.Second
 	// maxAddresses bounds the replicas that are sent to.
 	maxAddresses = 8
-	// maxToken bounds the file of the token, in bytes, and maxAuthorities that of the authorities.
-	maxToken       = 16 << 10
+	// maxAuthorities bounds the file of the authorities, in bytes.
 	maxAuthorities = 256 << 10
 )
 
@@ -65,7 +64,7 @@ func (s *Sender) See(pod spec.PodRef, m metrics.Metric, value float64, at time.T
 	s.seen.See(pod, m, value, at)
 }
 
-// Counts are how many reports were sent, and how many were not, since the start.
+// Counts are how many reports were sent, and how many were not, since the start: one for each address, and one failure where no address could be tried.
 func (s *Sender) Counts() (sent, failed int64) { return s.sent.Load(), s.failed.Load() }
 
 // Run sends a report each interval until ctx ends. Each node begins at another moment, so that not all send at once.
@@ -106,37 +105,7 @@ func (s *Sender) round(ctx context.Context) error {
 	if report == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
-	defer cancel()
-	body, err := json.Marshal(report)
-	if err != nil {
-		return fmt.Errorf("encode the report: %w", err)
-	}
-	host, port, err := net.SplitHostPort(s.config.Address)
-	if err != nil {
-		return fmt.Errorf("node.metrics.address: %w", err)
-	}
-	if err := s.connect(host); err != nil {
-		return err
-	}
-	token, err := readAtMost(s.config.TokenFile, maxToken)
-	if err != nil {
-		return fmt.Errorf("node.metrics.tokenFile: %w", err)
-	}
-	addresses, err := s.lookup(ctx, host)
-	if err != nil {
-		s.failed.Add(1)
-		return fmt.Errorf("find the addresses of %s: %w", host, err)
-	}
-	slices.Sort(addresses)
-	errs := make([]error, min(len(addresses), maxAddresses))
-	var all sync.WaitGroup
-	for i := range errs {
-		all.Go(func() {
-			errs[i] = s.post(ctx, "https://"+net.JoinHostPort(addresses[i], port)+Path, strings.TrimSpace(string(token)), body)
-		})
-	}
-	all.Wait()
+	errs := s.send(ctx, report)
 	for _, err := range errs {
 		if err != nil {
 			s.failed.Add(1)
@@ -145,6 +114,41 @@ func (s *Sender) round(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// send is what came of a report at each address, or one error where no address could be tried.
+func (s *Sender) send(ctx context.Context, report *metrics.Report) []error {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	body, err := json.Marshal(report)
+	if err != nil {
+		return []error{fmt.Errorf("encode the report: %w", err)}
+	}
+	host, port, err := net.SplitHostPort(s.config.Address)
+	if err != nil {
+		return []error{fmt.Errorf("node.metrics.address: %w", err)}
+	}
+	if err := s.connect(host); err != nil {
+		return []error{err}
+	}
+	token, err := tokenfile.Read(s.config.TokenFile)
+	if err != nil {
+		return []error{fmt.Errorf("node.metrics.tokenFile: %w", err)}
+	}
+	addresses, err := s.lookup(ctx, host)
+	if err != nil {
+		return []error{fmt.Errorf("find the addresses of %s: %w", host, err)}
+	}
+	slices.Sort(addresses)
+	errs := make([]error, min(len(addresses), maxAddresses))
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() {
+			errs[i] = s.post(ctx, "https://"+net.JoinHostPort(addresses[i], port)+Path, token, body)
+		})
+	}
+	all.Wait()
+	return errs
 }
 
 // connect makes the client, anew where the authorities have changed.
