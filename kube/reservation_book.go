@@ -55,12 +55,13 @@ func (b *reservationBook) valueOf(class string) (int32, bool) {
 		}
 		return known.Value, true
 	}
-	for _, name := range slices.Sorted(maps.Keys(b.classes)) {
-		if b.classes[name].GlobalDefault {
-			return b.classes[name].Value, true
+	value, found := int32(0), false
+	for _, known := range b.classes {
+		if known.GlobalDefault && (!found || known.Value < value) { // of several defaults the API server gives pods the least
+			value, found = known.Value, true
 		}
 	}
-	return 0, true
+	return value, true
 }
 
 // tellAll sends all Reservations, once both lists are there.

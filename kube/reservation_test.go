@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +63,25 @@ func TestReservationBook(t *testing.T) {
 }
 
 // What a status says is read back as it was: a new leader restores what an earlier one has kept.
+// A template without a class has the priority that the API server gives such pods: the least of the classes that say they are the default, else 0.
+func TestReservationDefaultPriority(t *testing.T) {
+	told := &collector{}
+	book := newReservationBook(told, parse.NewParser("hilbert", nil))
+	var classes []any
+	for i, want := range []string{"0", "7", "3", "3"} {
+		if err := (prioritySink{book}).Replace(classes, "1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := (reservationSink{book}).Replace([]any{reservation("r", fmt.Sprint("uid-", i), "")}, "1"); err != nil {
+			t.Fatal(err)
+		}
+		if got := told.take(); !strings.Contains(got, "priority "+want+",") {
+			t.Errorf("with %d classes: told %q, want priority %s", i, got, want)
+		}
+		classes = append(classes, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("class-", i)}, Value: []int32{7, 3, 5, 1}[i], GlobalDefault: i < 3})
+	}
+}
+
 func TestReservationStatusIsReadBack(t *testing.T) {
 	grant := topology.Grant{GPUs: 0b110, Milli: topology.FullGPU}
 	view := cluster.ReservationView{UID: "uid-r", Namespace: "ns", Name: "r", Generation: 3, Places: []cluster.PlaceView{
