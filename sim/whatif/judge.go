@@ -37,8 +37,9 @@ type judge struct {
 }
 
 func newJudge(d *inspect.Dump, store *cluster.Store, empty []string) *judge {
+	units := waitingUnits(d.Ledger)
 	j := &judge{
-		view: viewOf(d, store, empty), facts: make(map[facts.UID]*facts.Pod), waiting: make(map[string]*facts.Pod), kindOf: make(map[fragment.Request]int32),
+		view: viewOf(d, store, empty, units), units: units, facts: make(map[facts.UID]*facts.Pod), waiting: make(map[string]*facts.Pod), kindOf: make(map[fragment.Request]int32),
 		market: fragment.Market{Params: fragment.Defaults()}, drained: make(map[facts.UID]string),
 	}
 	named := make(map[string]*facts.Node)
@@ -64,13 +65,8 @@ func newJudge(d *inspect.Dump, store *cluster.Store, empty []string) *judge {
 			mix.Add(&request)
 		}
 	}
-	j.units = waitingUnits(d.Ledger)
 	for _, w := range j.view.Waiting {
-		members := j.units[w.Name]
-		if members == nil {
-			members = []*facts.Pod{j.waiting[w.Name]}
-		}
-		for _, f := range members {
+		for _, f := range j.members(w.Name) {
 			request := j.request(f)
 			j.numbered(&request)
 			mix.Add(&request)
@@ -224,10 +220,7 @@ func (j *judge) Better(most int, may func(int) bool) (steps []reschedule.Step, g
 // Room is reschedule.Judge's: a unit is a pod by its namespace and name, or a gang that waits as a whole. Room is made for one member after the other; if that fails
 // for one, nothing is moved for the gang.
 func (j *judge) Room(unit string, most int, may func(int) bool) ([]reschedule.Step, bool) {
-	members := j.units[unit]
-	if f := j.waiting[unit]; members == nil && f != nil {
-		members = []*facts.Pod{f}
-	}
+	members := j.members(unit)
 	now, at, grants := slices.Clone(j.now), slices.Clone(j.at), slices.Clone(j.grants)
 	var steps []reschedule.Step
 	for _, f := range members {
@@ -241,19 +234,21 @@ func (j *judge) Room(unit string, most int, may func(int) bool) ([]reschedule.St
 	return steps, len(members) > 0
 }
 
+// members are the pods of a unit that waits: those of a gang, or the one pod of that name.
+func (j *judge) members(unit string) []*facts.Pod {
+	if members := j.units[unit]; members != nil {
+		return members
+	}
+	if f := j.waiting[unit]; f != nil {
+		return []*facts.Pod{f}
+	}
+	return nil
+}
+
 // stillWaits reports whether somebody for whom room is made (a reason's Why) is among the pods that have no place after all.
 func (j *judge) stillWaits(why string, waits map[string]bool) bool {
-	for name, members := range j.units {
-		if reschedule.WhyRoom(name) == why {
-			return slices.ContainsFunc(members, func(f *facts.Pod) bool { return waits[f.Namespace+"/"+f.Name] })
-		}
-	}
-	for name := range j.waiting {
-		if reschedule.WhyRoom(name) == why {
-			return waits[name]
-		}
-	}
-	return false
+	at := slices.IndexFunc(j.view.Waiting, func(w reschedule.Waiting) bool { return reschedule.WhyRoom(w.Name) == why })
+	return at >= 0 && slices.ContainsFunc(j.members(j.view.Waiting[at].Name), func(f *facts.Pod) bool { return waits[f.Namespace+"/"+f.Name] })
 }
 
 // roomFor makes room for a pod, and gives it that.

@@ -208,7 +208,7 @@ func (m *Moves) stay(p *reschedule.Pod, why string) {
 }
 
 // viewOf makes the view of a dump.
-func viewOf(d *inspect.Dump, store *cluster.Store, empty []string) (v reschedule.View) {
+func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[string][]*facts.Pod) (v reschedule.View) {
 	index := make(map[string]int)
 	s := &store.State
 	for i := range s.Slots() {
@@ -257,7 +257,7 @@ func viewOf(d *inspect.Dump, store *cluster.Store, empty []string) (v reschedule
 			v.Waiting = append(v.Waiting, reschedule.Waiting{Name: f.Namespace + "/" + f.Name, Needs: float64(f.Requirements.GPU.Total())})
 		}
 	}
-	for name, members := range waitingUnits(d.Ledger) {
+	for name, members := range units {
 		needs := int64(0)
 		for _, f := range members {
 			needs += f.Requirements.GPU.Total()
