@@ -201,6 +201,28 @@ func canonical(t *testing.T, o *unstructured.Unstructured) string {
 	return string(out)
 }
 
+// TestChangesRestart: pods that read their configuration at their start are made anew when it changes.
+func TestChangesRestart(t *testing.T) {
+	hash := func(text, kind, name string) string {
+		t.Helper()
+		h, _, _ := unstructured.NestedString(find(t, objects(t, render(t, text, newest)), kind, name).Object, "spec", "template", "metadata", "annotations", "hilbert.dev/config")
+		if h == "" {
+			t.Errorf("%s has no hash of its configuration", name)
+		}
+		return h
+	}
+	for _, c := range []struct{ kind, name, before, after string }{
+		{"DaemonSet", "hilbert-agent", "{agent: {enabled: true}}", "{agent: {enabled: true}, metrics: {enabled: true}}"},
+		{"Deployment", "hilbert-metrics", "{agent: {enabled: true}, metrics: {enabled: true}}", "{agent: {enabled: true}, metrics: {enabled: true, config: {metrics: {staleAfter: 2m}}}}"},
+		{"Deployment", "hilbert-controller", "{controller: {enabled: true}}", "{controller: {enabled: true, config: {recommendation: {enabled: true}}}}"},
+		{"Deployment", "hilbert-controller", "{controller: {enabled: true}}", "{controller: {enabled: true, rescheduling: {mode: Advise}}}"},
+	} {
+		if hash(c.before, c.kind, c.name) == hash(c.after, c.kind, c.name) {
+			t.Errorf("%s: with %s pods go on that have read %s", c.name, c.after, c.before)
+		}
+	}
+}
+
 // TestPlainManifests holds deploy/ and the chart to each other: with these values the chart renders the objects of the plain manifests, and no others. Who
 // changes one of them changes both.
 func TestPlainManifests(t *testing.T) {
