@@ -365,15 +365,13 @@ func (s *Scheduler) forOutside(u *queue.Unit) bool {
 	return s.forWorker(u) && cluster.Copies(u.Class)
 }
 
-// takeInOutside commits the batch that came back first.
+// takeInOutside commits the batch that came back first, or some of it.
 func (s *Scheduler) takeInOutside(now time.Time) (decisions int) {
 	x := &s.outsiders
-	back := x.answered[0]
-	x.answered = slices.Delete(x.answered, 0, 1)
-	for i := range back.tasks {
-		s.applyConsequences(now)
-		s.takeInOne(s.instances[0], back.number, &back.tasks[i], now)
-		s.blocked.decided()
+	back := &x.answered[0]
+	decisions = s.takeInSome(s.instances[0], back.number, back.tasks, now)
+	if back.tasks = back.tasks[decisions:]; len(back.tasks) == 0 {
+		x.answered = slices.Delete(x.answered, 0, 1)
 	}
-	return len(back.tasks)
+	return decisions
 }

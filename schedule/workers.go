@@ -55,8 +55,8 @@ type WorkerCounts struct {
 	Schedulers int
 	// Pending units are with them now.
 	Pending int
-	// Batches of them were handed out, of so many Units. Of these Committed have their places; for Elsewhere there was no room in the partition, so that all nodes were
-	// looked at; Parked joined others like them that had been found to fit nowhere; Rejected were overtaken; Gone had left, or changed, before.
+	// Batches of them were handed out, of so many Units. Of these Committed have their places; for Elsewhere there was no room in the partition, or the search would
+	// have taken too long, so that all nodes were looked at; Parked joined others like them that had been found to fit nowhere; Rejected were overtaken; Gone had left, or changed, before.
 	Batches, Units, Committed, Elsewhere, Parked, Rejected, Gone int
 }
 
@@ -93,10 +93,12 @@ func newWorkers(n int, runner Runner, store *cluster.Store, set *profiles.Set, c
 	return w
 }
 
-// run decides on the batch. It may read nothing that the ledger's goroutine writes.
+// run decides on the batch until it has looked at maxLooks nodes, for the ledger's goroutine waits for it; what is left then, the Scheduler decides. It may read
+// nothing that the ledger's goroutine writes.
 func (w *worker) run() {
 	var full []*cluster.Class // for which there is no room: what is assumed makes none
-	for i := range w.batch {
+	w.looked = 0
+	for i := 0; i < len(w.batch) && w.looked < maxLooks; i++ {
 		t := &w.batch[i]
 		if slices.Contains(full, t.pod.Class) {
 			continue
@@ -252,7 +254,7 @@ func (s *Scheduler) shareWork(now time.Time) (decisions int, more bool) {
 	return 0, false // they go on while the shell does something else
 }
 
-// takeIn commits what the worker has decided that got its batch first, as far as the bound of looks of a Step allows.
+// takeIn commits what the worker has decided that got its batch first, or some of it.
 func (s *Scheduler) takeIn(now time.Time) (decisions int) {
 	w := s.workers.out[0]
 	if w.busy {
@@ -261,16 +263,22 @@ func (s *Scheduler) takeIn(now time.Time) (decisions int) {
 	}
 	s.looked += w.looked
 	w.looked = 0
-	for ; w.taken < len(w.batch) && (decisions == 0 || s.looked < maxLooks); decisions++ {
-		s.applyConsequences(now)
-		s.takeInOne(w.instance, w.number, &w.batch[w.taken], now)
-		s.blocked.decided()
-		w.taken++
-	}
+	decisions = s.takeInSome(w.instance, w.number, w.batch[w.taken:], now)
+	w.taken += decisions
 	if w.taken == len(w.batch) {
 		s.workers.out = append(s.workers.out[:0], s.workers.out[1:]...)
 		clear(w.batch)
 		w.batch, w.taken = w.batch[:0], 0
+	}
+	return decisions
+}
+
+// takeInSome commits what a scheduler has decided, in order, as far as the bound of looks of a Step allows: one decision at least. It returns how many it took in.
+func (s *Scheduler) takeInSome(in *instance, number int, tasks []task, now time.Time) (decisions int) {
+	for ; decisions < len(tasks) && (decisions == 0 || s.looked < maxLooks); decisions++ {
+		s.applyConsequences(now)
+		s.takeInOne(in, number, &tasks[decisions], now)
+		s.blocked.decided()
 	}
 	return decisions
 }

@@ -15,6 +15,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/schedule/queue"
 )
 
 // beside runs each scheduler's work on a goroutine of its own, as hilbertd does.
@@ -197,6 +198,147 @@ func TestSchedulersBeside(t *testing.T) {
 	}
 	if sum.Committed == 0 || sum.Elsewhere == 0 || sum.Gone == 0 || sum.Rejected == 0 || sum.Parked == 0 {
 		t.Errorf("something never happened: %+v", sum)
+	}
+}
+
+// uniquePod prefers a node that no other does, so that no other's index serves it.
+func uniquePod(uid int) facts.Pod {
+	r := *benchRequirements(0)
+	r.Preferred = []facts.WeightedTerm{{Weight: 1, Term: facts.Term{Expressions: []facts.Requirement{{Key: facts.HostnameKey, Operator: facts.In, Values: []string{benchNode(uid).Name}}}}}}
+	return facts.Pod{UID: facts.UID(fmt.Sprint(uid)), Namespace: "default", Name: fmt.Sprint(uid), Ours: true, Created: int64(uid), NeverPreempts: true, Requirements: &r}
+}
+
+// besideWorld is a cluster with schedulers that each see all nodes, and so many pods that wait, each of a class of its own.
+func besideWorld(t *testing.T, nodes, pods, schedulers, maxAhead int) *Scheduler {
+	t.Helper()
+	cfg := spec.Default().Scheduling
+	cfg.Schedulers, cfg.Binding.MaxAhead, cfg.Partitions.When = schedulers, maxAhead, spec.PartitionsByLoad
+	s, err := New(Options{Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range nodes {
+		s.Apply(facts.NodeUpserted{Node: benchNode(i)}, time.Unix(0, 0))
+	}
+	for i := range pods {
+		s.Apply(facts.PodUpserted{Pod: uniquePod(i)}, time.Unix(0, 0))
+	}
+	return s
+}
+
+// accounted fails if a unit that was handed out is neither decided nor pending.
+func accounted(t *testing.T, s *Scheduler) WorkerCounts {
+	t.Helper()
+	c := s.Workers()
+	if c.Units != c.Committed+c.Elsewhere+c.Parked+c.Rejected+c.Gone+c.Pending {
+		t.Fatalf("units are lost: %+v", c)
+	}
+	return c
+}
+
+// TestBatchesFollowWhatIsReady: a worker gets half of its share of what is ready, within bounds; when a Step ends every worker has a batch, unless nothing more can be written.
+func TestBatchesFollowWhatIsReady(t *testing.T) {
+	now := time.Unix(0, 0)
+	for _, c := range []struct{ ready, want int }{{2000, maxBatch}, {400, 100}, {100, minBatch}, {20, 20}} {
+		s := besideWorld(t, 20, c.ready, 2, 10_000)
+		if s.handOut(); len(s.workers.list[0].batch) != c.want {
+			t.Errorf("of %d that are ready a worker gets %d, want %d", c.ready, len(s.workers.list[0].batch), c.want)
+		}
+	}
+	s := besideWorld(t, 20, 2000, 2, 10_000)
+	s.Step(now, 1)
+	for _, w := range s.workers.list {
+		if len(w.batch) == 0 {
+			t.Errorf("scheduler %d has nothing to do until the next Step", w.number)
+		}
+	}
+	accounted(t, s)
+	s = besideWorld(t, 20, 2000, 2, 1)
+	if s.Step(now, 1); !s.binder.Full() || s.workers.free() == nil {
+		t.Fatal("nothing waits for its write, or no scheduler is free")
+	}
+	before := accounted(t, s).Batches
+	if more := s.Step(now, 1); more != 0 || accounted(t, s).Batches != before {
+		t.Errorf("while nothing more can be written a Step returns %d, and hands out %d batches", more, s.Workers().Batches-before)
+	}
+}
+
+// TestBatchesAreBounded: where each pod has all nodes looked at, neither a scheduler that is waited for nor a Step that takes in its batch looks at many more nodes than a Step may
+// (a Step that is not yet at its bound takes in what one scheduler has looked at); what is left is for the next Steps. So it is with schedulers in the process and elsewhere.
+func TestBatchesAreBounded(t *testing.T) {
+	const nodes, pods, slack = 12_000, 300, 2 * 12_000
+	now := time.Unix(0, 0)
+	t.Run("in the process", func(t *testing.T) {
+		s := besideWorld(t, nodes, pods, 2, 10_000)
+		playBatches(t, s, func() bool {
+			taken := 0 // what the scheduler has looked at whose batch is taken in first
+			if len(s.workers.out) > 0 {
+				taken = s.workers.out[0].looked
+			}
+			more := turn(s, now)
+			if s.looked < taken || s.looked > 2*maxLooks+slack {
+				t.Fatalf("a Step has looked at %d nodes, and takes in a batch for which %d were looked at", s.looked, taken)
+			}
+			for _, w := range s.workers.list {
+				if w.looked > maxLooks+slack {
+					t.Fatalf("a scheduler has looked at %d nodes before it was waited for", w.looked)
+				}
+			}
+			return more
+		})
+	})
+	t.Run("elsewhere", func(t *testing.T) {
+		s := besideWorld(t, nodes, 0, 1, 10_000)
+		e := newElsewhere(t, s)
+		for e.join(now); !s.outsiders.list[0].complete || s.outsiders.list[0].waits; e.deliver(now) {
+			e.follow(now)
+		}
+		for i := range pods {
+			s.Apply(facts.PodUpserted{Pod: uniquePod(i)}, now)
+		}
+		playBatches(t, s, func() bool {
+			more := turn(s, now)
+			if s.looked > maxLooks+slack {
+				t.Fatalf("a Step has looked at %d nodes", s.looked)
+			}
+			e.follow(now)
+			e.deliver(now)
+			return more
+		})
+	})
+}
+
+// playBatches takes turns until there is nothing to do. All pods must have a place then, some by a scheduler and some because its search was cut short.
+func playBatches(t *testing.T, s *Scheduler, turn func() (more bool)) {
+	t.Helper()
+	turns := 1
+	for turn() || s.Workers().Pending > 0 {
+		accounted(t, s)
+		if turns++; turns > 60 {
+			t.Fatalf("there is no end: %+v", s.Workers())
+		}
+	}
+	if c := accounted(t, s); c.Committed == 0 || c.Elsewhere == 0 || s.Bounds().EndedSteps == 0 {
+		t.Errorf("after %d turns, %d Steps ended early: %+v", turns, s.Bounds().EndedSteps, c)
+	}
+	if p := s.Pending(); p.Active+p.Unschedulable > 0 {
+		t.Errorf("pods are left: %+v", p)
+	}
+	if err := s.Verify(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOutranksWhatIsLeft: of a batch that was taken in halfway, what is left counts.
+func TestOutranksWhatIsLeft(t *testing.T) {
+	high, low := task{pod: cluster.Pod{Priority: 9}}, task{pod: cluster.Pod{Priority: 1}}
+	w := &workers{out: []*worker{{batch: []task{high, low}}}}
+	unit := &queue.Unit{Priority: 5}
+	if before := w.outranks(unit); !before {
+		t.Error("a unit of higher priority is not seen")
+	}
+	if w.out[0].taken = 1; w.outranks(unit) {
+		t.Error("a unit that was taken in is seen")
 	}
 }
 

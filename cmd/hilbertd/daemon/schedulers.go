@@ -29,7 +29,7 @@ func (g goroutines) Wait(scheduler int) { <-g[scheduler] }
 // The metrics of several schedulers in one process.
 var (
 	schedulersDesc = prometheus.NewDesc("hilbert_schedulers", "Schedulers that place single pods at the same time, in this process or in others, each in a part of the nodes; 1: one does everything, or one elsewhere does what is for it.", nil, nil)
-	handedOutDesc  = prometheus.NewDesc("hilbert_units_handed_out_total", "Units that several schedulers decided on at the same time, or schedulers in other processes, by what came of them: committed, elsewhere (no room in the part of the nodes, so that all were looked at), parked (equal pods were found to fit nowhere meanwhile), rejected (by the committer) and gone (the pod had left or changed).", []string{"result"}, nil)
+	handedOutDesc  = prometheus.NewDesc("hilbert_units_handed_out_total", "Units that several schedulers decided on at the same time, or schedulers in other processes, by what came of them: committed, elsewhere (no room in the part of the nodes, or the search was cut short, so that all were looked at), parked (equal pods were found to fit nowhere meanwhile), rejected (by the committer) and gone (the pod had left or changed).", []string{"result"}, nil)
 	batchesDesc    = prometheus.NewDesc("hilbert_batches_handed_out_total", "Times that one of several schedulers was given units to decide on.", nil, nil)
 
 	partitionsDesc = prometheus.NewDesc("hilbert_partitions", "Parts into which the nodes are divided, each for one of several schedulers; 1: every scheduler looks at all nodes.", nil, nil)
