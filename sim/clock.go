@@ -33,9 +33,9 @@ const (
 	evFindOwner                      // the agent of node arg finds out which party gives out its GPUs
 	evAgentBack                      // the faults of node arg's agent end
 	evClaim                          // claim arg is bound, or its driver acts
-	evLetter                         // letter arg between a leader and a scheduler elsewhere arrives
-	evSeek                           // scheduler arg elsewhere looks for a leader
-	evDethrone                       // the leader of term arg, which was deposed, finds it out
+	evMessage                        // message arg between a leader and a scheduler elsewhere arrives
+	evJoin                           // scheduler arg elsewhere looks for a leader
+	evRetire                         // the leader of term arg, which was deposed, learns that, and stops
 )
 
 // event is one entry of the heap. It is small and holds no pointer, so that a million of them cost the collector nothing.

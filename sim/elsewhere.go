@@ -9,24 +9,24 @@ import (
 	"hilbert.dev/hilbert/schedule/outside"
 )
 
-// The network between a leader and schedulers elsewhere. It is worse than any that carries streams: messages of a stream overtake one another and come twice, and Answers for a leader that is no
-// more come to its successor.
+// The network between a leader and schedulers elsewhere. It is worse than any that carries streams: messages of a stream overtake one another and come twice, and Answers to a former leader reach
+// its successor.
 const (
-	// usualWay is how long a message travels, longWay one that is late: longer than a leader waits for an Answer.
-	usualWay, longWay = 50 * time.Millisecond, 6 * time.Second
+	// usualLatency is the longest that a message takes, longLatency what a late one may take on top: longer than a leader waits for an Answer.
+	usualLatency, longLatency = 50 * time.Millisecond, 6 * time.Second
 	// Of a thousand messages so many are lost, late or come twice.
 	lostMessages, lateMessages, doubledMessages = 20, 30, 30
-	// rejoin is how long a scheduler waits before it looks for a leader again.
-	rejoin = 250 * time.Millisecond
-	// longestTrouble bounds for how long a scheduler is frozen or out of reach, and one that was deposed believes that it leads.
-	longestTrouble = 8 * time.Second
+	// rejoinAfter is how long a scheduler waits before it looks for a leader again.
+	rejoinAfter = 250 * time.Millisecond
+	// longestFault bounds for how long a scheduler is frozen or unreachable, and for how long a deposed leader believes that it leads.
+	longestFault = 8 * time.Second
 	// mostSkew bounds how far a leader's clock is from the API server's.
 	mostSkew = 3 * time.Second
 )
 
-// elsewhere is a network with schedulers in processes of their own. Nobody there knows more than what messages say.
+// elsewhere is the network between the leader and schedulers in processes of their own. They know what messages tell them, and nothing else.
 //
-// A leader that was deposed may go on for a while, and decide and send; what it writes reaches nobody, as the fence of the Lease ensures. Its epoch and its successors' are all unlike.
+// A deposed leader may go on for a while, and decide and send; its writes have no effect, as the fence of the Lease ensures. Every leader has an epoch of its own.
 type elsewhere struct {
 	draws      *stream
 	codec      *replica.Codec
@@ -36,12 +36,12 @@ type elsewhere struct {
 	process    *process
 	faults     bool
 
-	schedulers []remote
-	seats      map[seat]*asked // that leaders have given, and not taken back
-	letters    []letter
+	schedulers []remoteScheduler
+	sessions   map[sessionID]*session // that a leader has opened, and not closed
+	messages   []message
 	deposed    *term
 	terms      uint32
-	skew       time.Duration // of the clock of who leads
+	skew       time.Duration // of the leader's clock
 	counts     schedule.OutsideCounts
 }
 
@@ -52,32 +52,32 @@ type term struct {
 	skew      time.Duration
 }
 
-// seat is a scheduler's with a leader.
-type seat struct {
+// sessionID names the session of a scheduler with a leader.
+type sessionID struct {
 	term uint32
 	id   schedule.OutsideID
 }
 
-// asked is the number of the last Work for a seat, and of the last Answer that came back in time.
-type asked struct{ sent, answered uint64 }
+// session has the number of the last Work that was sent, and of the last Answer that came in time.
+type session struct{ sent, answered uint64 }
 
-// remote is a scheduler elsewhere.
-type remote struct {
-	follower *schedule.Follower // nil: it decides for nobody
-	term     uint32
-	id       schedule.OutsideID
-	away     int64  // until when nothing reaches it, nor comes from it
-	said     []byte // its last Answer
+// remoteScheduler is a scheduler elsewhere.
+type remoteScheduler struct {
+	follower         *schedule.Follower // nil: it decides for nobody
+	term             uint32
+	id               schedule.OutsideID
+	unreachableUntil int64
+	lastAnswer       []byte
 }
 
-// letter is a message on its way.
-type letter struct {
-	term   uint32
-	id     schedule.OutsideID
-	to     int    // the scheduler, or that it comes from
-	work   []byte // one of these, or the end of the stream
-	answer []byte
-	back   bool // to the leader
+// message is a message on its way.
+type message struct {
+	term      uint32
+	id        schedule.OutsideID
+	scheduler int    // that it goes to, or comes from
+	work      []byte // one of work and answer; with neither the message ends the stream
+	answer    []byte
+	toLeader  bool
 }
 
 func newElsewhere(o *Options, p *process) (*elsewhere, error) {
@@ -87,11 +87,11 @@ func newElsewhere(o *Options, p *process) (*elsewhere, error) {
 	}
 	return &elsewhere{
 		draws: newStream(o.Seed, streamElsewhere), codec: codec, clock: p.clock, violations: p.violations, meter: p.meter, process: p, faults: o.Faults != nil,
-		schedulers: make([]remote, o.Elsewhere), seats: make(map[seat]*asked),
+		schedulers: make([]remoteScheduler, o.Elsewhere), sessions: make(map[sessionID]*session),
 	}, nil
 }
 
-// epoch names a term: by who leads, of two that take turns, and how many did before.
+// epoch names a term by which of two replicas leads, in turns, and by its number.
 func (e *elsewhere) epoch(number uint32) string { return fmt.Sprintf("%c/%d", 'a'+number%2, number) }
 
 // begin begins the term of a new leader.
@@ -102,30 +102,30 @@ func (e *elsewhere) begin(s *schedule.Scheduler) {
 		e.skew = e.draws.within(Range{0, 2 * mostSkew}) - mostSkew
 	}
 	for i := range e.schedulers {
-		e.seek(i)
+		e.joinLater(i)
 	}
 }
 
 // end ends a term. The leader may not notice, for a while.
 func (e *elsewhere) end(s *schedule.Scheduler) {
 	e.add(s)
-	e.dethrone()
+	e.retire()
 	t := &term{e.terms, s, e.skew}
-	e.repeat(t)
+	e.resendLast(t)
 	if e.draws.IntN(2) == 0 {
 		e.meter.faults["leader that does not know it is deposed"]++
 		e.deposed = t
-		e.clock.add(event{at: e.clock.now + e.draws.Int64N(int64(longestTrouble)), kind: evDethrone, arg: int32(t.number)})
+		e.clock.add(event{at: e.clock.now + e.draws.Int64N(int64(longestFault)), kind: evRetire, arg: int32(t.number)})
 		return
 	}
 	e.close(t)
 }
 
-// repeat sends what was said last in a term once more, so late that it comes to the next leader.
-func (e *elsewhere) repeat(t *term) {
+// resendLast sends the last Answers of a term once more, so late that they reach the next leader.
+func (e *elsewhere) resendLast(t *term) {
 	for i := range e.schedulers {
-		if r := &e.schedulers[i]; e.faults && r.term == t.number && r.said != nil {
-			e.put(letter{term: t.number, id: r.id, to: i, answer: r.said, back: true}, int64(e.process.o.Config.Binding.WriteTimeout.D())+e.draws.Int64N(int64(longestTrouble)))
+		if r := &e.schedulers[i]; e.faults && r.term == t.number && r.lastAnswer != nil {
+			e.deliverAfter(message{term: t.number, id: r.id, scheduler: i, answer: r.lastAnswer, toLeader: true}, int64(e.process.o.Config.Binding.WriteTimeout.D())+e.draws.Int64N(int64(longestFault)))
 		}
 	}
 }
@@ -137,8 +137,8 @@ func (e *elsewhere) add(s *schedule.Scheduler) {
 	e.counts.Copies, e.counts.Refused = e.counts.Copies+c.Copies, e.counts.Refused+c.Refused
 }
 
-// dethrone ends a leader that was deposed.
-func (e *elsewhere) dethrone() {
+// retire stops the deposed leader.
+func (e *elsewhere) retire() {
 	if e.deposed != nil {
 		e.close(e.deposed)
 		e.deposed = nil
@@ -149,13 +149,13 @@ func (e *elsewhere) dethrone() {
 func (e *elsewhere) close(t *term) {
 	for i := range e.schedulers {
 		if r := &e.schedulers[i]; r.follower != nil && r.term == t.number {
-			e.post(letter{term: t.number, id: r.id, to: i})
+			e.transmit(message{term: t.number, id: r.id, scheduler: i})
 		}
 	}
 }
 
-// leads returns who leads in a term, or believes so.
-func (e *elsewhere) leads(number uint32) *term {
+// leader returns the leader of a term, or the one that still believes it is; nil if there is none.
+func (e *elsewhere) leader(number uint32) *term {
 	switch {
 	case e.deposed != nil && e.deposed.number == number:
 		return e.deposed
@@ -169,8 +169,8 @@ func (e *elsewhere) now(t *term) time.Time { return e.clock.time().Add(t.skew) }
 
 // turn looks at what a step has left behind, and lets a leader that was deposed go on.
 func (e *elsewhere) turn() {
-	if t := e.leads(e.terms); t != nil {
-		e.conserved(t)
+	if t := e.leader(e.terms); t != nil {
+		e.checkUnits(t)
 	}
 	if t := e.deposed; t != nil {
 		now := e.now(t)
@@ -180,8 +180,8 @@ func (e *elsewhere) turn() {
 	}
 }
 
-// conserved: no unit that was handed out is lost.
-func (e *elsewhere) conserved(t *term) {
+// checkUnits checks that no unit that was handed out is lost.
+func (e *elsewhere) checkUnits(t *term) {
 	if c := t.scheduler.Workers(); c.Units != c.Committed+c.Elsewhere+c.Parked+c.Rejected+c.Gone+c.Pending {
 		e.violations.add("units that schedulers elsewhere were given are lost: %+v", c)
 	}
@@ -190,7 +190,7 @@ func (e *elsewhere) conserved(t *term) {
 func (e *elsewhere) send(t *term) {
 	x := t.scheduler.Outside()
 	for _, send := range x.Works(e.now(t)) {
-		if known := e.seats[seat{t.number, send.To}]; known != nil {
+		if known := e.sessions[sessionID{t.number, send.To}]; known != nil {
 			known.sent = send.Work.Number
 		}
 		text, err := e.codec.Encode(send.Work)
@@ -198,20 +198,20 @@ func (e *elsewhere) send(t *term) {
 			e.violations.add("encode a Work: %v", err)
 			return
 		}
-		if to := e.member(t.number, send.To); to >= 0 {
-			e.post(letter{term: t.number, id: send.To, to: to, work: text})
+		if to := e.connected(t.number, send.To); to >= 0 {
+			e.transmit(message{term: t.number, id: send.To, scheduler: to, work: text})
 		}
 	}
 	for _, id := range x.Shed() {
-		delete(e.seats, seat{t.number, id})
-		if to := e.member(t.number, id); to >= 0 {
-			e.post(letter{term: t.number, id: id, to: to})
+		delete(e.sessions, sessionID{t.number, id})
+		if to := e.connected(t.number, id); to >= 0 {
+			e.transmit(message{term: t.number, id: id, scheduler: to})
 		}
 	}
 }
 
-// member is the scheduler that has a stream, -1 if it has gone.
-func (e *elsewhere) member(number uint32, id schedule.OutsideID) int {
+// connected returns the scheduler that has a session, -1 if it has left.
+func (e *elsewhere) connected(number uint32, id schedule.OutsideID) int {
 	for i := range e.schedulers {
 		if r := &e.schedulers[i]; r.follower != nil && r.term == number && r.id == id {
 			return i
@@ -220,10 +220,10 @@ func (e *elsewhere) member(number uint32, id schedule.OutsideID) int {
 	return -1
 }
 
-// post puts a letter on its way. The end of a stream is never lost: keep-alive finds it.
-func (e *elsewhere) post(l letter) {
-	way := e.draws.Int64N(int64(usualWay)) + 1
-	ends := l.work == nil && l.answer == nil
+// transmit sends a message over the network. The end of a stream is never lost: keep-alive detects it.
+func (e *elsewhere) transmit(m message) {
+	delay := e.draws.Int64N(int64(usualLatency)) + 1
+	ends := m.work == nil && m.answer == nil
 	if e.faults {
 		switch kind := e.draws.IntN(permille); {
 		case kind < lostMessages && !ends:
@@ -231,52 +231,52 @@ func (e *elsewhere) post(l letter) {
 			return
 		case kind < lostMessages+lateMessages:
 			e.meter.faults["message late"]++
-			way += e.draws.Int64N(int64(longWay))
+			delay += e.draws.Int64N(int64(longLatency))
 		case kind < lostMessages+lateMessages+doubledMessages:
 			e.meter.faults["message twice"]++
-			e.put(l, way+e.draws.Int64N(int64(longWay)))
+			e.deliverAfter(m, delay+e.draws.Int64N(int64(longLatency)))
 		}
 	}
-	e.put(l, way)
+	e.deliverAfter(m, delay)
 }
 
-func (e *elsewhere) put(l letter, way int64) {
-	e.letters = append(e.letters, l)
-	e.clock.add(event{at: e.clock.now + way, kind: evLetter, arg: int32(len(e.letters) - 1)})
+func (e *elsewhere) deliverAfter(m message, delay int64) {
+	e.messages = append(e.messages, m)
+	e.clock.add(event{at: e.clock.now + delay, kind: evMessage, arg: int32(len(e.messages) - 1)})
 }
 
-// arrive brings a letter, unless its scheduler is out of reach: then it comes when that is over.
+// arrive delivers a message. If its scheduler is unreachable, the message waits until it can be reached again.
 func (e *elsewhere) arrive(number int32) {
-	l := e.letters[number]
-	r := &e.schedulers[l.to]
-	if r.away > e.clock.now {
-		e.clock.add(event{at: r.away, kind: evLetter, arg: number})
+	m := e.messages[number]
+	r := &e.schedulers[m.scheduler]
+	if r.unreachableUntil > e.clock.now {
+		e.clock.add(event{at: r.unreachableUntil, kind: evMessage, arg: number})
 		return
 	}
 	switch {
-	case l.back:
-		e.receive(&l)
-	case r.follower == nil || r.term != l.term || r.id != l.id: // of a stream that it has left
-	case l.work == nil:
-		e.abandon(l.to)
+	case m.toLeader:
+		e.receive(&m)
+	case r.follower == nil || r.term != m.term || r.id != m.id: // of a stream that it has left
+	case m.work == nil:
+		e.disconnect(m.scheduler)
 	default:
-		e.decide(&l)
+		e.decide(&m)
 	}
 }
 
-// decide has a scheduler decide, which leaves when it finds that something is wrong.
-func (e *elsewhere) decide(l *letter) {
-	r := &e.schedulers[l.to]
+// decide has a scheduler decide. It leaves if the message is out of order.
+func (e *elsewhere) decide(m *message) {
+	r := &e.schedulers[m.scheduler]
 	work := &outside.Work{}
-	if err := e.codec.Decode(l.work, work); err != nil {
+	if err := e.codec.Decode(m.work, work); err != nil {
 		e.violations.add("decode a Work: %v", err)
 		return
 	}
 	answer, err := r.follower.Do(work)
 	if err != nil {
 		e.meter.faults["scheduler elsewhere found messages out of order"]++
-		e.post(letter{term: r.term, id: r.id, to: l.to, back: true})
-		e.abandon(l.to)
+		e.transmit(message{term: r.term, id: r.id, scheduler: m.scheduler, toLeader: true})
+		e.disconnect(m.scheduler)
 		return
 	}
 	text, err := e.codec.Encode(answer)
@@ -284,36 +284,36 @@ func (e *elsewhere) decide(l *letter) {
 		e.violations.add("encode an Answer: %v", err)
 		return
 	}
-	r.said = text
-	e.post(letter{term: r.term, id: r.id, to: l.to, answer: text, back: true})
+	r.lastAnswer = text
+	e.transmit(message{term: r.term, id: r.id, scheduler: m.scheduler, answer: text, toLeader: true})
 }
 
-// abandon ends a scheduler's stream on its side. It looks for a leader again.
-func (e *elsewhere) abandon(i int) {
-	e.schedulers[i] = remote{away: e.schedulers[i].away}
-	e.seek(i)
+// disconnect ends a scheduler's stream on its side. It looks for a leader again.
+func (e *elsewhere) disconnect(i int) {
+	e.schedulers[i] = remoteScheduler{unreachableUntil: e.schedulers[i].unreachableUntil}
+	e.joinLater(i)
 }
 
-func (e *elsewhere) seek(i int) {
-	e.clock.add(event{at: e.clock.now + int64(rejoin), kind: evSeek, arg: int32(i)})
+func (e *elsewhere) joinLater(i int) {
+	e.clock.add(event{at: e.clock.now + int64(rejoinAfter), kind: evJoin, arg: int32(i)})
 }
 
-// join has a scheduler join who leads, or who believes so.
+// join has a scheduler join the leader, or one that believes it leads.
 func (e *elsewhere) join(i int) {
 	r := &e.schedulers[i]
 	if r.follower != nil {
 		return
 	}
-	if r.away > e.clock.now {
-		e.clock.add(event{at: r.away, kind: evSeek, arg: int32(i)})
+	if r.unreachableUntil > e.clock.now {
+		e.clock.add(event{at: r.unreachableUntil, kind: evJoin, arg: int32(i)})
 		return
 	}
-	t := e.leads(e.terms)
+	t := e.leader(e.terms)
 	if e.deposed != nil && (t == nil || e.draws.IntN(2) == 0) {
 		t = e.deposed
 	}
 	if t == nil {
-		return // who leads next is looked for then
+		return // the next leader has it join
 	}
 	id, welcome, err := t.scheduler.Outside().Join(&outside.Hello{Protocol: outside.Protocol, Schema: outside.Schema()}, e.now(t))
 	if err == nil {
@@ -324,37 +324,37 @@ func (e *elsewhere) join(i int) {
 		return
 	}
 	r.term, r.id = t.number, id
-	e.seats[seat{t.number, id}] = &asked{}
+	e.sessions[sessionID{t.number, id}] = &session{}
 }
 
-// receive brings a letter to the leader of its term. An Answer for one that is no more comes to who leads now, and has to be refused.
-func (e *elsewhere) receive(l *letter) {
-	t := e.leads(l.term)
-	if l.answer == nil {
+// receive delivers a message to the leader of its term. An Answer to a former leader reaches the present one, which has to refuse it.
+func (e *elsewhere) receive(m *message) {
+	t := e.leader(m.term)
+	if m.answer == nil {
 		if t != nil {
-			t.scheduler.Outside().Leave(l.id, e.now(t))
-			delete(e.seats, seat{t.number, l.id})
+			t.scheduler.Outside().Leave(m.id, e.now(t))
+			delete(e.sessions, sessionID{t.number, m.id})
 		}
 		return
 	}
 	if t == nil {
-		if t = e.leads(e.terms); t == nil {
+		if t = e.leader(e.terms); t == nil {
 			return
 		}
 		e.meter.faults["answer of another epoch"]++
 	}
 	answer := &outside.Answer{}
-	if err := e.codec.Decode(l.answer, answer); err != nil {
+	if err := e.codec.Decode(m.answer, answer); err != nil {
 		e.violations.add("decode an Answer: %v", err)
 		return
 	}
-	x, of := t.scheduler.Outside(), seat{t.number, l.id}
-	known, before := e.seats[of], x.Counts()
-	err := x.Answer(l.id, answer, e.now(t))
+	x, of := t.scheduler.Outside(), sessionID{t.number, m.id}
+	known, before := e.sessions[of], x.Counts()
+	err := x.Answer(m.id, answer, e.now(t))
 	after := x.Counts()
 	dropped, left := after.Refused > before.Refused, err != nil && after.Schedulers < before.Schedulers
 	switch {
-	case known == nil: // nobody has that seat any more
+	case known == nil: // the session has ended
 	case answer.Epoch != e.epoch(t.number):
 		if !dropped || !left {
 			e.violations.add("an Answer of epoch %s came to %s, and was not refused", answer.Epoch, e.epoch(t.number))
@@ -369,23 +369,23 @@ func (e *elsewhere) receive(l *letter) {
 		}
 	}
 	if left {
-		delete(e.seats, of)
-		if to := e.member(t.number, l.id); to >= 0 {
-			e.post(letter{term: t.number, id: l.id, to: to})
+		delete(e.sessions, of)
+		if to := e.connected(t.number, m.id); to >= 0 {
+			e.transmit(message{term: t.number, id: m.id, scheduler: to})
 		}
 	}
 }
 
-// trouble strikes a scheduler: it freezes or is out of reach, or it dies and is started again.
-func (e *elsewhere) trouble() {
+// fail has a scheduler freeze or become unreachable for a while, or die and start again.
+func (e *elsewhere) fail() {
 	i := e.draws.IntN(len(e.schedulers))
 	r := &e.schedulers[i]
 	if e.draws.IntN(3) > 0 {
-		r.away = e.clock.now + e.draws.Int64N(int64(longestTrouble))
+		r.unreachableUntil = e.clock.now + e.draws.Int64N(int64(longestFault))
 		return
 	}
 	if r.follower != nil {
-		e.post(letter{term: r.term, id: r.id, to: i, back: true})
+		e.transmit(message{term: r.term, id: r.id, scheduler: i, toLeader: true})
 	}
-	e.abandon(i)
+	e.disconnect(i)
 }

@@ -64,7 +64,7 @@ func TestFaultsElsewhere(t *testing.T) {
 	}
 	for _, name := range []string{
 		"message lost", "message late", "message twice", "answer of another epoch", "leader that does not know it is deposed", "scheduler elsewhere found messages out of order",
-		"strike: trouble of a scheduler elsewhere",
+		"strike: fault of a scheduler elsewhere",
 	} {
 		if met[name] == 0 {
 			t.Errorf("never happened: %s", name)

@@ -30,14 +30,14 @@ const (
 	headroomTide
 	ownerChange
 	nodeLoss
-	elsewhereTrouble
+	schedulerFault
 	faultKinds
 )
 
 func (f *Faults) interval(kind fault) time.Duration {
 	return [faultKinds]time.Duration{
 		f.Deletions, f.NodeFlaps, f.NodeEdits, f.Restarts, f.Relists, f.QueueEdits, f.UnitFlaps, f.AgentSilences, f.AgentClaims,
-		f.HeadroomFalls, f.HeadroomShuts, f.Tides, f.OwnerChanges, f.NodeLosses, f.SchedulerTroubles,
+		f.HeadroomFalls, f.HeadroomShuts, f.Tides, f.OwnerChanges, f.NodeLosses, f.SchedulerFaults,
 	}[kind]
 }
 
@@ -75,7 +75,7 @@ func (fi *faultInjector) plan(kind fault) {
 		return // a test put it on the agenda
 	}
 	interval := fi.faults.interval(kind)
-	if interval <= 0 || kind == elsewhereTrouble && fi.process.elsewhere == nil {
+	if interval <= 0 || kind == schedulerFault && fi.process.elsewhere == nil {
 		return
 	}
 	at := fi.clock.now + int64(interval)/2 + fi.draws.Int64N(int64(interval)+1)
@@ -125,8 +125,8 @@ func (fi *faultInjector) strike(kind fault) {
 		fi.agents.changeOwner()
 	case nodeLoss:
 		fi.loseNode()
-	case elsewhereTrouble:
-		fi.process.elsewhere.trouble()
+	case schedulerFault:
+		fi.process.elsewhere.fail()
 	default:
 		fi.violations.add("no such fault: %d", int32(kind))
 	}
@@ -253,7 +253,7 @@ func (fi *faultInjector) editNode() {
 func (f fault) String() string {
 	names := [faultKinds]string{
 		"deletion", "node flap", "node edit", "restart", "relist", "queue edit", "unit flap", "agent silence", "agent claim",
-		"headroom fall", "headroom shut", "tide", "owner change", "node loss", "trouble of a scheduler elsewhere",
+		"headroom fall", "headroom shut", "tide", "owner change", "node loss", "fault of a scheduler elsewhere",
 	}
 	if f < 0 || f >= faultKinds {
 		return fmt.Sprintf("fault %d", int32(f))

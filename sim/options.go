@@ -19,7 +19,7 @@ type Options struct {
 	// says when.
 	Schedulers int
 	// Elsewhere is how many schedulers are in processes of their own, and decide for the one that leads; with Faults, their network loses, delays, doubles and reorders messages, they freeze, die and
-	// are out of reach, clocks differ, and a leader that was deposed goes on for a while.
+	// are unreachable, clocks differ, and a deposed leader goes on for a while.
 	Elsewhere int
 	// Partitions: several schedulers divide the nodes, by load.
 	Partitions bool
@@ -112,8 +112,8 @@ type Faults struct {
 	// UrgentEvictions, in permille of the evictions that nodes request, are urgent. WithheldEvictions, in permille, a disruption budget does not allow.
 	UrgentEvictions, WithheldEvictions int
 
-	// SchedulerTroubles: a scheduler elsewhere freezes, is out of reach or dies.
-	SchedulerTroubles time.Duration
+	// SchedulerFaults: a scheduler elsewhere freezes, is unreachable or dies.
+	SchedulerFaults time.Duration
 
 	// Until is when the faults that come at intervals end.
 	Until time.Duration
@@ -134,7 +134,7 @@ func DefaultFaults(w *trace.Workload) *Faults {
 		Relists:   span / 15,
 		Until:     span,
 
-		SchedulerTroubles: span / 40,
+		SchedulerFaults: span / 40,
 	}
 	if len(w.Queues) > 0 {
 		f.QueueEdits = span / 20

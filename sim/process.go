@@ -97,7 +97,7 @@ func (p *process) crash() {
 		p.elsewhere.end(p.scheduler)
 	}
 	p.scheduler = nil
-	p.term++ // what it says from now on does not count
+	p.term++ // what it reports from now on is ignored
 	p.wakeAt = 0
 	p.writer.abandon()
 	p.watches.close()
@@ -157,7 +157,7 @@ func (p *process) pump() {
 		}
 	}
 	if p.elsewhere != nil {
-		p.elsewhere.send(p.elsewhere.leads(p.elsewhere.terms))
+		p.elsewhere.send(p.elsewhere.leader(p.elsewhere.terms))
 	}
 	at, ok := p.scheduler.NextWake(now)
 	if !ok || p.seams.asleep {
@@ -214,13 +214,13 @@ type seams struct {
 	rounds   int                           // of one instant, at most; 0: maxRounds
 }
 
-// observer is what the scheduler tells while it leads. One that was deposed may go on for a while; what it says then is of no account.
+// observer hears what the scheduler reports while it leads. A deposed one may go on for a while; its reports are ignored.
 type observer struct {
 	p    *process
 	term int
 }
 
-// over reports whether the scheduler that speaks leads no more.
+// over reports whether the scheduler that reports no longer leads.
 func (o observer) over() bool { return o.term != o.p.term }
 
 // decided times the decision that has just ended, and begins the next.

@@ -298,13 +298,13 @@ func (s *simulation) handle(e event) {
 		s.agents.restore(e.arg)
 	case evClaim:
 		s.api.storage.happen(e.arg)
-	case evLetter:
+	case evMessage:
 		s.process.elsewhere.arrive(e.arg)
-	case evSeek:
+	case evJoin:
 		s.process.elsewhere.join(int(e.arg))
-	case evDethrone:
+	case evRetire:
 		if d := s.process.elsewhere.deposed; d != nil && d.number == uint32(e.arg) {
-			s.process.elsewhere.dethrone()
+			s.process.elsewhere.retire()
 		}
 	case evRestart:
 		if err := s.process.start(); err != nil {
