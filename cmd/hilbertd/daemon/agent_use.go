@@ -12,7 +12,7 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 )
 
-var useReports = agentDesc("use_reports_total", "Reports of what pods use to the role metrics, one for each of its addresses, by result: sent or failed.", "result")
+var useReports = agentDesc("use_reports_total", "Reports of what pods use to the role metrics, one for each of its addresses, by result: sent or failed; one failed where no address could be tried.", "result")
 
 // use is what an agent sends of its pods' use. A nil one sends nothing.
 type use struct{ sender *reports.Sender }
