@@ -43,20 +43,15 @@ func (b *burstController) Tick(in *inputs) (changed bool) {
 	var seen []advise.BurstPod
 	for _, pod := range b.node.pods.sorted() {
 		if _, pool, known := b.node.manager.Pod(pod.name.UID); known && pool != spec.PoolReclaimed && pod.cgroup != "" {
-			b.found(pod)
+			b.find(pod)
 			seen = append(seen, advise.BurstPod{ID: pod.name.UID, Throttled: throttledShare(in.seen, pod)})
 		}
 	}
 	may := advise.StepBurst(in.seen.laws.At, seen, p, &b.state)
-	for uid := range b.pods {
-		if b.node.pods.byUID[uid] == nil {
-			delete(b.pods, uid)
-		}
-	}
 	for i := range seen {
 		pod := b.node.pods.byUID[seen[i].ID]
 		known := b.pods[seen[i].ID]
-		dirs := append([]string{pod.cgroup}, pod.cgroups()...)
+		dirs := limitedCgroups(pod)
 		maps.DeleteFunc(known.bursts, func(dir string, _ int64) bool { return !slices.Contains(dirs, dir) })
 		for _, dir := range dirs {
 			burst := int64(0)
@@ -71,20 +66,24 @@ func (b *burstController) Tick(in *inputs) (changed bool) {
 	return changed
 }
 
-// found looks once at what the cgroups of a pod have.
-func (b *burstController) found(p *pod) {
+// find returns what is known of a pod's bursts. The first time it reads them from the kernel: an agent before this one may have left some.
+func (b *burstController) find(p *pod) *burstPod {
 	known := b.pods[p.name.UID]
 	if known == nil {
 		known = &burstPod{bursts: make(map[string]int64)}
 		b.pods[p.name.UID] = known
-		for _, dir := range append([]string{p.cgroup}, p.cgroups()...) {
+		for _, dir := range limitedCgroups(p) {
 			text, err := b.node.options.Kernel.Read(dir + "/" + enforce.CPUMaxBurst)
 			if burst, bad := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err == nil && bad == nil && burst > 0 {
-				known.bursts[dir] = burst // it is decided upon below
+				known.bursts[dir] = burst // Tick decides on it
 			}
 		}
 	}
+	return known
 }
+
+// limitedCgroups are the cgroups of a pod that may have a limit: its own and its containers'.
+func limitedCgroups(p *pod) []string { return append([]string{p.cgroup}, p.cgroups()...) }
 
 // quota is the limit of a cgroup in microseconds a period; 0: there is none, or the kernel knows no bursts.
 func (b *burstController) quota(dir string) int64 {
@@ -103,12 +102,12 @@ func (b *burstController) quota(dir string) int64 {
 	return quota
 }
 
-// yield takes a pod's bursts away before its limits may change. It reports whether there were any.
+// yield takes a pod's bursts away before its limits may change, those of an agent before this one too, and whether the node lends or not. It reports whether there were any.
 func (b *burstController) yield(p *pod) (had bool) {
-	known := b.pods[p.name.UID]
-	if known == nil {
+	if p == nil || p.cgroup == "" {
 		return false
 	}
+	known := b.find(p)
 	known.rests = b.node.now().Add(restAfterUpdate)
 	for dir, burst := range known.bursts {
 		had = had || burst > 0
@@ -128,8 +127,9 @@ func (b *burstController) giveBack() (had bool) {
 	return had
 }
 
-// knobs are the bursts of pods that have some, or had.
+// knobs are the bursts of pods that have some, or had. Pods that have gone are forgotten here, for on a node that does not lend no Tick comes.
 func (b *burstController) knobs() (out []enforce.DesiredKnob) {
+	maps.DeleteFunc(b.pods, func(uid string, _ *burstPod) bool { return b.node.pods.byUID[uid] == nil })
 	for _, uid := range sortedKeys(b.pods) {
 		for _, dir := range sortedKeys(b.pods[uid].bursts) {
 			out = append(out, enforce.Desire(dir, enforce.CPUMaxBurst, strconv.FormatInt(b.pods[uid].bursts[dir], 10)))
@@ -140,7 +140,7 @@ func (b *burstController) knobs() (out []enforce.DesiredKnob) {
 
 // throttledShare is the share of its periods in which a pod was throttled, by its own cgroup's limit or a container's, whichever is more. Not known: none of them is.
 func throttledShare(o *observation, p *pod) (out advise.Sample) {
-	for _, dir := range append([]string{p.cgroup}, p.cgroups()...) {
+	for _, dir := range limitedCgroups(p) {
 		if share, ok := o.use(dir).CPU.ThrottledPeriods.Within(maxSenseAge); ok && (!out.Known || share > out.Value) {
 			out = advise.Known(share)
 		}

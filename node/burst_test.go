@@ -118,6 +118,27 @@ func TestBurstOfBefore(t *testing.T) {
 	}
 }
 
+// What an agent before has left yields to an update also before this one has observed anything, and on a node that does not lend; a pod that has gone is forgotten.
+func TestBurstOfBeforeYields(t *testing.T) {
+	for _, lends := range []bool{true, false} {
+		r := newThrottledRig(t)
+		r.agent.Ask(time.Minute, func(a *Agent) { *a.options.Config.Lending.Enabled = lends })
+		r.kernel.set(r.main+"/"+enforce.CPUMaxBurst, "20000\n")
+		if _, err := r.agent.UpdateContainer(t.Context(), r.id); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.kernel.get(r.main + "/" + enforce.CPUMaxBurst); got != "0" {
+			t.Errorf("lends %v: the limit may be lowered while the burst is %q", lends, got)
+		}
+		r.agent.Ask(time.Minute, func(a *Agent) {
+			delete(a.node.pods.byUID, "web")
+			if knobs := a.bursts.knobs(); len(knobs) > 0 || len(a.bursts.pods) > 0 {
+				t.Errorf("lends %v: bursts of a pod that has gone: %v", lends, knobs)
+			}
+		})
+	}
+}
+
 // kept waits until the kernel keeps a value.
 func (r *throttledRig) kept(file, want string) {
 	r.Helper()
