@@ -70,8 +70,8 @@ func (l loader) placeholders(records []PlaceholdersRecord) error {
 	b := &l.s.placeholders
 	for i := range records {
 		r := &records[i]
-		if r.Facts == nil || r.Facts.UID == "" || b.byUID[r.Facts.UID] != nil || len(r.Places) != r.Facts.Count {
-			return fmt.Errorf("number %d of the Reservations: it has no UID or one that stands twice, or it has not as many places as it names", i)
+		if r.Facts == nil || r.Facts.UID == "" || b.byUID[r.Facts.UID] != nil || len(r.Places) != r.Facts.Count || len(r.Places) == 0 {
+			return fmt.Errorf("number %d of the Reservations: it has no UID or one that stands twice, or it has no places, or not as many as it names", i)
 		}
 		set := &PlaceholderSet{Facts: r.Facts, places: make([]place, len(r.Places)), expired: r.Expired, why: r.Why}
 		b.byUID[r.Facts.UID] = set

@@ -228,3 +228,32 @@ func (k *kept) check(t *rapid.T) {
 		}
 	})
 }
+
+// A file whose Reservations contradict themselves is refused.
+func TestLoadRefusesReservations(t *testing.T) {
+	reservation := func(uid facts.UID, count, places int, taken facts.UID) cluster.PlaceholdersRecord {
+		r := cluster.PlaceholdersRecord{Facts: &facts.Reservation{UID: uid, Namespace: "a", Name: string(uid), Count: count}, Expired: true, Places: make([]cluster.PlaceRecord, places)}
+		for i := range r.Places {
+			r.Places[i].State, r.Places[i].Taken = facts.PlaceLost, taken
+		}
+		return r
+	}
+	for what, c := range map[string]struct {
+		list []cluster.PlaceholdersRecord
+		ok   bool
+	}{
+		"nothing wrong":           {[]cluster.PlaceholdersRecord{reservation("r", 2, 2, ""), reservation("s", 1, 1, "")}, true},
+		"no facts":                {[]cluster.PlaceholdersRecord{{}}, false},
+		"no UID":                  {[]cluster.PlaceholdersRecord{reservation("", 1, 1, "")}, false},
+		"a UID that stands twice": {[]cluster.PlaceholdersRecord{reservation("r", 1, 1, ""), reservation("r", 1, 1, "")}, false},
+		"no places":               {[]cluster.PlaceholdersRecord{reservation("r", 0, 0, "")}, false},
+		"too few places":          {[]cluster.PlaceholdersRecord{reservation("r", 2, 1, "")}, false},
+		"taken by nobody there":   {[]cluster.PlaceholdersRecord{reservation("r", 1, 1, "gone")}, false},
+	} {
+		dump := cluster.NewStore().Dump()
+		dump.Placeholders = c.list
+		if _, err := cluster.Load(dump); (err == nil) != c.ok {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
