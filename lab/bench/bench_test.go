@@ -178,7 +178,7 @@ func TestResult(t *testing.T) {
 	}
 	text.Reset()
 	var back Result
-	if err := r.WriteJSON(&text); err != nil || json.Unmarshal([]byte(text.String()), &back) != nil || back.Protocol.Order[4] != "hilbertd" {
+	if err := WriteJSON(&text, r); err != nil || json.Unmarshal([]byte(text.String()), &back) != nil || back.Protocol.Order[4] != "hilbertd" {
 		t.Errorf("JSON: %v\n%s", err, text.String())
 	}
 }

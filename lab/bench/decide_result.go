@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -148,16 +147,6 @@ func newDecideProtocol(o DecideOptions) DecideProtocol {
 			"no Events, no logs, no event handlers; its queue is filled and its cache updated beside the loop, which never waits for a pod",
 		CPU: "user and system time of the process during a round, garbage collection included, per decision",
 	}
-}
-
-// WriteJSON writes everything.
-func (r *DecideResult) WriteJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(r); err != nil {
-		return fmt.Errorf("write the result: %w", err)
-	}
-	return nil
 }
 
 // WriteTable writes the medians for people.

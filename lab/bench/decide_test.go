@@ -24,7 +24,7 @@ func TestDecide(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	if err := result.WriteJSON(&text); err != nil {
+	if err := WriteJSON(&text, result); err != nil {
 		t.Fatal(err)
 	}
 	var back struct {

@@ -45,6 +45,26 @@ func (h *harness) progress(format string, args ...any) {
 	}
 }
 
+// openLogs makes the directory for logs. The "" is a temporary one, which finish removes unless the run failed with err; then it adds to err where the logs are.
+func openLogs(wanted string) (dir string, finish func(err error) error, err error) {
+	if wanted != "" {
+		if err := os.MkdirAll(wanted, 0o700); err != nil {
+			return "", nil, fmt.Errorf("directory for logs: %w", err)
+		}
+		return wanted, func(err error) error { return err }, nil
+	}
+	if dir, err = os.MkdirTemp("", "hilbert-bench-"); err != nil {
+		return "", nil, fmt.Errorf("directory for logs: %w", err)
+	}
+	return dir, func(err error) error {
+		if err != nil {
+			return fmt.Errorf("%w\nlogs are kept in %s", err, dir)
+		}
+		_ = os.RemoveAll(dir)
+		return nil
+	}, nil
+}
+
 // start brings up etcd and the API server, the nodes, and holds the contestants' Leases.
 func (h *harness) start(ctx context.Context, chosen []contestant) error {
 	h.progress("starting etcd and kube-apiserver ...")

@@ -86,11 +86,11 @@ func medianOf[R any, T int64 | float64](rounds []R, figure func(R) T) T {
 	return (values[middle-1] + values[middle]) / 2
 }
 
-// WriteJSON writes everything.
-func (r *Result) WriteJSON(w io.Writer) error {
+// WriteJSON writes all of a result, of any of the benchmarks.
+func WriteJSON(w io.Writer, result any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(r); err != nil {
+	if err := encoder.Encode(result); err != nil {
 		return fmt.Errorf("write the result: %w", err)
 	}
 	return nil

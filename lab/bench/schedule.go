@@ -14,7 +14,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -153,21 +152,11 @@ func Schedule(ctx context.Context, o Options) (_ *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := o.Dir
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "hilbert-bench-"); err != nil {
-			return nil, fmt.Errorf("directory for logs: %w", err)
-		}
-		defer func() {
-			if err != nil {
-				err = fmt.Errorf("%w\nlogs are kept in %s", err, dir)
-				return
-			}
-			_ = os.RemoveAll(dir)
-		}()
-	} else if err = os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("directory for logs: %w", err)
+	dir, finish, err := openLogs(o.Dir)
+	if err != nil {
+		return nil, err
 	}
+	defer func() { err = finish(err) }()
 	if o.Gang > 0 {
 		chosen = withGangs(chosen)
 	}

@@ -103,21 +103,11 @@ func Split(ctx context.Context, o SplitOptions) (_ *SplitResult, err error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := o.Dir
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "hilbert-bench-"); err != nil {
-			return nil, fmt.Errorf("directory for logs: %w", err)
-		}
-		defer func() {
-			if err != nil {
-				err = fmt.Errorf("%w\nlogs are kept in %s", err, dir)
-				return
-			}
-			_ = os.RemoveAll(dir)
-		}()
-	} else if err = os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("directory for logs: %w", err)
+	dir, finish, err := openLogs(o.Dir)
+	if err != nil {
+		return nil, err
 	}
+	defer func() { err = finish(err) }()
 	files, err := apart.WriteFiles(dir)
 	if err != nil {
 		return nil, err

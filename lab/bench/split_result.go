@@ -1,7 +1,7 @@
 package bench
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
 	"runtime"
@@ -60,12 +60,7 @@ type SplitProcess struct {
 }
 
 func newSplitArrangement(a arrangement, rounds []SplitRound) SplitArrangement {
-	byRate := slices.SortedFunc(slices.Values(rounds), func(a, b SplitRound) int {
-		if a.PodsPerSecond < b.PodsPerSecond {
-			return -1
-		}
-		return 1
-	})
+	byRate := slices.SortedFunc(slices.Values(rounds), func(a, b SplitRound) int { return cmp.Compare(a.PodsPerSecond, b.PodsPerSecond) })
 	return SplitArrangement{Name: a.String(), Apart: a.apart, Inside: a.inside, SplitRound: byRate[(len(byRate)-1)/2], Rounds: rounds}
 }
 
@@ -97,16 +92,6 @@ func newSplitProtocol(o *SplitOptions, classes int) SplitProtocol {
 		p.Server = "kube-apiserver " + kubernetesVersion + " and etcd without fsync, one process each; pods are deleted and etcd is compacted between rounds; nodes are objects that no process updates"
 	}
 	return p
-}
-
-// WriteJSON writes everything.
-func (r *SplitResult) WriteJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(r); err != nil {
-		return fmt.Errorf("write the result: %w", err)
-	}
-	return nil
 }
 
 // WriteTable writes the rounds with the median rate for people.

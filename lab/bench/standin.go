@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -73,21 +72,11 @@ func Standin(ctx context.Context, o StandinOptions) (_ *StandinResult, err error
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	dir := o.Dir
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "hilbert-bench-"); err != nil {
-			return nil, fmt.Errorf("directory for logs: %w", err)
-		}
-		defer func() {
-			if err != nil {
-				err = fmt.Errorf("%w\nlogs are kept in %s", err, dir)
-				return
-			}
-			_ = os.RemoveAll(dir)
-		}()
-	} else if err = os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("directory for logs: %w", err)
+	dir, finish, err := openLogs(o.Dir)
+	if err != nil {
+		return nil, err
 	}
+	defer func() { err = finish(err) }()
 	result := &StandinResult{Protocol: newStandinProtocol(o)}
 	rounds := make(map[int][]StandinRound)
 	for i := range o.Rounds {

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -70,16 +69,6 @@ func newStandinProtocol(o StandinOptions) StandinProtocol {
 		Hilbert:   "hilbertd with its default configuration, with the binary's own main loop",
 		Allocated: "that share of the CPU and memory of every node is held by fillersPerNode pods that were bound before hilbertd started",
 	}
-}
-
-// WriteJSON writes everything.
-func (r *StandinResult) WriteJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(r); err != nil {
-		return fmt.Errorf("write the result: %w", err)
-	}
-	return nil
 }
 
 // WriteTable writes the medians for people.

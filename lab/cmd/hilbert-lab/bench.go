@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -16,6 +17,20 @@ func newBenchCommand() *cobra.Command {
 	return command
 }
 
+// benchOutput returns what writes a result in the format of --output. It is asked for before anything is measured, so that a wrong format costs no time.
+func benchOutput(format string, to io.Writer) (write func(benchResult) error, err error) {
+	switch format {
+	case "table":
+		return func(r benchResult) error { return r.WriteTable(to) }, nil
+	case "json":
+		return func(r benchResult) error { return bench.WriteJSON(to, r) }, nil
+	}
+	return nil, fmt.Errorf("--output is %q: choose json or table", format)
+}
+
+// benchResult is what any of the benchmarks returns.
+type benchResult interface{ WriteTable(w io.Writer) error }
+
 func newBenchScheduleCommand() *cobra.Command {
 	var o bench.Options
 	var output string
@@ -24,12 +39,9 @@ func newBenchScheduleCommand() *cobra.Command {
 		Short: "Measure pods per second on a real control plane: raw Bindings, kube-scheduler and hilbertd, in turn",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			write := map[string]func(*bench.Result) error{
-				"table": func(r *bench.Result) error { return r.WriteTable(command.OutOrStdout()) },
-				"json":  func(r *bench.Result) error { return r.WriteJSON(command.OutOrStdout()) },
-			}[output]
-			if write == nil {
-				return fmt.Errorf("--output is %q: choose json or table", output)
+			write, err := benchOutput(output, command.OutOrStdout())
+			if err != nil {
+				return err
 			}
 			o.Progress = os.Stderr
 			result, err := bench.Schedule(command.Context(), o)
@@ -59,12 +71,9 @@ func newBenchDecideCommand() *cobra.Command {
 		Short: "Measure decisions per second in memory: kube-scheduler and Hilbert, in turn",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			write := map[string]func(*bench.DecideResult) error{
-				"table": func(r *bench.DecideResult) error { return r.WriteTable(command.OutOrStdout()) },
-				"json":  func(r *bench.DecideResult) error { return r.WriteJSON(command.OutOrStdout()) },
-			}[output]
-			if write == nil {
-				return fmt.Errorf("--output is %q: choose json or table", output)
+			write, err := benchOutput(output, command.OutOrStdout())
+			if err != nil {
+				return err
 			}
 			o.Progress = os.Stderr
 			result, err := bench.Decide(command.Context(), o)
@@ -92,12 +101,9 @@ func newBenchStandinCommand() *cobra.Command {
 		Short: "Measure pods per second from creation to Binding where no API server is the limit: hilbertd and a stand-in API server",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			write := map[string]func(*bench.StandinResult) error{
-				"table": func(r *bench.StandinResult) error { return r.WriteTable(command.OutOrStdout()) },
-				"json":  func(r *bench.StandinResult) error { return r.WriteJSON(command.OutOrStdout()) },
-			}[output]
-			if write == nil {
-				return fmt.Errorf("--output is %q: choose json or table", output)
+			write, err := benchOutput(output, command.OutOrStdout())
+			if err != nil {
+				return err
 			}
 			o.Progress = os.Stderr
 			result, err := bench.Standin(command.Context(), o)
@@ -125,12 +131,9 @@ func newBenchSplitCommand() *cobra.Command {
 		Short: "Measure pods per second from creation to Binding of one hilbertd, and of a leader with schedulers in processes of their own",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			write := map[string]func(*bench.SplitResult) error{
-				"table": func(r *bench.SplitResult) error { return r.WriteTable(command.OutOrStdout()) },
-				"json":  func(r *bench.SplitResult) error { return r.WriteJSON(command.OutOrStdout()) },
-			}[output]
-			if write == nil {
-				return fmt.Errorf("--output is %q: choose json or table", output)
+			write, err := benchOutput(output, command.OutOrStdout())
+			if err != nil {
+				return err
 			}
 			o.Progress = os.Stderr
 			result, err := bench.Split(command.Context(), o)
