@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,12 +15,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/yaml"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
@@ -30,6 +26,7 @@ import (
 	manifest "hilbert.dev/hilbert/deploy/metrics"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/visibility"
+	"hilbert.dev/hilbert/lab/apart"
 	"hilbert.dev/hilbert/lab/controlplane"
 	"hilbert.dev/hilbert/lab/hollow"
 )
@@ -40,7 +37,6 @@ const (
 	pause       = 200 * time.Millisecond
 	own         = "hilbert-system"
 	serviceName = "hilbert-metrics." + own + ".svc"
-	apiServices = "/apis/apiregistration.k8s.io/v1/apiservices"
 )
 
 // bed is a cluster with autoscalers, hollow nodes and the role's account and certificate.
@@ -80,18 +76,13 @@ func newBed(t *testing.T) *bed {
 	b := &bed{t: t, plane: plane, dir: t.TempDir(), read: make(map[metrics.Metric]float64)}
 	b.admin, err = kubernetes.NewForConfig(plane.AdminConfig())
 	b.must(err)
-	b.apply("00-namespace.yaml")
-	b.apply("metrics/metrics.yaml")
-	_, err = b.admin.CoreV1().Services(own).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "hilbert-metrics"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
-	}, metav1.CreateOptions{})
-	b.must(err)
+	b.must(plane.InstallAccess(t.Context(), "../../deploy/00-namespace.yaml", "../../deploy/metrics/metrics.yaml"))
+	b.must(plane.RouteToLocalhost(t.Context(), own, "hilbert-metrics"))
 	certificate, key, err := visibility.MakeCertificate(serviceName, time.Now(), time.Hour)
 	b.must(errors.Join(err, os.WriteFile(filepath.Join(b.dir, "tls.crt"), certificate, 0o600), os.WriteFile(filepath.Join(b.dir, "tls.key"), key, 0o600)))
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // to find a port
+	address, err := apart.FreeAddress()
 	b.must(err)
-	b.port = listener.Addr().(*net.TCPAddr).Port
-	b.must(listener.Close())
+	b.port = int(netip.MustParseAddrPort(address).Port())
 	shapes := []hollow.Shape{}
 	for _, name := range []string{"n0", "n1"} {
 		shapes = append(shapes, hollow.Shape{Name: name, Labels: map[string]string{corev1.LabelHostname: name}, Allocatable: corev1.ResourceList{
@@ -104,48 +95,12 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// apply creates the accounts and rights of a file of deploy/.
-func (b *bed) apply(file string) {
-	b.t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", file))
-	b.must(err)
-	ctx := b.t.Context()
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
-		b.must(err)
-		switch o := object.(type) {
-		case *corev1.Namespace:
-			_, err = b.admin.CoreV1().Namespaces().Create(ctx, o, metav1.CreateOptions{})
-		case *corev1.ServiceAccount:
-			_, err = b.admin.CoreV1().ServiceAccounts(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		case *rbacv1.ClusterRole:
-			_, err = b.admin.RbacV1().ClusterRoles().Create(ctx, o, metav1.CreateOptions{})
-		case *rbacv1.ClusterRoleBinding:
-			_, err = b.admin.RbacV1().ClusterRoleBindings().Create(ctx, o, metav1.CreateOptions{})
-		case *rbacv1.RoleBinding:
-			_, err = b.admin.RbacV1().RoleBindings(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		}
-		b.must(err)
-	}
-}
-
 // route creates the APIServices, which lead to hilbertd's port.
 func (b *bed) route() {
 	b.t.Helper()
 	certificate, err := os.ReadFile(filepath.Join(b.dir, "tls.crt"))
 	b.must(err)
-	for document := range strings.SplitSeq(string(manifest.APIServices), "\n---\n") {
-		var o map[string]any
-		b.must(yaml.Unmarshal([]byte(document), &o))
-		inside := o["spec"].(map[string]any)
-		inside["service"].(map[string]any)["port"] = b.port
-		inside["caBundle"] = certificate
-		body, err := yaml.Marshal(o)
-		b.must(err)
-		body, err = yaml.YAMLToJSON(body)
-		b.must(err)
-		b.must(b.admin.Discovery().RESTClient().Post().AbsPath(apiServices).SetHeader("Content-Type", "application/json").Body(body).Do(b.t.Context()).Error())
-	}
+	b.must(b.plane.InstallAPIServices(b.t.Context(), manifest.APIServices, b.port, certificate))
 }
 
 // start runs the role metrics as deploy/metrics does, with shorter times.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,10 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-
-	rbacv1 "k8s.io/api/rbac/v1"
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
@@ -137,7 +133,7 @@ func newCluster(t *testing.T) *cluster {
 	c.startAgents(machine, config)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	c.must(plane.UserKubeconfig(kubeconfig, "system:serviceaccount:hilbert-system:hilbert-controller"))
-	c.permit()
+	c.must(plane.InstallAccess(t.Context(), "../../deploy/00-namespace.yaml", "../../deploy/controller/controller.yaml"))
 	c.run(kubeconfig)
 	return c
 }
@@ -306,38 +302,6 @@ func (c *cluster) send(ctx context.Context, verb string, object, answer any, und
 		return err
 	}
 	return json.Unmarshal(body, answer)
-}
-
-// permit applies the permissions of deploy/controller.
-func (c *cluster) permit() {
-	c.t.Helper()
-	_, err := c.client.CoreV1().Namespaces().Create(c.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "hilbert-system"}}, metav1.CreateOptions{})
-	c.must(err)
-	text, err := os.ReadFile("../../deploy/controller/controller.yaml")
-	c.must(err)
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
-		c.must(err)
-		ctx, create := c.t.Context(), metav1.CreateOptions{}
-		switch o := object.(type) {
-		case *rbacv1.ClusterRole:
-			_, err = c.client.RbacV1().ClusterRoles().Create(ctx, o, create)
-		case *rbacv1.ClusterRoleBinding:
-			o.Subjects = []rbacv1.Subject{account()}
-			_, err = c.client.RbacV1().ClusterRoleBindings().Create(ctx, o, create)
-		case *rbacv1.Role:
-			_, err = c.client.RbacV1().Roles(o.Namespace).Create(ctx, o, create)
-		case *rbacv1.RoleBinding:
-			o.Subjects = []rbacv1.Subject{account()}
-			_, err = c.client.RbacV1().RoleBindings(o.Namespace).Create(ctx, o, create)
-		}
-		c.must(err)
-	}
-}
-
-// account is the controller's, as its certificate in the lab names it.
-func account() rbacv1.Subject {
-	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "system:serviceaccount:hilbert-system:hilbert-controller"}
 }
 
 // run runs the controller until the test ends.

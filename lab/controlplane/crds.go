@@ -57,7 +57,7 @@ func install(ctx context.Context, api rest.Interface, file string) error {
 	if err := json.Unmarshal(body, &named); err != nil {
 		return err
 	}
-	err = api.Post().AbsPath(definitionsPath).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
+	err = createAt(ctx, api, definitionsPath, body)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}

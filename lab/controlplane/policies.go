@@ -1,19 +1,15 @@
 package controlplane
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -66,21 +62,11 @@ func PolicyDocuments(placers ...string) ([][]byte, error) {
 			return nil, err
 		}
 		text = bytes.ReplaceAll(text, []byte("'"+policies.Placer+"'"), []byte(allowed))
-		reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-		for {
-			document, err := reader.Read()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			body, err := yaml.ToJSON(document)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			out = append(out, body)
+		documents, err := jsonDocuments(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		out = append(out, documents...)
 	}
 	return out, nil
 }

@@ -2,22 +2,16 @@ package moves
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
+	"strconv"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
@@ -32,7 +26,6 @@ const (
 	patience    = 4 * time.Minute
 	own         = "hilbert-system"
 	serviceName = "hilbertd." + own + ".svc"
-	apiServices = "/apis/apiregistration.k8s.io/v1/apiservices"
 )
 
 // bed is a cluster with Hilbert's kinds, policies and roles, and a scheduler that leads and answers through the API server.
@@ -61,47 +54,16 @@ func newBed(t *testing.T) *bed {
 		t.Fatal(err)
 	}
 	b := &bed{t: t, plane: plane, admin: admin, dir: t.TempDir()}
-	for _, file := range []string{"00-namespace.yaml", "rbac.yaml", "controller/controller.yaml", "controller/advise.yaml", "controller/moves.yaml"} {
-		b.apply(file)
-	}
-	if err := errors.Join(plane.InstallDefinitions(t.Context()), plane.InstallPolicies(t.Context())); err != nil {
+	const deploy = "../../deploy/"
+	err = errors.Join(
+		plane.InstallAccess(t.Context(), deploy+"00-namespace.yaml", deploy+"rbac.yaml", deploy+"controller/controller.yaml", deploy+"controller/advise.yaml", deploy+"controller/moves.yaml"),
+		plane.InstallDefinitions(t.Context()), plane.InstallPolicies(t.Context()),
+	)
+	if err != nil {
 		t.Fatal(err)
 	}
 	b.scheduler()
 	return b
-}
-
-// apply creates the roles and accounts of a file of deploy/.
-func (b *bed) apply(file string) {
-	b.t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", file))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	ctx := b.t.Context()
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		switch o := object.(type) {
-		case *corev1.Namespace:
-			_, err = b.admin.CoreV1().Namespaces().Create(ctx, o, metav1.CreateOptions{})
-		case *corev1.ServiceAccount:
-			_, err = b.admin.CoreV1().ServiceAccounts(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		case *rbacv1.ClusterRole:
-			_, err = b.admin.RbacV1().ClusterRoles().Create(ctx, o, metav1.CreateOptions{})
-		case *rbacv1.ClusterRoleBinding:
-			_, err = b.admin.RbacV1().ClusterRoleBindings().Create(ctx, o, metav1.CreateOptions{})
-		case *rbacv1.Role:
-			_, err = b.admin.RbacV1().Roles(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		case *rbacv1.RoleBinding:
-			_, err = b.admin.RbacV1().RoleBindings(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		}
-		if err != nil {
-			b.t.Fatalf("%s: %v", file, err)
-		}
-	}
 }
 
 // as is a connection of an account of hilbert-system.
@@ -131,20 +93,27 @@ func (b *bed) scheduler() {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.admin.CoreV1().Services(own).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "hilbertd"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
-	}, metav1.CreateOptions{}); err != nil {
+	if err := b.plane.RouteToLocalhost(t.Context(), own, "hilbertd"); err != nil {
 		t.Fatal(err)
 	}
 	config := b.configuration("hilbert")
 	config.Server = spec.Server{BindAddress: "127.0.0.1:0", TLSCertFile: filepath.Join(b.dir, "tls.crt"), TLSPrivateKeyFile: filepath.Join(b.dir, "tls.key")}
 	listening := make(chan string, 1)
 	b.start("scheduler", "hilbertd", config, func(address string) { listening <- address })
-	_, port, err := net.SplitHostPort(<-listening)
+	_, text, err := net.SplitHostPort(<-listening)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.route(port, certificate)
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.plane.InstallAPIServices(t.Context(), manifest.APIService, port, certificate); err != nil {
+		t.Fatal(err)
+	}
+	b.until("the APIService answers", func() error {
+		return b.admin.Discovery().RESTClient().Get().AbsPath("/apis/visibility.hilbert.dev/v1alpha1").Do(t.Context()).Error()
+	})
 }
 
 // controller starts a hilbertd that moves pods.
@@ -175,34 +144,6 @@ func (b *bed) start(name, account string, config *spec.Configuration, listens fu
 	}()
 	b.t.Cleanup(cancel)
 	return p
-}
-
-// route makes the APIService lead to a port, and waits until the API server follows it.
-func (b *bed) route(port string, certificate []byte) {
-	t := b.t
-	t.Helper()
-	text, err := yaml.ToJSON(manifest.APIService)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var object map[string]any
-	if err := json.Unmarshal(text, &object); err != nil {
-		t.Fatal(err)
-	}
-	of := object["spec"].(map[string]any)
-	of["caBundle"] = certificate
-	of["service"].(map[string]any)["port"] = json.Number(port)
-	body, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := b.admin.Discovery().RESTClient()
-	if err := api.Post().AbsPath(apiServices).SetHeader("Content-Type", "application/json").Body(body).Do(t.Context()).Error(); err != nil {
-		t.Fatal(err)
-	}
-	b.until("the APIService answers", func() error {
-		return api.Get().AbsPath("/apis/visibility.hilbert.dev/v1alpha1").Do(t.Context()).Error()
-	})
 }
 
 // until waits until what is asked for is so.

@@ -25,9 +25,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -79,8 +77,9 @@ func newBed(t *testing.T) *bed {
 		t.Fatal(err)
 	}
 	b := &bed{t: t, plane: plane, admin: admin, dir: t.TempDir()}
-	b.apply("00-namespace.yaml")
-	b.apply("rbac.yaml")
+	if err := plane.InstallAccess(t.Context(), "../../deploy/00-namespace.yaml", "../../deploy/rbac.yaml"); err != nil {
+		t.Fatal(err)
+	}
 	cert, key, err := visibility.MakeCertificate(serviceName, time.Now(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -89,9 +88,7 @@ func newBed(t *testing.T) *bed {
 	b.key = key
 	writeCertificate(t, b.dir, cert, key)
 	b.hilbertd = b.user("system:serviceaccount:" + own + ":hilbertd")
-	if _, err := admin.CoreV1().Services(own).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "hilbertd"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
-	}, metav1.CreateOptions{}); err != nil {
+	if err := plane.RouteToLocalhost(t.Context(), own, "hilbertd"); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -103,41 +100,6 @@ func writeCertificate(t *testing.T, dir string, certificates, key []byte) {
 	for name, data := range map[string][]byte{"tls.crt": certificates, "tls.key": key} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			t.Fatal(err)
-		}
-	}
-}
-
-// apply creates the objects of a file of deploy/.
-func (b *bed) apply(file string) {
-	b.t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", file))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	ctx := b.t.Context()
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		switch o := object.(type) {
-		case *corev1.Namespace:
-			_, err = b.admin.CoreV1().Namespaces().Create(ctx, o, metav1.CreateOptions{})
-		case *corev1.ServiceAccount:
-			_, err = b.admin.CoreV1().ServiceAccounts(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		case *rbacv1.ClusterRole:
-			_, err = b.admin.RbacV1().ClusterRoles().Create(ctx, o, metav1.CreateOptions{})
-		case *rbacv1.ClusterRoleBinding:
-			_, err = b.admin.RbacV1().ClusterRoleBindings().Create(ctx, o, metav1.CreateOptions{})
-		case *rbacv1.Role:
-			_, err = b.admin.RbacV1().Roles(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		case *rbacv1.RoleBinding:
-			_, err = b.admin.RbacV1().RoleBindings(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		default:
-			err = fmt.Errorf("a %T", object)
-		}
-		if err != nil {
-			b.t.Fatalf("%s: %v", file, err)
 		}
 	}
 }
@@ -220,34 +182,7 @@ func (p *process) stop(t *testing.T) {
 // route makes the APIService lead to a port, with a certificate that kube-apiserver is to demand there.
 func (b *bed) route(port int, certificate []byte) {
 	b.t.Helper()
-	text, err := yaml.ToJSON(manifest.APIService)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	var object struct {
-		APIVersion string         `json:"apiVersion"`
-		Kind       string         `json:"kind"`
-		Metadata   map[string]any `json:"metadata"`
-		Spec       map[string]any `json:"spec"`
-	}
-	if err := json.Unmarshal(text, &object); err != nil {
-		b.t.Fatal(err)
-	}
-	service, ok := object.Spec["service"].(map[string]any)
-	if !ok {
-		b.t.Fatal("the APIService names no Service")
-	}
-	service["port"] = port
-	object.Spec["caBundle"] = certificate
-	api := b.admin.Discovery().RESTClient()
-	if err := api.Delete().AbsPath(apiService).Do(b.t.Context()).Error(); err != nil && !apierrors.IsNotFound(err) {
-		b.t.Fatal(err)
-	}
-	body, err := json.Marshal(object)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := api.Post().AbsPath(apiServices).SetHeader("Content-Type", "application/json").Body(body).Do(b.t.Context()).Error(); err != nil {
+	if err := b.plane.InstallAPIServices(b.t.Context(), manifest.APIService, port, certificate); err != nil {
 		b.t.Fatal(err)
 	}
 }

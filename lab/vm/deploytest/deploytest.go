@@ -14,12 +14,8 @@ import (
 
 	authv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
@@ -62,10 +58,8 @@ func (c *Cluster) Install(ctx context.Context) error {
 	if err := c.Plane.InstallDefinitions(ctx); err != nil {
 		return err
 	}
-	for _, name := range []string{"00-namespace.yaml", "rbac.yaml", "agent.yaml"} {
-		if err := c.apply(ctx, name); err != nil {
-			return err
-		}
+	if err := c.Plane.InstallAccess(ctx, c.manifest("00-namespace.yaml"), c.manifest("rbac.yaml"), c.manifest("agent.yaml")); err != nil {
+		return err
 	}
 	if err := c.Plane.InstallPolicies(ctx); err != nil {
 		return err
@@ -85,41 +79,7 @@ func (c *Cluster) Close() error {
 	return c.endScheduler()
 }
 
-// apply creates the objects of a file of deploy/, but for those that need images.
-func (c *Cluster) apply(ctx context.Context, name string) error {
-	resources := map[string]string{
-		"Namespace": "namespaces", "ServiceAccount": "serviceaccounts", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
-		"Role": "roles", "RoleBinding": "rolebindings",
-	}
-	text, err := os.ReadFile(filepath.Join(c.Root, "deploy", name))
-	if err != nil {
-		return err
-	}
-	config := c.Plane.AdminConfig()
-	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		resource, ok := resources[o.GetKind()]
-		if !ok {
-			continue
-		}
-		version, err := schema.ParseGroupVersion(o.GetAPIVersion())
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if _, err := client.Resource(version.WithResource(resource)).Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("%s: %s %s: %w", name, o.GetKind(), o.GetName(), err)
-		}
-	}
-	return nil
-}
+func (c *Cluster) manifest(name string) string { return filepath.Join(c.Root, "deploy", name) }
 
 // startScheduler runs hilbertd in this process, as the account that deploy/ gives it.
 func (c *Cluster) startScheduler(ctx context.Context) error {
@@ -155,7 +115,7 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 
 // InstallController creates what deploy/controller has, but for its Deployment.
 func (c *Cluster) InstallController(ctx context.Context) error {
-	return c.apply(ctx, filepath.Join("controller", "controller.yaml"))
+	return c.Plane.InstallAccess(ctx, c.manifest("controller/controller.yaml"))
 }
 
 // StartController runs hilbertd's role controller in this process, as the account that deploy/ gives it, until stop.
