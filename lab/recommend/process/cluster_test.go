@@ -12,17 +12,14 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	vpav1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -35,9 +32,11 @@ const (
 	patience  = 2 * time.Minute
 	account   = "system:serviceaccount:hilbert-system:hilbert-controller"
 	namespace = "default"
-	vpaPath   = "/apis/autoscaling.k8s.io/v1"
-	usePath   = "/apis/metrics.k8s.io/v1beta1"
-	placePath = "/apis/scheduling.hilbert.dev/v1alpha1"
+	// controllerManifests is the folder of what the controller may do.
+	controllerManifests = "../../../deploy/controller/"
+	vpaPath             = "/apis/autoscaling.k8s.io/v1"
+	usePath             = "/apis/metrics.k8s.io/v1beta1"
+	placePath           = "/apis/scheduling.hilbert.dev/v1alpha1"
 )
 
 // cluster is a control plane with stand-ins for kubelets and metrics-server.
@@ -69,10 +68,7 @@ func newCluster(t *testing.T) *cluster {
 	c.must(err)
 	c.api = c.client.Discovery().RESTClient()
 	c.must(plane.InstallDefinitions(t.Context()))
-	_, err = c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "hilbert-system"}}, metav1.CreateOptions{})
-	c.must(err)
-	c.permit("controller.yaml")
-	c.permit("recommendation.yaml")
+	c.must(plane.InstallAccess(t.Context(), "../../../deploy/00-namespace.yaml", controllerManifests+"controller.yaml", controllerManifests+"recommendation.yaml"))
 	c.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	c.must(plane.UserKubeconfig(c.kubeconfig, account))
 	return c
@@ -82,36 +78,6 @@ func (c *cluster) must(err error) {
 	c.t.Helper()
 	if err != nil {
 		c.t.Fatal(err)
-	}
-}
-
-// permit applies the permissions of a file of deploy/controller.
-func (c *cluster) permit(file string) {
-	c.t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "controller", file))
-	c.must(err)
-	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: account}}
-	ctx, create := c.t.Context(), metav1.CreateOptions{}
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
-		c.must(err)
-		switch o := object.(type) {
-		case *rbacv1.ClusterRole:
-			_, err = c.client.RbacV1().ClusterRoles().Create(ctx, o, create)
-		case *rbacv1.ClusterRoleBinding:
-			o.Subjects = subjects
-			_, err = c.client.RbacV1().ClusterRoleBindings().Create(ctx, o, create)
-		case *rbacv1.Role:
-			_, err = c.client.RbacV1().Roles(o.Namespace).Create(ctx, o, create)
-		case *rbacv1.RoleBinding:
-			o.Subjects = subjects
-			_, err = c.client.RbacV1().RoleBindings(o.Namespace).Create(ctx, o, create)
-		case *admissionv1.ValidatingAdmissionPolicy:
-			_, err = c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx, o, create)
-		case *admissionv1.ValidatingAdmissionPolicyBinding:
-			_, err = c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx, o, create)
-		}
-		c.must(err)
 	}
 }
 

@@ -21,7 +21,7 @@ func inPlace(v *vpav1.VerticalPodAutoscaler) {
 // changing starts a cluster in which pods may be changed, with a node and a scheduler.
 func changing(t *testing.T) *cluster {
 	c := newCluster(t)
-	c.permit("recommendation-changes.yaml")
+	c.must(c.plane.InstallAccess(t.Context(), controllerManifests+"recommendation-changes.yaml"))
 	c.installAutoscalers()
 	c.installMetrics()
 	c.must(c.plane.InstallPolicies(t.Context()))

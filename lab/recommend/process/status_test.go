@@ -82,19 +82,23 @@ func TestStatus(t *testing.T) {
 
 	c.refusesOthers()
 
-	// Another leader goes on from what was saved: nothing is measured any more.
-	c.wait("checkpoints are there", func() bool {
+	// Another leader goes on from what was saved: nothing is measured any more. The checkpoint that is there may be from before any use was known: the next one has what was recommended from.
+	checkpoint := func() (version string) {
 		c.tick()
 		list, err := c.client.CoreV1().ConfigMaps("hilbert-system").List(t.Context(), metav1.ListOptions{LabelSelector: "autoscaling.hilbert.dev/checkpoint"})
 		c.must(err)
-		saved := 0
 		for i := range list.Items {
-			if list.Items[i].Annotations["autoscaling.hilbert.dev/of"] == "default/web" && list.Items[i].ResourceVersion != "" {
-				saved++
+			if list.Items[i].Annotations["autoscaling.hilbert.dev/of"] == "default/web" {
+				if version != "" {
+					t.Fatal("there are two checkpoints of web")
+				}
+				version = list.Items[i].ResourceVersion
 			}
 		}
-		return saved == 1
-	})
+		return version
+	}
+	before := checkpoint()
+	c.wait("the next checkpoint is there", func() bool { now := checkpoint(); return now != "" && now != before })
 	stop()
 	c.cpu = 0
 	c.must(c.send("DELETE", usePath+"/namespaces/"+namespace+"/pods", nil, nil))
