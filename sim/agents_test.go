@@ -14,6 +14,7 @@ const numaWorkload = "nodes=12,pods=300,classes=16,minutes=5,numa=2,dedicated=30
 // Agents keep promises of NUMA nodes if nothing goes wrong. If agents fall silent, move pods and admit foreign pods, no pod is promised what is not there,
 // and at rest the ledger agrees with the nodes.
 func TestNUMANodesAreGivenOnce(t *testing.T) {
+	t.Parallel()
 	seen := make(map[string]int)
 	for seed := range seedsToRun(t) {
 		w := invent(t, numaWorkload, seed)
@@ -65,6 +66,7 @@ func tellReport(change func(*facts.NodeReport)) func(facts.Event) facts.Event {
 }
 
 func TestChecksFindNUMAMistakes(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		told func(facts.Event) facts.Event
@@ -96,6 +98,7 @@ const deviceWorkload = "nodes=12,pods=300,classes=16,minutes=5,numa=2,dedicated=
 
 // The same for GPUs, slices, instances and network cards.
 func TestDevicesAreGivenOnce(t *testing.T) {
+	t.Parallel()
 	seen := make(map[string]int)
 	for seed := range seedsToRun(t) {
 		w := invent(t, deviceWorkload, seed)
@@ -125,6 +128,7 @@ func TestDevicesAreGivenOnce(t *testing.T) {
 }
 
 func TestChecksFindDeviceMistakes(t *testing.T) {
+	t.Parallel()
 	devices := func(change func(*topology.Devices)) func(facts.Event) facts.Event {
 		return tellReport(func(r *facts.NodeReport) {
 			if r.Devices != nil {

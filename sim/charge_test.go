@@ -14,6 +14,7 @@ const grantsWorkload = "nodes=12,pods=300,classes=16,minutes=5,load=150,numa=2,d
 // No limit is exceeded by what pods are given, with every fault and every invariant. A scheduler that charges requests instead of grants fails with
 // seed 1.
 func TestLimitsCountGrants(t *testing.T) {
+	t.Parallel()
 	few := max(seedsToRun(t)/10, 3)
 	seeds := []uint64{15, 22} // they broke rules of the checker that held more than they say
 	for seed := range few {
@@ -36,6 +37,7 @@ func TestLimitsCountGrants(t *testing.T) {
 
 // A scheduler whose limits have room for a few CPUs more, as if it counted requests, is found out.
 func TestChecksFindGrantsBeyondLimits(t *testing.T) {
+	t.Parallel()
 	found := false
 	for seed := uint64(0); seed < 5 && !found; seed++ {
 		w := invent(t, grantsWorkload, seed)

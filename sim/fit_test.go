@@ -116,6 +116,7 @@ func requests(cpu, things int64) []resource.Quantity {
 
 // TestJudgeAgreesWithFilters: the naive judge and the core's filters share no code, and agree on random nodes, pods and grants.
 func TestJudgeAgreesWithFilters(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		d := draws{rt}
 		n := d.node("n0")
@@ -156,6 +157,7 @@ func TestJudgeAgreesWithFilters(t *testing.T) {
 
 // TestModelNoticesOvercommit: the model's books say that a node is over-committed exactly if counting anew says so.
 func TestModelNoticesOvercommit(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		d := draws{rt}
 		w := &trace.Workload{Nodes: []*facts.Node{d.node("n0")}}
@@ -198,6 +200,7 @@ func TestModelNoticesOvercommit(t *testing.T) {
 
 // TestAgenda: events come by time, and within one instant in the order in which they were added.
 func TestAgenda(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		a := newAgenda()
 		times := rapid.SliceOf(rapid.Int64Range(0, 5)).Draw(rt, "times")
@@ -223,6 +226,7 @@ func TestAgenda(t *testing.T) {
 
 // TestHistogram: a quantile is at most a sixteenth above the exact one, and never below.
 func TestHistogram(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		list := rapid.SliceOfN(rapid.Int64Range(0, int64(time.Hour)), 1, 50).Draw(rt, "durations")
 		var h histogram
@@ -264,6 +268,7 @@ func rank(list []int64, d int64) int {
 
 // TestWatchOrder: each watch keeps its order, and events of two watches do overtake one another.
 func TestWatchOrder(t *testing.T) {
+	t.Parallel()
 	crossed := false
 	for seed := range uint64(10) {
 		w := invent(t, faultyWorkload, seed)

@@ -128,6 +128,7 @@ const (
 // TestEvictionsEndWithArrivals: queues that are guaranteed different resources come to rest when no more pods arrive: none is evicted later than quietAfter.
 // Each decision is checked, so that no queue loses a pod to another while it is within its guarantee of all that the pod holds.
 func TestEvictionsEndWithArrivals(t *testing.T) {
+	t.Parallel()
 	evicted := 0
 	seeds := []uint64{circling, rooted}
 	for seed := range seedsToRun(t) * 4 {
@@ -155,6 +156,7 @@ func TestEvictionsEndWithArrivals(t *testing.T) {
 // has run for as long as its queue says, which each decision is checked for; evictions end; and nothing that was protected keeps a guarantee from whoever waits
 // for it, or does not look again when the protection has ended: nothing is flushed.
 func TestNobodyIsReclaimedEarly(t *testing.T) {
+	t.Parallel()
 	evicted := 0
 	for seed := range seedsToRun(t) * 4 {
 		o := options(seed)

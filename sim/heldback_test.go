@@ -9,6 +9,7 @@ import (
 // never be placed, pods of many sizes, gangs, queues and constraints between pods. The checker and the ledger's audit judge who is held back after
 // every step, a flush that finds a place fails the run, and at rest nobody is held back beside room.
 func TestFewDifferentPodsMayWait(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{
 		"nodes=12,pods=200,classes=16,minutes=5,odd=40",
 		"nodes=12,pods=200,classes=16,minutes=5,load=150,sizes=20,odd=12",

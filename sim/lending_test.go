@@ -12,6 +12,7 @@ const lendingWorkload = "nodes=12,pods=300,classes=16,minutes=5,reclaimed=300"
 // Reclaimed pods are placed where the report says that headroom is open. Only they are evicted, only at the request of their nodes, and within the budget,
 // whatever fails.
 func TestReclaimedPodsStayWithinHeadroom(t *testing.T) {
+	t.Parallel()
 	seen := make(map[string]int)
 	for seed := range min(seedsToRun(t), 4) {
 		w := invent(t, lendingWorkload, seed)
@@ -38,6 +39,7 @@ func TestReclaimedPodsStayWithinHeadroom(t *testing.T) {
 
 // The headroom of all nodes falls at once: evictions keep within the budget, and only reclaimed pods are evicted.
 func TestEvictionBudgetWhenAllHeadroomFalls(t *testing.T) {
+	t.Parallel()
 	w := invent(t, "nodes=20,pods=600,classes=16,minutes=10,reclaimed=500", 7)
 	o := options(7)
 	o.CheckEvery = 16
@@ -87,6 +89,7 @@ const lendingGangs = "nodes=8,pods=200,classes=8,minutes=5,load=120,reclaimed=70
 // TestEvictionsKeepGangsWhole: whoever evicts members of a gang, for a node or for another unit, leaves it as many as it needs or lets it go whole, also
 // where answers are lost, PodGroups go and come, and the process that evicted them ends.
 func TestEvictionsKeepGangsWhole(t *testing.T) {
+	t.Parallel()
 	fell, requested, preempted := 0, 0, 0
 	for seed := range max(seedsToRun(t)*2/3, 10) {
 		w := invent(t, lendingGangs, seed)
@@ -114,6 +117,7 @@ func TestEvictionsKeepGangsWhole(t *testing.T) {
 }
 
 func TestChecksFindHeadroomMistakes(t *testing.T) {
+	t.Parallel()
 	const seeds = 12
 	madeUp := make(map[string]string) // reclaimed pods that a node could be told to evict
 	for seed := range uint64(seeds) {

@@ -197,6 +197,7 @@ func (f *fleet) observe(node int, use float64) {
 
 // TestLoadAwareEvensUse: with LoadAware, what nodes use differs less than with requests alone, and a burst of pods does not fall on the nodes that were idle.
 func TestLoadAwareEvensUse(t *testing.T) {
+	t.Parallel()
 	var byRequestsAll, byLoadAll float64
 	for seed := range uint64(5) {
 		byRequests := newFleet(t, seed, nil).run(t)

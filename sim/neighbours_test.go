@@ -68,6 +68,7 @@ func tellSpread(change func(*facts.SpreadConstraint)) func(facts.Event) facts.Ev
 
 // TestChecksFindConstraintMistakes hides constraints between pods from the scheduler. The right check must notice each.
 func TestChecksFindConstraintMistakes(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		told func(facts.Event) facts.Event
@@ -113,6 +114,7 @@ func TestChecksFindConstraintMistakes(t *testing.T) {
 
 // TestAntiAffinityOnOneNode: two pods on one node that exclude each other are a violation, unless another scheduler bound one of them.
 func TestAntiAffinityOnOneNode(t *testing.T) {
+	t.Parallel()
 	for _, foreign := range []bool{false, true} {
 		w := tiny([2]int64{0, -1}, [2]int64{0, -1})
 		w.Nodes[0].Labels = map[string]string{facts.HostnameKey: "n"}

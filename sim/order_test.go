@@ -30,6 +30,7 @@ func arrive(w *trace.Workload, name string, pods int, at time.Duration, priority
 // TestOnlineBeforeReclaimed: of pods of one priority that come at once and do not all fit, the online ones get the places, whichever the scheduler
 // hears of first. A higher priority counts more than the QoS level. (S16)
 func TestOnlineBeforeReclaimed(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(5) {
 		w := oneNode(25)
 		arrive(w, "reclaimed", 20, 0, 0)
@@ -53,6 +54,7 @@ func TestOnlineBeforeReclaimed(t *testing.T) {
 
 // TestBinderServesByPriority: when Bindings wait for a place in flight, one of higher priority that is decided later overtakes them. (S16)
 func TestBinderServesByPriority(t *testing.T) {
+	t.Parallel()
 	const latency = time.Second
 	w := oneNode(100)
 	arrive(w, "low", 40, 0, 0)

@@ -12,6 +12,7 @@ const ownedWorkload = "nodes=8,pods=500,classes=8,load=60,minutes=5,numa=2,dedic
 // One party gives out a node's GPUs. If that is a device plugin, the scheduler counts them and promises no indices; if no party does, it promises none. No
 // pod of ours fails on a node that the scheduler could have known to be unfit, whichever plugin comes or goes.
 func TestGPUsHaveOneOwner(t *testing.T) {
+	t.Parallel()
 	seen := make(map[string]int)
 	for seed := range seedsToRun(t) {
 		w := invent(t, ownedWorkload, seed)
@@ -45,6 +46,7 @@ func TestGPUsHaveOneOwner(t *testing.T) {
 }
 
 func TestChecksFindOwnerMistakes(t *testing.T) {
+	t.Parallel()
 	owner := func(from, to topology.Owner) func(facts.Event) facts.Event {
 		return tellReport(func(r *facts.NodeReport) {
 			if r.Devices != nil && r.Devices.Owner == from {

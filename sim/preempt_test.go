@@ -67,6 +67,7 @@ func TestPreemption(t *testing.T) {
 
 // TestChecksFindPreemptionMistakes breaks runs with preemption. The right check must notice each mistake.
 func TestChecksFindPreemptionMistakes(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		seams seams

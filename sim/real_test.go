@@ -47,6 +47,7 @@ func TestRealReplay(t *testing.T) {
 // TestRealArrival fills the cluster as the paper does. Its best policy, which knows the mix beforehand, reaches 95.39 % and 94.55 %; 97 % is about
 // the most that there is. Hilbert has to end between.
 func TestRealArrival(t *testing.T) {
+	t.Parallel()
 	for list, least := range map[string]float64{"default": 95.6, "gpuspec33": 94.8} {
 		w, err := trace.Arrive(openb(t, list), 1.3, 42)
 		if err != nil {

@@ -40,6 +40,7 @@ func playOptions(seed uint64) Options {
 
 // TestScenarios plays every file, checks every invariant at every step, and compares the output. -rewrite writes the output into the files.
 func TestScenarios(t *testing.T) {
+	t.Parallel()
 	rewrite := flag.Lookup("rewrite").Value.String() == "true"
 	for path, f := range scenarios(t) {
 		t.Run(f.Name, func(t *testing.T) {
@@ -60,6 +61,7 @@ func TestScenarios(t *testing.T) {
 
 // TestScenariosDoNotDependOnSeed: neither the seed that breaks ties nor another run changes what a scenario prints.
 func TestScenariosDoNotDependOnSeed(t *testing.T) {
+	t.Parallel()
 	for _, f := range scenarios(t) {
 		t.Run(f.Name, func(t *testing.T) {
 			for _, seed := range []uint64{1, 2, 3} {
@@ -98,6 +100,7 @@ func TestScenariosWithFaults(t *testing.T) {
 
 // TestPlayErrors: errors name the place in the file.
 func TestPlayErrors(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"scale a/b size=2":                       "no such gang",
 		"finish a/b":                             "no such gang",
@@ -125,6 +128,7 @@ func TestPlayErrors(t *testing.T) {
 
 // TestPlayIsDeterministic: a scenario that is played twice with faults gives the same text.
 func TestPlayIsDeterministic(t *testing.T) {
+	t.Parallel()
 	f, err := scenario.Parse("f", "nodes n count=4 cpu=8 mem=16\npods a/b count=20 cpu=2 duration=10s\nrun 5s\nrun 1m\n")
 	if err != nil {
 		t.Fatal(err)

@@ -58,6 +58,7 @@ func crowd(seed uint64) *trace.Workload {
 // pod, plus a quarter for the choice of nodes. Meanwhile small pods use nearly all of the rest. Without reservations gangs wait longer and longer;
 // the test checks that too, or it would prove nothing.
 func TestGangsDoNotStarve(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(5) {
 		o := options(seed)
 		bound := (o.Config.Units.ReserveAfter.D() + longestRun) * 5 / 4

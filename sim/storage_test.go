@@ -61,6 +61,7 @@ func faultsOfClaims(t *testing.T, text string, schedulers int) {
 
 // TestPodsWithClaimsSayWhyTheyWait fills a cluster without faults; what is checked at rest is that each pod that waits has a reason.
 func TestPodsWithClaimsSayWhyTheyWait(t *testing.T) {
+	t.Parallel()
 	for _, text := range claimsWorkloads {
 		r, err := Run(t.Context(), invent(t, text+",load=300", 1), options(1))
 		if err != nil {
@@ -74,6 +75,7 @@ func TestPodsWithClaimsSayWhyTheyWait(t *testing.T) {
 
 // TestChecksFindMistakesAboutClaims: a scheduler that is told wrong things of claims is found out.
 func TestChecksFindMistakesAboutClaims(t *testing.T) {
+	t.Parallel()
 	claim := func(change func(*facts.Claim)) func(facts.Event) facts.Event {
 		return func(e facts.Event) facts.Event {
 			if told, ok := e.(facts.StorageUpserted); ok {

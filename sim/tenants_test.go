@@ -49,6 +49,7 @@ func TestTenants(t *testing.T) {
 // TestTenantsWithoutFaults does what TestTenants does without faults. Then no fault wakes a pod that the scheduler has forgotten, so that the
 // checks at rest find more. In the first seeds a child is beyond its guarantee below a parent that is not, and the rest of a limit is reserved for a gang.
 func TestTenantsWithoutFaults(t *testing.T) {
+	t.Parallel()
 	seeds := []uint64{4, 58, 60}
 	for seed := range seedsToRun(t) / 6 {
 		seeds = append(seeds, seed)
@@ -111,44 +112,48 @@ func tellQueue(change func(*facts.Queue)) func(facts.Event) facts.Event {
 // TestChecksFindTenantMistakes breaks runs with gangs and queues in the ways in which a scheduler could be wrong about them. The right check
 // must notice each. Where resting is set, only the checks at rest run.
 func TestChecksFindTenantMistakes(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		told    func(facts.Event) facts.Event
 		want    string
 		resting bool
+		found   uint64 // a seed that shows it, tried first: what it costs is time only
 	}{
-		{"limits are not seen", tellQueue(func(f *facts.Queue) { f.Max = nil }), "has not enough", false},
-		{"borrowing is always allowed", tellQueue(func(f *facts.Queue) { f.BorrowsNothing = false }), "has not enough", false},
-		{"parents are not seen", tellQueue(func(f *facts.Queue) { f.Parent = "" }), "has ", false},
+		{"limits are not seen", tellQueue(func(f *facts.Queue) { f.Max = nil }), "has not enough", false, 0},
+		{"borrowing is always allowed", tellQueue(func(f *facts.Queue) { f.BorrowsNothing = false }), "has not enough", false, 0},
+		{"parents are not seen", tellQueue(func(f *facts.Queue) { f.Parent = "" }), "has ", false, 0},
 		{"namespaces are not seen", func(e facts.Event) facts.Event {
 			if _, ok := e.(facts.NamespacesListed); ok {
 				return facts.NamespacesListed{}
 			}
 			return e
-		}, "has not enough", false},
-		{"queues without preemption are not seen", tellQueue(func(f *facts.Queue) { f.NeverPreempts = false }), "allows no preemption", false},
-		{"queues that keep what they borrow are not seen", tellQueue(func(f *facts.Queue) { f.KeepsBorrowed = false }), "keeps what it has borrowed", false},
-		{"minimum runtimes are not seen", tellQueue(func(f *facts.Queue) { f.ReclaimMinRuntime = nil }), "and its queue protects it for", false},
-		{"guarantees are thought smaller", tellQueue(func(f *facts.Queue) { f.Guaranteed = scaled(f.Guaranteed, 10) }), "than it is guaranteed", false},
-		{"one member is thought enough", tellUnit(func(f *facts.Unit) { f.MinMember = 1 }), "that it needs", false},
-		{"one member is thought enough, at rest only", tellUnit(func(f *facts.Unit) { f.MinMember = 1 }), "was never whole", true},
-		{"members are thought to be on their own", tellPod(func(f *facts.Pod) bool { f.Unit = ""; return true }), "that it needs", false},
-		{"required racks are not seen", tellUnit(func(f *facts.Unit) { f.Topology.Required = "" }), "where one is required", false},
-		{"uniform models are not seen", tellUnit(func(f *facts.Unit) { f.Topology.Uniform = "" }), spec.LabelGPUModel, false},
-		{"subgroups are not seen", tellUnit(func(f *facts.Unit) { f.SubgroupTopology = facts.Packing{} }), "subgroup part-", false},
-		{"indivisible gangs are thought divisible", tellUnit(func(f *facts.Unit) { f.Indivisible = false }), "is left below its minimum", false},
-		{"members are thought to leave one by one", tellUnit(func(f *facts.Unit) { f.Divisible = !f.Indivisible }), "is left below its minimum", false},
+		}, "has not enough", false, 0},
+		{"queues without preemption are not seen", tellQueue(func(f *facts.Queue) { f.NeverPreempts = false }), "allows no preemption", false, 12},
+		{"queues that keep what they borrow are not seen", tellQueue(func(f *facts.Queue) { f.KeepsBorrowed = false }), "keeps what it has borrowed", false, 8},
+		{"minimum runtimes are not seen", tellQueue(func(f *facts.Queue) { f.ReclaimMinRuntime = nil }), "and its queue protects it for", false, 9},
+		{"guarantees are thought smaller", tellQueue(func(f *facts.Queue) { f.Guaranteed = scaled(f.Guaranteed, 10) }), "than it is guaranteed", false, 0},
+		{"one member is thought enough", tellUnit(func(f *facts.Unit) { f.MinMember = 1 }), "that it needs", false, 0},
+		{"one member is thought enough, at rest only", tellUnit(func(f *facts.Unit) { f.MinMember = 1 }), "was never whole", true, 0},
+		{"members are thought to be on their own", tellPod(func(f *facts.Pod) bool { f.Unit = ""; return true }), "that it needs", false, 0},
+		{"required racks are not seen", tellUnit(func(f *facts.Unit) { f.Topology.Required = "" }), "where one is required", false, 0},
+		{"uniform models are not seen", tellUnit(func(f *facts.Unit) { f.Topology.Uniform = "" }), spec.LabelGPUModel, false, 0},
+		{"subgroups are not seen", tellUnit(func(f *facts.Unit) { f.SubgroupTopology = facts.Packing{} }), "subgroup part-", false, 0},
+		{"indivisible gangs are thought divisible", tellUnit(func(f *facts.Unit) { f.Indivisible = false }), "is left below its minimum", false, 12},
+		{"members are thought to leave one by one", tellUnit(func(f *facts.Unit) { f.Divisible = !f.Indivisible }), "is left below its minimum", false, 0},
 		{"PodGroups are not seen", func(e facts.Event) facts.Event {
 			if _, ok := e.(facts.UnitsListed); ok {
 				return facts.UnitsListed{}
 			}
 			return hide[facts.UnitUpserted](e)
-		}, "would fit together", true},
-		{"PodGroups are thought to stay", hide[facts.UnitRemoved], "does not know", false},
+		}, "would fit together", true, 0},
+		{"PodGroups are thought to stay", hide[facts.UnitRemoved], "does not know", false, 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var last error
-			for seed := range uint64(40) {
+			const seeds = 40
+			for i := range uint64(seeds) {
+				seed := (c.found + i) % seeds
 				w := invent(t, tenantedWorkload, seed)
 				if !strings.Contains(c.name, "runtimes") {
 					for _, f := range w.Queues { // what is protected is evicted less, and mistakes show less
@@ -189,6 +194,7 @@ func mistakenAboutTenants(t *testing.T, w *trace.Workload, seed uint64, told fun
 // TestChecksFindPodWaitingWithinGuarantee: a scheduler that knows of no guarantees lets a pod wait for what others have borrowed, and the
 // check notices.
 func TestChecksFindPodWaitingWithinGuarantee(t *testing.T) {
+	t.Parallel()
 	f, err := scenario.Parse("f", `nodes n count=2 cpu=8 mem=64
 queue owner guaranteed=cpu:8
 queue guest
@@ -219,6 +225,7 @@ run 1m
 
 // TestUnusedGuaranteeOfParent: a queue that has used up its own guarantee takes nothing from what its parent has left of its guarantee.
 func TestUnusedGuaranteeOfParent(t *testing.T) {
+	t.Parallel()
 	f, err := scenario.Parse("f", `nodes n count=2 cpu=8 mem=64
 queue owner guaranteed=cpu:12
 queue branch parent=owner guaranteed=cpu:4

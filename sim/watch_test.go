@@ -76,6 +76,7 @@ func watchOf(finished bool) int {
 
 // TestDoorsAgree: the door to a real API server is held to the same file.
 func TestDoorsAgree(t *testing.T) {
+	t.Parallel()
 	got := conformance.Transcript(t, func() conformance.Door { return newLagging() })
 	if got != conformance.Want() {
 		t.Error("the simulator's door tells something else than recorded")
