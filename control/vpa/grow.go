@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"hilbert.dev/hilbert/control/recommend"
 )
@@ -80,6 +81,10 @@ func (d *decision) resize(w *work, a *recommend.Action) {
 	p := w.pods[a.Pod]
 	if p == nil {
 		return
+	}
+	if known := w.known.pods[p.UID]; known != nil && d.now.Before(known.refusedUntil) {
+		w.round.wait(p.Name, fmt.Sprintf("its resize was refused, and is tried again at %s: %s", known.refusedUntil.UTC().Format(time.RFC3339), known.refused))
+		return // its room, if any, is given back
 	}
 	c := p.container(w.name)
 	to, problem := w.round.keep(c, a.To)

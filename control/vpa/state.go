@@ -82,7 +82,10 @@ type seen struct {
 	has   recommend.Amounts
 	since time.Time // it asks for that since then, as far as is known
 	asked time.Time // a resize was asked for, and is not seen yet
-	use   time.Time // the newest sample
+	// refused is why the last resize was refused, and until when none is asked for.
+	refused      string
+	refusedUntil time.Time
+	use          time.Time // the newest sample
 	// samples were seen since then, and in so many of them it used its limit of CPU.
 	samples, atLimit int
 	ranOut           time.Time
@@ -202,6 +205,20 @@ func (k *container) see(p *Pod, c *Container, now time.Time) {
 			k.ranOut = c.RanOut
 			k.profile.RanOut(had, c.RanOut)
 		}
+	}
+}
+
+// refusedFor is for how long a container is left alone whose resize was refused: what refuses it, such as a node that resizes no pods, rarely ends in a minute.
+const refusedFor = 10 * time.Minute
+
+// Refused notes that the API server has refused a resize.
+func (s *State) Refused(key Key, r *Resize, why string, now time.Time) {
+	w := s.objects[key]
+	if w == nil || w.containers[r.Container] == nil {
+		return
+	}
+	if known := w.containers[r.Container].pods[r.Pod.UID]; known != nil {
+		known.refused, known.refusedUntil, known.asked = why, now.Add(refusedFor), time.Time{}
 	}
 }
 

@@ -24,6 +24,12 @@ type bench struct {
 	budget *budget.Budget
 	view   View
 	saved  *Checkpoint
+	// resized is the last resize, and what the container had before.
+	resized struct {
+		*Resize
+
+		has, limits recommend.Amounts
+	}
 }
 
 func TestTranscripts(t *testing.T) {
@@ -120,6 +126,10 @@ func (b *bench) run(d *datadriven.TestData) string {
 			p := &b.view.Places[i]
 			p.State, p.Node, p.Reason = PlaceState(b.text(d, "state")), b.text(d, "node"), strings.ReplaceAll(b.text(d, "reason"), "_", " ")
 		}
+	case "refuse": // the last resize was refused by the API server; the pod is as it was
+		p := &b.object().Pods[0]
+		p.Containers[0].Requests, p.Containers[0].Limits = b.resized.has, b.resized.limits
+		b.state.Refused(b.object().Key, b.resized.Resize, strings.ReplaceAll(b.text(d, "why"), "_", " "), b.now)
 	case "restart": // another leader; fresh: and nothing was saved
 		b.state = NewState(b.params)
 		if b.saved != nil && !d.HasArg("fresh") {
@@ -173,6 +183,7 @@ func (b *bench) decide(status bool) string {
 		case a.Resize != nil:
 			fmt.Fprintf(&out, "resize %s to %s, limits %s, disturbs %t: %s\n", a.Resize.Pod.Name, words(a.Resize.Requests), words(a.Resize.Limits), a.Resize.Disturbs, a.Reason)
 			c := a.Resize.Pod.container(a.Resize.Container)
+			b.resized.Resize, b.resized.has, b.resized.limits = a.Resize, c.Requests, c.Limits
 			c.Requests, c.Limits = a.Resize.Requests, a.Resize.Limits
 		case a.Evict != nil:
 			fmt.Fprintf(&out, "evict %s: %s\n", a.Evict.Pod.Name, a.Reason)

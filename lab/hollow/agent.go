@@ -24,6 +24,10 @@ import (
 // agentTimeout bounds a request of an agent, and a question to it.
 const agentTimeout = 10 * time.Second
 
+// maxReports is how many reports of all agents are on their way at once. Agents that share a clock want to write in the same instant, as those of a cluster do not; at a thousand of
+// them each request then takes longer than agents wait for it, and all of them begin anew.
+const maxReports = 64
+
 // AgentOptions says how hollow agents are made.
 type AgentOptions struct {
 	// Machine is what each node is; see BigMachine.
@@ -91,12 +95,13 @@ func RunAgents(ctx context.Context, config *rest.Config, nodes []string, o Agent
 	f := &Agents{client: client, nodes: make(map[string]*Agent, len(nodes))}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f.cancel = cancel
+	slots := make(chan struct{}, maxReports)
 	for i, name := range nodes {
 		var fault Fault
 		if o.Faults != nil {
 			fault = o.Faults(i)
 		}
-		a, err := newAgent(running, config, name, o, fault)
+		a, err := newAgent(running, config, name, o, slots, fault)
 		if err != nil {
 			f.Stop()
 			return nil, fmt.Errorf("hollow agent of %s: %w", name, err)

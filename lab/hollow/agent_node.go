@@ -44,7 +44,8 @@ type Agent struct {
 	tried   atomic.Uint64 // reports that the agent wanted to write
 	reports atomic.Uint64 // that were written
 
-	writing sync.Mutex // held while a report is written: a NodeReporter is for one at a time
+	slots   chan struct{} // of all agents: who writes holds one
+	writing sync.Mutex    // held while a report is written: a NodeReporter is for one at a time
 
 	mu      sync.Mutex // held while a pod begins or ends, or the agent restarts
 	agent   *node.Agent
@@ -61,7 +62,7 @@ type Refusal struct {
 	Beside []string // the names of the pods that ran then
 }
 
-func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOptions, fault Fault) (*Agent, error) {
+func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOptions, slots chan struct{}, fault Fault) (*Agent, error) {
 	reporter, err := agent.NewReporter(config, name, agentTimeout)
 	if err != nil {
 		return nil, err
@@ -69,7 +70,7 @@ func newAgent(ctx context.Context, config *rest.Config, name string, o AgentOpti
 	by := clock.OrReal(o.Clock)
 	reporter.GoBy(by)
 	a := &Agent{
-		name: name, options: o, reporter: reporter, kernel: newMapKernel(by), base: ctx, born: by.Now().Add(-o.LawState.uptime),
+		name: name, options: o, reporter: reporter, kernel: newMapKernel(by), base: ctx, born: by.Now().Add(-o.LawState.uptime), slots: slots,
 		running: make(map[types.UID]runningPod), refused: make(map[types.UID]Refusal),
 	}
 	a.ports = node.Ports{Report: a.report, Checkpoint: &mapStore{}, LawState: &mapStore{data: o.LawState.data}}
@@ -223,11 +224,22 @@ func (a *Agent) report(ctx context.Context, r *spec.NodeReport) error {
 			return err
 		}
 	}
-	if err := a.Write(ctx, r); err != nil {
+	if err := a.writeInTurn(ctx, r); err != nil {
 		return err
 	}
 	a.reports.Add(1)
 	return nil
+}
+
+// writeInTurn writes when few enough other agents do.
+func (a *Agent) writeInTurn(ctx context.Context, r *spec.NodeReport) error {
+	select {
+	case a.slots <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-a.slots }()
+	return a.Write(ctx, r)
 }
 
 // shrunk is the report of a node whose NUMA nodes have so many CPUs less to give. What pods hold stays.

@@ -50,6 +50,8 @@ type Options struct {
 	// Strict makes the nodes as particular as kubelets are: upstream's end-to-end tests need that. It keeps whole pods in memory, and looks at all pods of a node
 	// for each that is admitted there.
 	Strict bool
+	// Resizes has containers say what they have been given, and follow what their pods ask for at once. Without it the API server refuses to resize them.
+	Resizes bool
 	// Frozen registers the nodes and then writes nothing, nor watches anything (benchmarks).
 	Frozen bool
 }
@@ -60,9 +62,11 @@ type Fleet struct {
 	nodes  map[string]nodeInfo
 	scale  float64
 	starts starts
-	pods   cache.SharedIndexInformer
-	queue  workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	strict *strict // nil without Options.Strict
+	// resizes is Options.Resizes.
+	resizes bool
+	pods    cache.SharedIndexInformer
+	queue   workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	strict  *strict // nil without Options.Strict
 
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
@@ -78,7 +82,7 @@ func Run(ctx context.Context, config *rest.Config, shapes []Shape, o Options) (*
 	if err != nil {
 		return nil, fmt.Errorf("client for the hollow nodes: %w", err)
 	}
-	f := &Fleet{client: client, nodes: make(map[string]nodeInfo, len(shapes)), scale: o.TimeScale}
+	f := &Fleet{client: client, nodes: make(map[string]nodeInfo, len(shapes)), scale: o.TimeScale, resizes: o.Resizes}
 	if f.scale <= 0 {
 		f.scale = 1
 	}
@@ -171,7 +175,7 @@ func (f *Fleet) watchPods(ctx, running context.Context, workers int, strict bool
 		if err := f.startStrict(ctx, running); err != nil {
 			return err
 		}
-	} else if err := f.pods.SetTransform(trim); err != nil {
+	} else if err := f.pods.SetTransform(f.trim); err != nil {
 		return fmt.Errorf("set up the pod watch: %w", err)
 	}
 	enqueue := func(object any) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,7 +45,7 @@ func boundPods(client kubernetes.Interface) cache.ListerWatcher {
 }
 
 // trim keeps of a cached pod what advance reads.
-func trim(object any) (any, error) {
+func (f *Fleet) trim(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return object, nil
@@ -65,7 +66,16 @@ func trim(object any) (any, error) {
 		if c.Lifecycle != nil && c.Lifecycle.PreStop != nil && c.Lifecycle.PreStop.Sleep != nil {
 			kept.Lifecycle = c.Lifecycle
 		}
+		if f.resizes {
+			kept.Resources = c.Resources
+		}
 		slim.Spec.Containers = append(slim.Spec.Containers, kept)
+	}
+	if f.resizes {
+		for i := range pod.Status.ContainerStatuses {
+			c := &pod.Status.ContainerStatuses[i]
+			slim.Status.ContainerStatuses = append(slim.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: c.ImageID, AllocatedResources: c.AllocatedResources})
+		}
 	}
 	return slim, nil
 }
@@ -103,6 +113,11 @@ func (f *Fleet) advance(ctx context.Context, pod *corev1.Pod, now time.Time) (ag
 		f.starts.set(pod, now)
 		return 0, nil
 	case corev1.PodRunning:
+		if status, due := f.resized(pod); due {
+			if err := f.patchStatus(ctx, pod, status); err != nil {
+				return 0, err
+			}
+		}
 		life, finite := runTime(pod, f.scale)
 		if !finite {
 			return 0, nil
@@ -202,12 +217,36 @@ func (f *Fleet) runningStatus(pod *corev1.Pod, now metav1.Time) corev1.PodStatus
 	}
 	started := true
 	for _, c := range pod.Spec.Containers {
-		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+		next := corev1.ContainerStatus{
 			Name: c.Name, Image: c.Image, Ready: true, Started: &started,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
-		})
+		}
+		if f.resizes {
+			next.AllocatedResources, next.Resources = c.Resources.Requests, &c.Resources
+		}
+		status.ContainerStatuses = append(status.ContainerStatuses, next)
 	}
 	return status
+}
+
+// resized is the status of a pod whose containers have been given what it asks for by now; false: they had it.
+func (f *Fleet) resized(pod *corev1.Pod) (status corev1.PodStatus, due bool) {
+	if !f.resizes {
+		return status, false
+	}
+	for i := range pod.Status.ContainerStatuses {
+		has := &pod.Status.ContainerStatuses[i]
+		at := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == has.Name })
+		if at < 0 || equality.Semantic.DeepEqual(has.AllocatedResources, pod.Spec.Containers[at].Resources.Requests) {
+			continue
+		}
+		asks := &pod.Spec.Containers[at].Resources
+		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+			Name: has.Name, Image: has.Image, ImageID: has.ImageID, Ready: true, Started: new(true), AllocatedResources: asks.Requests, Resources: asks,
+		})
+	}
+	status.Phase = pod.Status.Phase
+	return status, len(status.ContainerStatuses) > 0
 }
 
 func succeededStatus(pod *corev1.Pod, started, now metav1.Time) corev1.PodStatus {

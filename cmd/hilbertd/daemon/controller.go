@@ -174,6 +174,10 @@ func (r *controllerRole) round(ctx context.Context, now time.Time) time.Duration
 		default:
 			err := r.writer.Tell(ctx, a.Tell)
 			r.meter.wrote("node", err)
+			if errors.Is(err, lease.ErrFenced) {
+				r.log.Warn("nodes were not told their configuration: the leadership is running out", "first", a.Tell.Node)
+				return 0 // all others would be refused too
+			}
 			if err != nil {
 				waiting++
 				r.log.Warn("a node was not told its configuration; it is tried again", "node", a.Tell.Node, "err", err)

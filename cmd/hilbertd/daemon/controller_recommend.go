@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -122,6 +123,9 @@ func (r *recommender) round(ctx context.Context, state *decide.State, d *disturb
 		if err != nil {
 			if a.Save != nil {
 				failed[a.Object] = true
+			}
+			if a.Resize != nil && !errors.Is(err, lease.ErrFenced) {
+				state.Refused(a.Object, a.Resize, err.Error(), now)
 			}
 			r.log.Warn("a recommendation was not carried out; it is tried again", "what", what, "verticalPodAutoscaler", a.Object.String(), "err", err)
 			continue

@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -39,6 +40,9 @@ const (
 	placePath           = "/apis/scheduling.hilbert.dev/v1alpha1"
 )
 
+// definitions is for machines without Go's tools.
+var definitions = flag.String("vpa-definitions", "", "VPA's vpa-v1-crd-gen.yaml; empty: that of its module")
+
 // cluster is a control plane with stand-ins for kubelets and metrics-server.
 type cluster struct {
 	t          *testing.T
@@ -53,8 +57,12 @@ type cluster struct {
 }
 
 func newCluster(t *testing.T) *cluster {
+	return startCluster(t, controlplane.Options{Dir: t.TempDir()})
+}
+
+func startCluster(t *testing.T, o controlplane.Options) *cluster {
 	c := &cluster{t: t}
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Dir: t.TempDir()})
+	plane, err := controlplane.Start(t.Context(), o)
 	c.must(err)
 	t.Cleanup(func() {
 		if err := plane.Stop(context.Background()); err != nil {
@@ -105,9 +113,13 @@ func (c *cluster) send(verb, path string, object, answer any) error {
 // installAutoscalers installs the definitions of VPA's module, and returns when they are served.
 func (c *cluster) installAutoscalers() {
 	c.t.Helper()
-	dir, err := exec.CommandContext(c.t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/autoscaler/vertical-pod-autoscaler").Output()
-	c.must(err)
-	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "deploy", "vpa-v1-crd-gen.yaml"))
+	file := *definitions
+	if file == "" {
+		dir, err := exec.CommandContext(c.t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/autoscaler/vertical-pod-autoscaler").Output()
+		c.must(err)
+		file = filepath.Join(strings.TrimSpace(string(dir)), "deploy", "vpa-v1-crd-gen.yaml")
+	}
+	text, err := os.ReadFile(file)
 	c.must(err)
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		c.define(document)
@@ -173,6 +185,11 @@ func (c *cluster) run(change func(*spec.Configuration)) (stop func()) {
 
 // controller runs the controller, quickly.
 func (c *cluster) controller(changePods bool) (stop func()) {
+	return c.controllerWith(changePods, func(*spec.Configuration) {})
+}
+
+// controllerWith runs it with some more changes of its configuration.
+func (c *cluster) controllerWith(changePods bool, change func(*spec.Configuration)) (stop func()) {
 	return c.run(func(config *spec.Configuration) {
 		config.Roles = []spec.Role{spec.RoleController}
 		config.ClientConnection.Kubeconfig = c.kubeconfig
@@ -182,6 +199,7 @@ func (c *cluster) controller(changePods bool) (stop func()) {
 		r.Interval, r.CheckpointInterval = spec.Duration(time.Second), spec.Duration(2*time.Second)
 		r.ControlGroupPercent = 0
 		r.Rollout = spec.RecommendationRollout{CanaryPercent: 10, Watch: spec.Duration(3 * time.Second), ConfidencePercent: 0, ThrottledPercent: 5, Pause: spec.Duration(time.Hour)}
+		change(config)
 	})
 }
 
@@ -307,10 +325,7 @@ func (c *cluster) settle(p *corev1.Pod) {
 // measure stores what a pod uses.
 func (c *cluster) measure(pod string) {
 	c.t.Helper()
-	said := map[string]any{
-		"apiVersion": "metrics.k8s.io/v1beta1", "kind": "PodMetrics", "metadata": map[string]any{"name": pod}, "timestamp": time.Now().UTC().Format(time.RFC3339), "window": "10s",
-		"containers": []any{map[string]any{"name": "app", "usage": map[string]any{"cpu": fmt.Sprintf("%dm", c.cpu), "memory": fmt.Sprintf("%dMi", c.memory)}}},
-	}
+	said := metricsOf(pod, c.cpu, c.memory)
 	path := usePath + "/namespaces/" + namespace + "/pods"
 	if err := c.send("PATCH", path+"/"+pod, said, nil); apierrors.IsNotFound(err) {
 		err = c.send("POST", path, said, nil)
