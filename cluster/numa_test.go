@@ -123,6 +123,7 @@ func (h *hall) report(t *rapid.T, node string) {
 	r := &facts.NodeReport{}
 	r.NUMANodes.Ruler = rapid.SampledFrom([]topology.Ruler{topology.RulerAgent, topology.RulerAgent, topology.RulerKubelet, topology.RulerNone}).Draw(t, "ruler")
 	r.NUMANodes.NUMANodes, r.NUMANodes.Threads = 2, 2
+	r.NUMANodes.BindsShared = rapid.IntRange(0, 3).Draw(t, "binds shared") > 0
 	for z := range 2 {
 		r.NUMANodes.NUMANode[z] = topology.NUMACapacity{CPUs: 2 * uint16(rapid.IntRange(0, 4).Draw(t, "cpus")), Memory: 4 << 10}
 	}
@@ -153,7 +154,7 @@ func drawHallNeeds(t *rapid.T) *facts.Requirements {
 		ScoreCPU: 1000 * cpus, ScoreMemory: memory << 30,
 	}
 	if rapid.IntRange(0, 3).Draw(t, "dedicated") > 0 {
-		r.NUMANodes = topology.NUMARequest{CPUs: uint16(cpus), Binding: topology.Binding(rapid.IntRange(0, 2).Draw(t, "binding"))}
+		r.NUMANodes = topology.NUMARequest{CPUs: uint16(cpus), Binding: topology.Binding(rapid.IntRange(0, 3).Draw(t, "binding"))}
 		if r.NUMANodes.Binding != topology.Unbound {
 			r.NUMANodes.Memory = uint32(memory << 10)
 		}

@@ -9,7 +9,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-const numaWorkload = "nodes=12,pods=300,classes=16,minutes=5,numa=2,dedicated=30"
+const numaWorkload = "nodes=12,pods=300,classes=16,minutes=5,numa=2,dedicated=30,bound=40"
 
 // Agents keep promises of NUMA nodes if nothing goes wrong. If agents fall silent, move pods and admit foreign pods, no pod is promised what is not there,
 // and at rest the ledger agrees with the nodes.
@@ -77,6 +77,7 @@ func TestChecksFindNUMAMistakes(t *testing.T) {
 				r.NUMANodes.NUMANode[z].CPUs *= 2
 			}
 		}), []string{"must not go to node"}},
+		{"old agents seem to bind pods that share CPUs", tellReport(func(r *facts.NodeReport) { r.NUMANodes.BindsShared = true }), []string{"where the agent keeps none there"}},
 		{"threads are not seen", tellReport(func(r *facts.NodeReport) { r.NUMANodes.Threads = 1 }), []string{"no whole cores"}},
 		{"the kubelet's nodes seem to be the agent's", tellReport(func(r *facts.NodeReport) {
 			if r.NUMANodes.Ruler == topology.RulerKubelet {

@@ -40,6 +40,7 @@ type Refusal struct {
 	Isolation   Isolation
 	Owner       Owner
 	NIC         NICRequest
+	SharesCPUs  bool           // the CPUs that are asked for are shared ones
 	Domains     [MaxGPUs]uint8 // Apart, FewIdle: GPUs that serve, by domain, the most first
 	TooLarge    bool           // FewIdle: even empty, no domain would hold it
 	Text        string         // Contradictory
@@ -70,7 +71,7 @@ func (v *View) Refusal(r *Request, z *NUMARequest) Refusal {
 		return out
 	}
 	if _, ok := v.offerNUMA(z, 1<<MaxNUMANodes-1); !ok {
-		out.Cause, out.Asked = NoNUMANodes, int64(z.CPUs)
+		out.Cause, out.Asked, out.SharesCPUs = NoNUMANodes, int64(z.CPUs), z.Binding == BoundShared
 		return out
 	}
 	v.refuseNear(r, z, &out)
@@ -182,7 +183,7 @@ func (v *View) refuseNear(r *Request, z *NUMARequest, out *Refusal) {
 	case !cards:
 		out.Cause, out.Asked = NoCardsBeside, int64(s.cards)
 	default:
-		out.Cause, out.Asked = NoNUMABeside, int64(z.CPUs)
+		out.Cause, out.Asked, out.SharesCPUs = NoNUMABeside, int64(z.CPUs), z.Binding == BoundShared
 	}
 }
 
@@ -231,13 +232,21 @@ func (f Refusal) String() string {
 	}
 }
 
+// cpus names the CPUs that are asked for.
+func (f *Refusal) cpus() string {
+	if f.SharesCPUs {
+		return fmt.Sprintf("%d CPUs", f.Asked)
+	}
+	return fmt.Sprintf("%d exclusive CPUs", f.Asked)
+}
+
 // nearText is the rest of String: cards, NUMA nodes, and what would have to be near what.
 func (f *Refusal) nearText() string {
 	switch f.Cause {
 	case FewCards:
 		return fmt.Sprintf("%s left, %d asked for%s", plural(f.Left, "network card")+f.NIC.with(), f.Asked, closedText(f.Closed))
 	case NoNUMANodes:
-		return fmt.Sprintf("no NUMA nodes have %d exclusive CPUs and their memory left", f.Asked)
+		return fmt.Sprintf("no NUMA nodes have %s and their memory left", f.cpus())
 	case NoCardsBeside:
 		beside := ""
 		if f.Left > 0 {
@@ -248,7 +257,7 @@ func (f *Refusal) nearText() string {
 		}
 		return fmt.Sprintf("no %d network cards%s left%s (one %s)", f.Asked, f.NIC.with(), beside, f.Level.word())
 	case NoNUMABeside:
-		return fmt.Sprintf("no %d exclusive CPUs and their memory left in one %s with the rest", f.Asked, f.Level.word())
+		return fmt.Sprintf("no %s and their memory left in one %s with the rest", f.cpus(), f.Level.word())
 	case LargerThanMachine:
 		return f.tooLarge()
 	default:

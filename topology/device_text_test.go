@@ -190,6 +190,7 @@ func TestRefusals(t *testing.T) {
 		{[]Grant{{GPUs: 0xff, Milli: 1, Memory: 1, Isolation: Accounting}}, nil, Request{Milli: 1, Isolation: Soft}, NUMARequest{}, "no GPU has compute and memory left together, and slices that it can be added to: of its isolation, and soft ones of its namespace"},
 		{[]Grant{{NICs: 0xff, NIC: NICGrant{Bandwidth: 390000}}}, nil, Request{Whole: 1, NIC: rdma}, NUMARequest{}, "0 network cards with RDMA and 25000 Mbit/s left, 1 asked for"},
 		{nil, nil, Request{}, NUMARequest{CPUs: 200}, "no NUMA nodes have 200 exclusive CPUs and their memory left"},
+		{nil, nil, Request{}, NUMARequest{CPUs: 200, Binding: BoundShared}, "no NUMA nodes have 200 CPUs and their memory left"},
 		{[]Grant{whole(1)}, nil, Request{Whole: 4, Near: Near{Level: SameNUMA, Required: true}}, NUMARequest{CPUs: 4}, ""},
 		{[]Grant{whole(0b10001)}, nil, Request{Whole: 4, Near: numa}, NUMARequest{}, "6 GPUs free, but on 2 NUMA nodes: 3 + 3"},
 		{[]Grant{whole(0b1010101)}, nil, Request{Whole: 2, Near: pcie}, NUMARequest{}, "4 GPUs free, but on 4 PCIe switches: 1 + 1 + 1 + 1"},

@@ -32,11 +32,12 @@ func (r Ruler) String() string { return [...]string{"none", "agent", "kubelet"}[
 // NUMAShape is what the NUMA nodes of a machine can promise, by index. It has amounts, and not which CPUs: the scheduler promises amounts, and the agent
 // chooses the CPUs. It is the same value in the scheduler's ledger and in the agent.
 type NUMAShape struct {
-	Ruler     Ruler
-	NUMANodes uint8 // how many, at most MaxNUMANodes
-	Threads   uint8 // logical CPUs of one core: exclusive CPUs are given by whole cores
-	Closed    uint8 // set of NUMA nodes that give nothing new
-	NUMANode  [MaxNUMANodes]NUMACapacity
+	Ruler       Ruler
+	NUMANodes   uint8 // how many, at most MaxNUMANodes
+	Threads     uint8 // logical CPUs of one core: exclusive CPUs are given by whole cores
+	Closed      uint8 // set of NUMA nodes that give nothing new
+	BindsShared bool  // the agent keeps pods of shared pools in their NUMA nodes too: requests with BoundShared are served
+	NUMANode    [MaxNUMANodes]NUMACapacity
 }
 
 // NUMACapacity is one NUMA node: its logical CPUs that may be given exclusively (whole cores, reserved ones left out), and its memory.
@@ -46,7 +47,7 @@ type NUMACapacity struct {
 	Memory uint32 // MiB
 }
 
-// Binding is how close a dedicated pod is kept to its memory.
+// Binding is how close a pod is kept to its memory, and whether its CPUs are its own.
 type Binding uint8
 
 // The bindings.
@@ -57,20 +58,25 @@ const (
 	Bound
 	// Exclusive: whole NUMA nodes, which no other pod uses.
 	Exclusive
+	// BoundShared: CPUs that others use too, and memory, from the same NUMA nodes, as few as possible. Each of them is charged what the pod requests.
+	BoundShared
 )
 
 // String is the binding in words.
-func (b Binding) String() string { return [...]string{"unbound", "NUMA-bound", "NUMA-exclusive"}[b] }
+func (b Binding) String() string {
+	return [...]string{"unbound", "NUMA-bound", "NUMA-exclusive", "NUMA-bound, sharing CPUs"}[b]
+}
 
-// NUMARequest asks for exclusive CPUs, and says how close they must be to the pod's memory. For example, {CPUs: 6, Binding: Bound, Memory: 4096} on a
-// machine with two threads per core is three cores and 4 GiB from as few NUMA nodes as possible.
+// NUMARequest asks for CPUs of NUMA nodes, and says how close they must be to the pod's memory. For example, {CPUs: 5, Binding: Bound, Memory: 4096} on a
+// machine with two threads per core is three cores and 4 GiB from as few NUMA nodes as possible. With BoundShared it is room for five CPUs there, and
+// the pod shares all CPUs of the shared pool in those NUMA nodes.
 type NUMARequest struct {
-	CPUs    uint16 // logical CPUs; rounded up to whole cores by the machine that gives them
+	CPUs    uint16 // logical CPUs; exclusive ones are rounded up to whole cores by the machine that gives them
 	Binding Binding
 	Memory  uint32 // MiB, charged to the NUMA nodes of a pod that is bound
 }
 
-// IsZero reports whether no exclusive CPU is asked for.
+// IsZero reports whether no CPU of a NUMA node is asked for.
 func (r NUMARequest) IsZero() bool { return r.CPUs == 0 }
 
 // NUMAGrant is what a pod holds of each NUMA node: logical CPUs, and MiB of memory if it is bound.
@@ -209,6 +215,9 @@ func (f *NUMAFree) Fits(s *NUMAShape, r NUMARequest, g *NUMAGrant) bool {
 		return false
 	case RulerAgent: // by NUMA node, below
 	}
+	if r.Binding == BoundShared && !s.BindsShared {
+		return false
+	}
 	var cpus, memory int64
 	for z := range MaxNUMANodes {
 		if g.CPUs[z] == 0 && g.Memory[z] == 0 {
@@ -222,16 +231,16 @@ func (f *NUMAFree) Fits(s *NUMAShape, r NUMARequest, g *NUMAGrant) bool {
 	}
 	switch r.Binding {
 	case Unbound:
-		return cpus == s.WholeCores(r) && memory == 0
-	case Bound:
-		return cpus == s.WholeCores(r) && memory == int64(r.Memory)
+		return cpus == s.Charged(r) && memory == 0
+	case Bound, BoundShared:
+		return cpus == s.Charged(r) && memory == int64(r.Memory)
 	default: // whole NUMA nodes may have more than is asked for
-		return cpus >= s.WholeCores(r) && memory >= int64(r.Memory)
+		return cpus >= s.Charged(r) && memory >= int64(r.Memory)
 	}
 }
 
 func (f *NUMAFree) fitsIn(s *NUMAShape, binding Binding, z int, g *NUMAGrant) bool {
-	if z >= int(s.NUMANodes) || s.Closed&(1<<z) != 0 || g.CPUs[z]%uint16(max(s.Threads, 1)) != 0 {
+	if z >= int(s.NUMANodes) || s.Closed&(1<<z) != 0 || g.CPUs[z]%uint16(s.grain(binding)) != 0 {
 		return false
 	}
 	if binding == Exclusive {
@@ -242,8 +251,16 @@ func (f *NUMAFree) fitsIn(s *NUMAShape, binding Binding, z int, g *NUMAGrant) bo
 	return (g.CPUs[z] == 0 || f[z].CPUs >= int32(g.CPUs[z])) && (g.Memory[z] == 0 || f[z].Memory >= int64(g.Memory[z]))
 }
 
-// WholeCores is the logical CPUs of the cores that a request fills or begins.
-func (s *NUMAShape) WholeCores(r NUMARequest) int64 {
-	threads := int64(max(s.Threads, 1))
-	return (int64(r.CPUs) + threads - 1) / threads * threads
+// Charged is the logical CPUs that a request takes of the NUMA nodes: those of the cores that it fills or begins, or where it shares CPUs as many as it asks for.
+func (s *NUMAShape) Charged(r NUMARequest) int64 {
+	grain := int64(s.grain(r.Binding))
+	return (int64(r.CPUs) + grain - 1) / grain * grain
+}
+
+// grain is the fewest logical CPUs that are given to a pod of the binding: exclusive ones come by whole cores.
+func (s *NUMAShape) grain(b Binding) int32 {
+	if b == BoundShared {
+		return 1
+	}
+	return int32(max(s.Threads, 1))
 }

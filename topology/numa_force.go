@@ -2,9 +2,9 @@ package topology
 
 // ForceNUMA chooses NUMA nodes for a pod that runs already without a record of its NUMA nodes (another scheduler placed it): those of the offer
 // if there is one, else the emptiest NUMA node, which Commit then drives negative. It is exactly what is asked for, so that there is no Excess.
-// Where nothing is promised by NUMA node it is nothing.
+// Where nothing is promised by NUMA node, or not to such pods, it is nothing.
 func ForceNUMA(s *NUMAShape, f *NUMAFree, r NUMARequest) (g NUMAGrant) {
-	if r.IsZero() || s.Ruler != RulerAgent || s.NUMANodes == 0 {
+	if r.IsZero() || s.Ruler != RulerAgent || s.NUMANodes == 0 || r.Binding == BoundShared && !s.BindsShared {
 		return g
 	}
 	offer, ok := OfferNUMA(s, f, r)

@@ -4,10 +4,10 @@ import "testing"
 
 // A guess takes what is asked for and no more, wherever it must be.
 func TestForceNUMAHasNoExcess(t *testing.T) {
-	shape := NUMAShape{Ruler: RulerAgent, NUMANodes: 2, Threads: 2}
+	shape := NUMAShape{Ruler: RulerAgent, NUMANodes: 2, Threads: 2, BindsShared: true}
 	shape.NUMANode[0], shape.NUMANode[1] = NUMACapacity{CPUs: 8, Memory: 100}, NUMACapacity{CPUs: 8, Memory: 100}
 	for _, used := range []uint16{0, 6, 8} {
-		for _, binding := range []Binding{Unbound, Bound, Exclusive} {
+		for _, binding := range []Binding{Unbound, Bound, Exclusive, BoundShared} {
 			for cpus := uint16(1); cpus <= 20; cpus++ {
 				free := NewNUMAFree(&shape)
 				free.Commit(&NUMAGrant{CPUs: [MaxNUMANodes]uint16{used, used / 2}})
@@ -18,6 +18,10 @@ func TestForceNUMAHasNoExcess(t *testing.T) {
 				}
 			}
 		}
+	}
+	shape.BindsShared = false
+	if g := ForceNUMA(&shape, &NUMAFree{}, NUMARequest{CPUs: 1, Binding: BoundShared}); !g.IsZero() {
+		t.Errorf("the agent binds no pod that shares CPUs, and %s is guessed", g)
 	}
 	shape.Ruler = RulerKubelet
 	if g := ForceNUMA(&shape, &NUMAFree{}, NUMARequest{CPUs: 1}); !g.IsZero() {

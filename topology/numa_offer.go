@@ -15,6 +15,9 @@ func OfferNUMA(s *NUMAShape, f *NUMAFree, r NUMARequest) (g NUMAGrant, ok bool) 
 		return NUMAGrant{}, false
 	case RulerAgent: // we choose, below
 	}
+	if r.Binding == BoundShared && !s.BindsShared {
+		return NUMAGrant{}, false
+	}
 	open := f.open(s, r.Binding)
 	best, found := uint8(0), false
 	var least numaWaste
@@ -38,7 +41,7 @@ func OfferNUMA(s *NUMAShape, f *NUMAFree, r NUMARequest) (g NUMAGrant, ok bool) 
 // open is the set of NUMA nodes that may give anything to a pod of the binding.
 func (f *NUMAFree) open(s *NUMAShape, binding Binding) (set uint8) {
 	for z := range int(s.NUMANodes) {
-		usable := f[z].CPUs >= int32(max(s.Threads, 1))
+		usable := f[z].CPUs >= s.grain(binding)
 		if binding == Exclusive {
 			usable = f[z].Claims == 0 && f[z].CPUs == int32(s.NUMANode[z].CPUs) && f[z].CPUs > 0
 		}
@@ -75,12 +78,12 @@ func (f *NUMAFree) waste(s *NUMAShape, r NUMARequest, set uint8) (numaWaste, boo
 	var sockets uint64
 	for left := set; left != 0; left &= left - 1 {
 		z := bits.TrailingZeros8(left)
-		w.cpus += int64(f[z].CPUs - f[z].CPUs%int32(max(s.Threads, 1)))
+		w.cpus += int64(f[z].CPUs - f[z].CPUs%s.grain(r.Binding))
 		w.memory += max(f[z].Memory, 0)
 		sockets |= 1 << (s.NUMANode[z].Socket % 64)
 	}
 	w.sockets = bits.OnesCount64(sockets)
-	w.cpus -= s.WholeCores(r)
+	w.cpus -= s.Charged(r)
 	if r.Binding == Unbound {
 		w.memory = 0
 		return w, w.cpus >= 0
@@ -98,14 +101,14 @@ func (f *NUMAFree) share(s *NUMAShape, r NUMARequest, set uint8) (g NUMAGrant) {
 		}
 		return g
 	}
-	threads := int64(max(s.Threads, 1))
-	cores := SpreadEvenly(set, s.WholeCores(r)/threads, func(z int) int64 { return int64(f[z].CPUs) / threads })
+	grain := int64(s.grain(r.Binding))
+	parts := SpreadEvenly(set, s.Charged(r)/grain, func(z int) int64 { return int64(f[z].CPUs) / grain })
 	var memory [MaxNUMANodes]int64
-	if r.Binding == Bound {
+	if r.Binding != Unbound {
 		memory = SpreadEvenly(set, int64(r.Memory), func(z int) int64 { return max(f[z].Memory, 0) })
 	}
 	for z := range MaxNUMANodes {
-		g.CPUs[z], g.Memory[z] = uint16(cores[z]*threads), uint32(memory[z])
+		g.CPUs[z], g.Memory[z] = uint16(parts[z]*grain), uint32(memory[z])
 	}
 	return g
 }

@@ -14,7 +14,8 @@ func drawNUMANodes(t *rapid.T) (s NUMAShape, f NUMAFree) {
 	s = NUMAShape{
 		Ruler:     rapid.SampledFrom([]Ruler{RulerAgent, RulerAgent, RulerAgent, RulerAgent, RulerKubelet, RulerNone}).Draw(t, "ruler"),
 		NUMANodes: uint8(rapid.IntRange(0, 5).Draw(t, "numaNodes")), Threads: uint8(rapid.IntRange(0, 2).Draw(t, "threads")),
-		Closed: uint8(rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "closed")),
+		Closed:      uint8(rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "closed")),
+		BindsShared: rapid.IntRange(0, 4).Draw(t, "bindsShared") > 0,
 	}
 	threads := int(max(s.Threads, 1))
 	for z := range s.NUMANodes {
@@ -35,7 +36,7 @@ func drawNUMANodes(t *rapid.T) (s NUMAShape, f NUMAFree) {
 
 func drawRequest(t *rapid.T) NUMARequest {
 	return NUMARequest{
-		CPUs: uint16(rapid.IntRange(0, 12).Draw(t, "request")), Binding: Binding(rapid.IntRange(0, 2).Draw(t, "binding")),
+		CPUs: uint16(rapid.IntRange(0, 12).Draw(t, "request")), Binding: Binding(rapid.IntRange(0, 3).Draw(t, "binding")),
 		Memory: uint32(rapid.IntRange(0, 12).Draw(t, "need")),
 	}
 }
@@ -46,6 +47,12 @@ type choice struct{ set, numaNodes, sockets, cores, memory int }
 // choices are all sets of NUMA nodes that hold a request, the best first: few NUMA nodes, few sockets, little left over.
 func choices(s *NUMAShape, f *NUMAFree, r NUMARequest) (all []choice) {
 	threads := int(max(s.Threads, 1))
+	if r.Binding == BoundShared { // it needs room for its threads, and no core for itself
+		threads = 1
+		if !s.BindsShared {
+			return nil
+		}
+	}
 	want := (int(r.CPUs) + threads - 1) / threads
 	for set := 1; set < 1<<s.NUMANodes; set++ {
 		c := choice{set: set, cores: -want}
@@ -117,7 +124,11 @@ func TestOfferNUMAAgainstExhaustion(t *testing.T) {
 func misfits(t *rapid.T, s NUMAShape, f NUMAFree, r NUMARequest, g NUMAGrant) {
 	z := bits.TrailingZeros8(g.NUMANodes())
 	less := g
-	less.CPUs[z] -= min(less.CPUs[z], uint16(max(s.Threads, 1)))
+	grain := uint16(max(s.Threads, 1))
+	if r.Binding == BoundShared {
+		grain = 1
+	}
+	less.CPUs[z] -= min(less.CPUs[z], grain)
 	if less.CPUs[z] < g.CPUs[z] && f.Fits(&s, r, &less) {
 		t.Fatalf("%v fits as well as %v", less, g)
 	}
@@ -132,6 +143,11 @@ func misfits(t *rapid.T, s NUMAShape, f NUMAFree, r NUMARequest, g NUMAGrant) {
 	shut := s
 	if shut.Closed |= 1 << z; f.Fits(&shut, r, &g) {
 		t.Fatalf("%v fits with NUMA node %d closed", g, z)
+	}
+	if old := s; r.Binding == BoundShared {
+		if old.BindsShared = false; f.Fits(&old, r, &g) {
+			t.Fatalf("%v fits where the agent binds no pod that shares CPUs", g)
+		}
 	}
 	taken := f
 	taken.Commit(&g)
@@ -148,7 +164,7 @@ func misfits(t *rapid.T, s NUMAShape, f NUMAFree, r NUMARequest, g NUMAGrant) {
 func TestNUMADoNotShareWhatTheyHave(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, _ := drawNUMANodes(t)
-		s.Ruler = RulerAgent
+		s.Ruler, s.BindsShared = RulerAgent, true
 		f := NewNUMAFree(&s)
 		var held []NUMAGrant
 		alone := map[int]bool{}
@@ -159,7 +175,7 @@ func TestNUMADoNotShareWhatTheyHave(t *testing.T) {
 				continue
 			}
 			cpus, memory := g.Excess(r)
-			if cpus < 0 || memory < 0 || r.Binding != Exclusive && (cpus >= int64(max(s.Threads, 1)) || memory != 0) {
+			if cpus < 0 || memory < 0 || r.Binding != Exclusive && (cpus >= int64(max(s.Threads, 1)) || memory != 0) || r.Binding == BoundShared && cpus != 0 {
 				t.Fatalf("%v for %v: %d CPUs and %d MiB beyond the request", g, r, cpus, memory)
 			}
 			f.Commit(&g)
@@ -213,7 +229,7 @@ func TestLevel(t *testing.T) {
 }
 
 func TestNUMAChoices(t *testing.T) {
-	s := NUMAShape{Ruler: RulerAgent, NUMANodes: 4, Threads: 2, NUMANode: [MaxNUMANodes]NUMACapacity{{8, 0, 100}, {8, 0, 100}, {8, 1, 100}, {8, 1, 100}}}
+	s := NUMAShape{Ruler: RulerAgent, NUMANodes: 4, Threads: 2, BindsShared: true, NUMANode: [MaxNUMANodes]NUMACapacity{{8, 0, 100}, {8, 0, 100}, {8, 1, 100}, {8, 1, 100}}}
 	whole := NewNUMAFree(&s)
 	for _, c := range []struct {
 		name string
@@ -230,6 +246,9 @@ func TestNUMAChoices(t *testing.T) {
 		{"whole NUMA nodes", NUMARequest{CPUs: 2, Binding: Exclusive, Memory: 101}, nil, "0:8/100Mi,1:8/100Mi"},
 		{"unused NUMA nodes", NUMARequest{CPUs: 2, Binding: Exclusive}, func(f *NUMAFree) { f[0].Claims = 1; f[1].CPUs = 6 }, "2:8/100Mi"},
 		{"memory that is overdrawn is not asked for", NUMARequest{CPUs: 16}, func(f *NUMAFree) { f[0].Memory = -1; f[2].CPUs = 0 }, "0:8,1:8"},
+		{"a pod that shares CPUs takes as many as it asks for", NUMARequest{CPUs: 3, Binding: BoundShared, Memory: 50}, nil, "0:3/50Mi"},
+		{"and fills a core that another one began", NUMARequest{CPUs: 3, Binding: BoundShared}, func(f *NUMAFree) { f[0].CPUs, f[1].CPUs = 7, 3 }, "1:3"},
+		{"which is no room for a core", NUMARequest{CPUs: 4}, func(f *NUMAFree) { f[0].CPUs, f[1].CPUs, f[2].CPUs, f[3].CPUs = 1, 3, 5, 1 }, "2:4"},
 		{"too much", NUMARequest{CPUs: 33}, nil, ""},
 	} {
 		f := whole
@@ -249,7 +268,7 @@ func TestNUMAWords(t *testing.T) {
 			t.Errorf("%d is %q", r, r)
 		}
 	}
-	for b, want := range map[Binding]string{Unbound: "unbound", Bound: "NUMA-bound", Exclusive: "NUMA-exclusive"} {
+	for b, want := range map[Binding]string{Unbound: "unbound", Bound: "NUMA-bound", Exclusive: "NUMA-exclusive", BoundShared: "NUMA-bound, sharing CPUs"} {
 		if b.String() != want {
 			t.Errorf("%d is %q", b, b)
 		}

@@ -27,6 +27,8 @@ type NodeStatus struct {
 	Mode string `json:"mode"`
 	// ThreadsPerCore is the logical CPUs of a core. Exclusive CPUs are given by whole cores.
 	ThreadsPerCore int `json:"threadsPerCore"`
+	// BindsShared: the agent keeps pods of level QoSShared in the NUMA nodes that they were promised. Without it none is promised any.
+	BindsShared bool `json:"bindsShared,omitempty"`
 	// Topology are the sockets, their NUMA nodes, and the devices near those.
 	Topology []TopologyElement `json:"topology,omitempty"`
 	// Pools are the CPUs that several pods share.
@@ -255,6 +257,8 @@ type NUMAAllocation struct {
 	MemoryMiB int64  `json:"memoryMiB,omitempty"`
 	// Exclusive: no other pod uses the NUMA node.
 	Exclusive bool `json:"exclusive,omitempty"`
+	// Shared: the CPUs are room that is kept in the NUMA node's shared pool, and no CPUs of its own.
+	Shared bool `json:"shared,omitempty"`
 	// Moved: the promised NUMA nodes were not free, and the pod got these instead.
 	Moved bool `json:"moved,omitempty"`
 }

@@ -24,7 +24,8 @@ const (
 const (
 	// LabelQoS stands on a pod and names its level: QoSDedicated, QoSShared, QoSReclaimed or QoSSystem.
 	LabelQoS = "hilbert.dev/qos-level"
-	// AnnotationNUMA stands on a pod of level QoSDedicated: NUMABound or NUMAExclusive. Without it, memory may come from any NUMA node.
+	// AnnotationNUMA stands on a pod of level QoSDedicated: NUMABound or NUMAExclusive. Without it, memory may come from any NUMA node. On one of level
+	// QoSShared it may be NUMABound: the pod runs on the CPUs of pool PoolShare that are in its NUMA nodes, beside others, and has its memory there.
 	AnnotationNUMA = "hilbert.dev/numa"
 	// AnnotationPool stands on a pod of level QoSShared and names the pool of CPUs that it runs in. Without it, the pool is PoolShare.
 	AnnotationPool = "hilbert.dev/pool"
@@ -80,7 +81,7 @@ const MaxPoolName = 63
 // QoS is what a pod asks for.
 type QoS struct {
 	Level QoSLevel
-	NUMA  string // "", NUMABound or NUMAExclusive; of a dedicated pod only
+	NUMA  string // "", NUMABound or NUMAExclusive of a dedicated pod, "" or NUMABound of a shared one
 	Pool  string // of a shared pod only
 	Said  bool   // the pod names its level
 }
@@ -112,8 +113,12 @@ func (q QoS) with(numa, pool string) (QoS, error) {
 	switch {
 	case numa != "" && numa != NUMABound && numa != NUMAExclusive:
 		return shared, fmt.Errorf("%s: %q: want %s or %s", AnnotationNUMA, numa, NUMABound, NUMAExclusive)
-	case numa != "" && q.Level != QoSDedicated:
-		return shared, fmt.Errorf("%s: only pods of level %s are bound to NUMA nodes, not %s", AnnotationNUMA, QoSDedicated, q.Level)
+	case numa != "" && q.Level != QoSDedicated && q.Level != QoSShared:
+		return shared, fmt.Errorf("%s: only pods of level %s or %s are bound to NUMA nodes, not %s", AnnotationNUMA, QoSDedicated, QoSShared, q.Level)
+	case numa == NUMAExclusive && q.Level == QoSShared:
+		return shared, fmt.Errorf("%s: a pod of level %s has no NUMA node alone; want %s, or level %s", AnnotationNUMA, q.Level, NUMABound, QoSDedicated)
+	case numa != "" && pool != "" && pool != PoolShare && q.Level == QoSShared:
+		return shared, fmt.Errorf("%s: a pod that is bound to NUMA nodes runs in pool %s; leave out %q or %s", AnnotationPool, PoolShare, pool, AnnotationNUMA)
 	case pool != "" && q.Level != QoSShared:
 		return shared, fmt.Errorf("%s: only pods of level %s choose a pool, not %s", AnnotationPool, QoSShared, q.Level)
 	case pool == PoolReclaimed || pool == PoolSystem || len(pool) > MaxPoolName:

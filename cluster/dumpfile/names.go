@@ -11,7 +11,7 @@ import (
 // Names that only files use, by value. All other names are what String returns.
 var (
 	bindingNames = []string{
-		topology.Unbound: "unbound", topology.Bound: "bound", topology.Exclusive: "exclusive",
+		topology.Unbound: "unbound", topology.Bound: "bound", topology.Exclusive: "exclusive", topology.BoundShared: "bound-shared",
 	}
 	rulerNames = []string{
 		topology.RulerNone: "none", topology.RulerAgent: "agent", topology.RulerKubelet: "kubelet",

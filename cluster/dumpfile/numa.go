@@ -60,7 +60,9 @@ type reportRecord struct {
 	Why       string       `json:"why,omitempty"`
 	Threads   uint8        `json:"threads,omitempty"`
 	NUMANodes []numaRecord `json:"numaNodes,omitempty"`
-	Held      []heldRecord `json:"held,omitempty"`
+	// BindsShared is left out where it is not so, as in files of before.
+	BindsShared bool         `json:"bindsShared,omitempty"`
+	Held        []heldRecord `json:"held,omitempty"`
 
 	Devices     *devicesRecord      `json:"devices,omitempty"`
 	HeldDevices []heldDevicesRecord `json:"heldDevices,omitempty"`
@@ -121,7 +123,7 @@ type nodeEventRecord struct {
 
 func writeReport(r facts.NodeReported) reportRecord {
 	shape := &r.Report.NUMANodes
-	out := reportRecord{Node: r.Node, Ruler: rulerText(shape.Ruler), Why: r.Report.Why, Threads: shape.Threads}
+	out := reportRecord{Node: r.Node, Ruler: rulerText(shape.Ruler), Why: r.Report.Why, Threads: shape.Threads, BindsShared: shape.BindsShared}
 	for z, capacity := range shape.NUMANode[:shape.NUMANodes] {
 		out.NUMANodes = append(out.NUMANodes, numaRecord{capacity.CPUs, capacity.Socket, capacity.Memory, shape.Closed&(1<<z) != 0})
 	}
@@ -144,6 +146,7 @@ func readReport(r *reportRecord) (facts.NodeReported, error) {
 	}
 	shape := &out.Report.NUMANodes
 	shape.Ruler, shape.Threads, shape.NUMANodes = topology.Ruler(r.Ruler), r.Threads, uint8(len(r.NUMANodes))
+	shape.BindsShared = r.BindsShared
 	for z, capacity := range r.NUMANodes {
 		shape.NUMANode[z] = topology.NUMACapacity{CPUs: capacity.CPUs, Socket: capacity.Socket, Memory: capacity.Memory}
 		if capacity.Closed {

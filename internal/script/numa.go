@@ -20,7 +20,7 @@ import (
 //	report n1 headroom=(8,16) wishes=(p1,p2!)
 //	report n1 broken=(p3) refused=(p1)
 //	report n1 shut=evicted
-//	report n1 agent threads=2 cpus=(16,16) mem=(64,64) sockets=(0,1) closed=1 held=(p1@0:8/4096Mi,p2@0:2+1:2)
+//	report n1 agent binds-shared threads=2 cpus=(16,16) mem=(64,64) sockets=(0,1) closed=1 held=(p1@0:8/4096Mi,p2@0:2+1:2)
 func Report(t testing.TB, d *datadriven.TestData) facts.NodeReported {
 	t.Helper()
 	r := &facts.NodeReport{NUMANodes: topology.NUMAShape{Threads: 1}}
@@ -70,6 +70,8 @@ func Report(t testing.TB, d *datadriven.TestData) facts.NodeReported {
 			for z, value := range arg.Vals {
 				shape.NUMANode[z].Socket = uint8(scaled(t, d, value, 1))
 			}
+		case "binds-shared":
+			shape.BindsShared = true
 		case "closed":
 			for _, value := range arg.Vals {
 				shape.Closed |= 1 << scaled(t, d, value, 1)
@@ -99,18 +101,22 @@ func numaGrant(t testing.TB, d *datadriven.TestData, text string) topology.NUMAG
 
 var bindings = map[string]topology.Binding{"": topology.Unbound, "bound": topology.Bound, "exclusive": topology.Exclusive}
 
+// The pod's command says dedicated, dedicated=bound, dedicated=exclusive, or shared=bound.
+
 // askNUMANodes makes a pod dedicated whose command says so: it asks for as many whole cores as its cpu.
 func askNUMANodes(t testing.TB, d *datadriven.TestData, r *facts.Requirements, amounts map[string]int64) {
 	t.Helper()
 	for _, arg := range d.CmdArgs[1:] {
-		if arg.Key != "dedicated" {
-			continue
-		}
 		binding, ok := bindings[first(arg.Vals)]
-		if !ok {
-			d.Fatalf(t, "pod: dedicated=%s: want bound or exclusive", arg.Vals)
+		switch {
+		case arg.Key == "shared" && first(arg.Vals) == "bound":
+			binding = topology.BoundShared
+		case arg.Key != "dedicated" && arg.Key != "shared":
+			continue
+		case !ok || arg.Key == "shared":
+			d.Fatalf(t, "pod: %s=%s: want dedicated=bound, dedicated=exclusive or shared=bound", arg.Key, arg.Vals)
 		}
-		r.NUMANodes = topology.NUMARequest{CPUs: uint16(amounts[resource.NameCPU] / 1000), Binding: binding}
+		r.NUMANodes = topology.NUMARequest{CPUs: uint16((amounts[resource.NameCPU] + 999) / 1000), Binding: binding}
 		if binding != topology.Unbound {
 			r.NUMANodes.Memory = uint32(amounts[resource.NameMemory] / topology.Mebibyte)
 		}

@@ -40,7 +40,7 @@ func NodeNUMANodes(s *spec.NodeStatus) (shape topology.NUMAShape, held []facts.H
 	if len(numaNodes) > topology.MaxNUMANodes {
 		return shape, nil, nil
 	}
-	shape.NUMANodes = uint8(len(numaNodes))
+	shape.NUMANodes, shape.BindsShared = uint8(len(numaNodes)), s.BindsShared && ruler == topology.RulerAgent
 	grants := make(map[string]*topology.NUMAGrant)
 	for i := range numaNodes {
 		z := &numaNodes[i]

@@ -11,7 +11,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// bindings are the values of spec.QoS.NUMA.
+// bindings are the values of spec.QoS.NUMA of dedicated pods.
 var bindings = map[string]topology.Binding{"": topology.Unbound, spec.NUMABound: topology.Bound, spec.NUMAExclusive: topology.Exclusive}
 
 // qosKeys are what spec.QoSOf reads of a pod's annotations.
@@ -35,13 +35,15 @@ func (k *specKey) qos(pod *corev1.Pod) {
 	k.num(0)
 }
 
-// numaRequest reads which exclusive cores a pod asks for, from its effective request. impossible says, with what would mend it, why it cannot be
+// numaRequest reads what a pod asks of NUMA nodes, from its effective request: cores of its own, or room in the shared pool of its NUMA nodes. impossible says, with what would mend it, why it cannot be
 // placed: its QoS cannot be read, or cannot be had. A pod that is bound all the same is treated as shared then.
 func numaRequest(pod *corev1.Pod, list corev1.ResourceList) (r topology.NUMARequest, impossible string) {
 	qos, err := spec.QoSOf(pod.Labels, pod.Annotations)
 	switch {
 	case err != nil:
 		return r, err.Error()
+	case qos.Level == spec.QoSShared && qos.NUMA == spec.NUMABound:
+		return sharedRequest(list)
 	case qos.Level != spec.QoSDedicated:
 		return r, ""
 	}
@@ -58,12 +60,35 @@ func numaRequest(pod *corev1.Pod, list corev1.ResourceList) (r topology.NUMARequ
 	if r.Binding == topology.Unbound {
 		return r, ""
 	}
+	if r.Memory, impossible = numaMemory(list); impossible != "" {
+		return topology.NUMARequest{}, impossible
+	}
+	return r, ""
+}
+
+// sharedRequest is what a shared pod asks of NUMA nodes. A part of a CPU is counted as a whole one.
+func sharedRequest(list corev1.ResourceList) (r topology.NUMARequest, impossible string) {
+	cpu := amount(corev1.ResourceCPU, list.Cpu())
+	switch {
+	case cpu <= 0:
+		return r, spec.AnnotationNUMA + ": a pod that is bound to NUMA nodes needs a cpu request; it has none"
+	case cpu > topology.MaxCPUs*1000:
+		return r, fmt.Sprintf("%s: the pod requests %dm of CPU; a node has at most %d CPUs", spec.AnnotationNUMA, cpu, topology.MaxCPUs)
+	}
+	r = topology.NUMARequest{CPUs: uint16((cpu + 999) / 1000), Binding: topology.BoundShared}
+	if r.Memory, impossible = numaMemory(list); impossible != "" {
+		return topology.NUMARequest{}, impossible
+	}
+	return r, ""
+}
+
+// numaMemory is the MiB that a bound pod asks of its NUMA nodes.
+func numaMemory(list corev1.ResourceList) (mebibytes uint32, impossible string) {
 	memory := amount(corev1.ResourceMemory, list.Memory())
 	if memory > math.MaxUint32*topology.Mebibyte {
-		return topology.NUMARequest{}, fmt.Sprintf("%s: the pod requests %d bytes of memory; no NUMA node has as much", spec.AnnotationNUMA, memory)
+		return 0, fmt.Sprintf("%s: the pod requests %d bytes of memory; no NUMA node has as much", spec.AnnotationNUMA, memory)
 	}
-	r.Memory = uint32((max(memory, 0) + topology.Mebibyte - 1) / topology.Mebibyte)
-	return r, ""
+	return uint32((max(memory, 0) + topology.Mebibyte - 1) / topology.Mebibyte), ""
 }
 
 // isReclaimed reports whether a pod is of the reclaimed level. One whose QoS cannot be read is shared.

@@ -54,7 +54,17 @@ func TestNUMARequest(t *testing.T) {
 		{"absurd memory", dedicated("dedicated_cores", list("cpu", "1", "memory", "8E"), "hilbert.dev/numa", "bound"), topology.NUMARequest{}, "no NUMA node has as much"},
 		{"unknown level", dedicated("own_cores", list("cpu", "2")), topology.NUMARequest{}, "hilbert.dev/qos-level"},
 		{"unknown binding", dedicated("dedicated_cores", list("cpu", "2"), "hilbert.dev/numa", "near"), topology.NUMARequest{}, "hilbert.dev/numa"},
-		{"shared and bound", dedicated("shared_cores", list("cpu", "2"), "hilbert.dev/numa", "bound"), topology.NUMARequest{}, "hilbert.dev/numa"},
+		{
+			"shared and bound", dedicated("shared_cores", list("cpu", "1500m", "memory", "1048577"), "hilbert.dev/numa", "bound"),
+			topology.NUMARequest{CPUs: 2, Binding: topology.BoundShared, Memory: 2},
+			"",
+		},
+		{"bound without a level", dedicated("", list("cpu", "1m"), "hilbert.dev/numa", "bound"), topology.NUMARequest{CPUs: 1, Binding: topology.BoundShared}, ""},
+		{"shared, bound, and without CPU", dedicated("shared_cores", list("memory", "1Gi"), "hilbert.dev/numa", "bound"), topology.NUMARequest{}, "needs a cpu request"},
+		{"shared, bound, with absurd CPU", dedicated("shared_cores", list("cpu", "2000000"), "hilbert.dev/numa", "bound"), topology.NUMARequest{}, "a node has at most"},
+		{"shared, bound, with absurd memory", dedicated("shared_cores", list("cpu", "1", "memory", "8E"), "hilbert.dev/numa", "bound"), topology.NUMARequest{}, "no NUMA node has as much"},
+		{"shared and alone", dedicated("shared_cores", list("cpu", "2"), "hilbert.dev/numa", "exclusive"), topology.NUMARequest{}, "no NUMA node alone"},
+		{"reclaimed and bound", dedicated("reclaimed_cores", list("cpu", "2"), "hilbert.dev/numa", "bound"), topology.NUMARequest{}, "hilbert.dev/numa"},
 	} {
 		r := p.Pod(c.pod).Requirements
 		if r.NUMANodes != c.want || (c.impossible == "") != (r.Impossible == "") || !strings.Contains(r.Impossible, c.impossible) {

@@ -243,7 +243,7 @@ func (h history) fitsAfter(t *rapid.T, asked facts.Pod, c explain.Change) bool {
 	switch c.Kind {
 	case explain.Free, explain.Grow:
 		switch c.Resource {
-		case "exclusive CPUs":
+		case "exclusive CPUs", "CPUs":
 			return fitsInLargerNUMANode(s, slot, asked, uint16(c.Amount))
 		case spec.ResourceNvidiaGPU, spec.ResourceGPUMilli, spec.ResourceGPUMemory:
 			return fitsWithMoreGPU(s, slot, asked, c)

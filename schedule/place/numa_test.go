@@ -21,6 +21,7 @@ func drawReport(t *rapid.T) *facts.NodeReport {
 	r := &facts.NodeReport{}
 	r.NUMANodes.Ruler = rapid.SampledFrom([]topology.Ruler{topology.RulerAgent, topology.RulerAgent, topology.RulerAgent, topology.RulerKubelet, topology.RulerNone}).Draw(t, "ruler")
 	r.NUMANodes.NUMANodes, r.NUMANodes.Threads = uint8(rapid.IntRange(0, 3).Draw(t, "numaNodes")), uint8(rapid.IntRange(1, 2).Draw(t, "threads"))
+	r.NUMANodes.BindsShared = rapid.IntRange(0, 3).Draw(t, "binds shared") > 0
 	for z := range r.NUMANodes.NUMANodes {
 		r.NUMANodes.NUMANode[z] = topology.NUMACapacity{
 			CPUs:   uint16(rapid.IntRange(0, 3).Draw(t, "cores")) * uint16(r.NUMANodes.Threads),
@@ -48,7 +49,7 @@ func drawNUMANodes(t *rapid.T, r *facts.Requirements) {
 	if rapid.IntRange(0, 3).Draw(t, "dedicated") > 0 {
 		return
 	}
-	r.NUMANodes = topology.NUMARequest{CPUs: uint16(rapid.IntRange(1, 4).Draw(t, "exclusive")), Binding: topology.Binding(rapid.IntRange(0, 2).Draw(t, "binding"))}
+	r.NUMANodes = topology.NUMARequest{CPUs: uint16(rapid.IntRange(1, 4).Draw(t, "exclusive")), Binding: topology.Binding(rapid.IntRange(0, 3).Draw(t, "binding"))}
 	if r.NUMANodes.Binding != topology.Unbound {
 		r.NUMANodes.Memory = uint32(rapid.IntRange(0, 3).Draw(t, "bound")) << 10
 	}

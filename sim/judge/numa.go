@@ -10,6 +10,9 @@ import (
 // NUMARefusal says why a pod must not be given these NUMA nodes beside what the others hold; empty if it may.
 func NUMARefusal(s *topology.NUMAShape, r topology.NUMARequest, g topology.NUMAGrant, others []topology.NUMAGrant) string {
 	cpus, memory := 0, int64(0)
+	if r.Binding == topology.BoundShared && !s.BindsShared {
+		return "NUMA nodes for a pod that shares CPUs, where the agent keeps none there"
+	}
 	for z := range topology.MaxNUMANodes {
 		if g.CPUs[z] == 0 && g.Memory[z] == 0 {
 			continue
@@ -23,7 +26,7 @@ func NUMARefusal(s *topology.NUMAShape, r topology.NUMARequest, g topology.NUMAG
 		switch {
 		case z >= int(s.NUMANodes) || s.Closed>>z&1 == 1:
 			return fmt.Sprintf("NUMA node %d, which gives nothing", z)
-		case int(g.CPUs[z])%int(s.Threads) != 0:
+		case r.Binding != topology.BoundShared && int(g.CPUs[z])%int(s.Threads) != 0:
 			return fmt.Sprintf("%d CPUs of NUMA node %d, which are no whole cores", g.CPUs[z], z)
 		case g.CPUs[z] > 0 && int(g.CPUs[z]) > freeCPUs || g.Memory[z] > 0 && int64(g.Memory[z]) > freeMemory:
 			return fmt.Sprintf("%d CPUs and %d MiB of NUMA node %d, which has %d and %d", g.CPUs[z], g.Memory[z], z, freeCPUs, freeMemory)

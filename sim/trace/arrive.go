@@ -31,6 +31,7 @@ const (
 	streamOwners
 	streamVariety
 	streamClaims
+	streamBound
 )
 
 // Arrive makes the openb experiment of a workload: its tasks are shuffled with the seed; then tasks are removed at random, or more are

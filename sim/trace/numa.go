@@ -13,6 +13,7 @@ const (
 	spareCPUs    = 2  // of a node, which no NUMA node promises
 	kubeletOneIn = 10 // nodes: the kubelet rules
 	silentOneIn  = 20 // nodes: nobody reports
+	oldOneIn     = 10 // nodes: the agent keeps no shared pods in NUMA nodes
 )
 
 // divide gives each node its NUMA nodes, alike within a node.
@@ -66,4 +67,28 @@ func dedicatedTwin(of *facts.Requirements, binding topology.Binding) *facts.Requ
 		r.NUMANodes.Memory = uint32((memory + topology.Mebibyte - 1) / topology.Mebibyte)
 	}
 	return scored(&r)
+}
+
+// bind keeps so many percent of the pods that are not dedicated in NUMA nodes whose CPUs they share, and has agents that can do so, except a few.
+func (s Synthetic) bind(w *Workload, random *rand.Rand) {
+	for i := range w.Reports {
+		shape := &w.Reports[i].Report.NUMANodes
+		shape.BindsShared = shape.Ruler == topology.RulerAgent && random.IntN(oldOneIn) > 0
+	}
+	twins := make(map[*facts.Requirements]*facts.Requirements)
+	for i := range w.Tasks {
+		t := &w.Tasks[i]
+		if !t.Requirements.NUMANodes.IsZero() || random.IntN(100) >= s.Bound {
+			continue
+		}
+		if twins[t.Requirements] == nil {
+			r := *t.Requirements
+			cpus, memory := amount(r.Requests, resource.NameCPU), amount(r.Requests, resource.NameMemory)
+			r.NUMANodes = topology.NUMARequest{
+				CPUs: uint16(max((cpus+999)/1000, 1)), Binding: topology.BoundShared, Memory: uint32((memory + topology.Mebibyte - 1) / topology.Mebibyte),
+			}
+			twins[t.Requirements] = &r
+		}
+		t.Requirements = twins[t.Requirements]
+	}
 }

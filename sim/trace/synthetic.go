@@ -47,6 +47,7 @@ type Synthetic struct {
 	GangSize             int // the largest gang, default 8
 	NUMANodes            int // NUMA nodes of a node, default 0: no agent reports any
 	Dedicated            int // percent of the pods that ask for cores of their own, default 0
+	Bound                int // percent of the others that share the CPUs of their NUMA nodes, default 0
 	Devices              int // percent of the nodes with GPUs whose agents give these out, default 0
 	Owners               int // percent of those whose GPUs are a device plugin's or nobody's, default 0
 	Reclaimed            int // permille of the pods that run on what nodes lend, default 0: none lends
@@ -60,7 +61,7 @@ type Synthetic struct {
 
 // SyntheticForm is the text form, as it is told to users.
 const SyntheticForm = "nodes=N,pods=N,classes=N[,load=PERCENT][,minutes=N][,constraints=1][,queues=N][,gangs=PERCENT][,gangsize=N]" +
-	"[,numa=N][,dedicated=PERCENT][,devices=PERCENT][,owners=PERCENT][,reclaimed=PERMILLE]" +
+	"[,numa=N][,dedicated=PERCENT][,bound=PERCENT][,devices=PERCENT][,owners=PERCENT][,reclaimed=PERMILLE]" +
 	"[,sizes=N][,selectors=N][,images=N][,daemonsets=N][,odd=N][,claims=PERCENT]"
 
 // Bounds of a Synthetic.
@@ -92,7 +93,7 @@ func ParseSynthetic(text string) (Synthetic, error) {
 		"nodes": {&s.Nodes, MaxSyntheticNodes}, "pods": {&s.Pods, MaxSyntheticPods}, "classes": {&s.Classes, MaxSyntheticClasses},
 		"load": {&s.Load, maxLoad}, "minutes": {&s.Minutes, maxMinutes}, "constraints": {&s.Constraints, 1},
 		"queues": {&s.Queues, maxQueues}, "gangs": {&s.Gangs, 100}, "gangsize": {&s.GangSize, maxGangSize},
-		"numa": {&s.NUMANodes, topology.MaxNUMANodes}, "dedicated": {&s.Dedicated, 100}, "devices": {&s.Devices, 100},
+		"numa": {&s.NUMANodes, topology.MaxNUMANodes}, "dedicated": {&s.Dedicated, 100}, "bound": {&s.Bound, 100}, "devices": {&s.Devices, 100},
 		"owners": {&s.Owners, 100}, "reclaimed": {&s.Reclaimed, 1000},
 		"sizes": {&s.Sizes, maxVariety}, "selectors": {&s.Selectors, maxVariety}, "images": {&s.Images, maxVariety},
 		"daemonsets": {&s.DaemonSets, maxVariety}, "odd": {&s.Odd, maxVariety},
@@ -134,6 +135,7 @@ func (s Synthetic) String() string {
 	}{
 		{"numa", s.NUMANodes},
 		{"dedicated", s.Dedicated},
+		{"bound", s.Bound},
 		{"devices", s.Devices},
 		{"owners", s.Owners},
 		{"reclaimed", s.Reclaimed},
@@ -184,6 +186,9 @@ func (s Synthetic) Generate(seed uint64) *Workload {
 			s.divide(w, random)
 		}
 		s.dedicate(w, random)
+	}
+	if s.Bound > 0 {
+		s.bind(w, rand.New(rand.NewPCG(seed, streamBound)))
 	}
 	if s.Devices > 0 {
 		random := rand.New(rand.NewPCG(seed, streamDevices))

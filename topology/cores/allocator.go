@@ -193,11 +193,11 @@ func (a *Allocator) Answers(r topology.NUMARequest, g *topology.NUMAGrant) bool 
 	}
 	switch r.Binding {
 	case topology.Unbound:
-		return cpus == a.shape.WholeCores(r) && memory == 0
+		return cpus == a.shape.Charged(r) && memory == 0
 	case topology.Bound:
-		return cpus == a.shape.WholeCores(r) && memory == int64(r.Memory)
+		return cpus == a.shape.Charged(r) && memory == int64(r.Memory)
 	default: // whole NUMA nodes may have more than is asked for
-		return cpus >= a.shape.WholeCores(r) && memory >= int64(r.Memory)
+		return cpus >= a.shape.Charged(r) && memory >= int64(r.Memory)
 	}
 }
 
@@ -283,7 +283,7 @@ func (a *Allocator) Resize(id string, cpus uint16) bool {
 		return false
 	}
 	h.Request.CPUs = cpus
-	cores := a.shape.WholeCores(h.Request) / int64(a.threads)
+	cores := a.shape.Charged(h.Request) / int64(a.threads)
 	has := int64(h.CPUs.Len() / a.threads)
 	switch {
 	case h.Request.Binding == topology.Exclusive:

@@ -123,7 +123,7 @@ func (c Change) String() string {
 		switch {
 		case len(c.GPUs) > 0:
 			return c.freeGPUs()
-		case c.Resource == exclusiveCPUs:
+		case c.Resource == exclusiveCPUs || c.Resource == sharedCPUs:
 			return amountMore(c.Resource, c.Amount) + " free in one NUMA node of " + c.Node
 		}
 		return amountMore(c.Resource, c.Amount) + " free on " + c.Node

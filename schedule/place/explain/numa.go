@@ -29,6 +29,8 @@ func sayNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle)
 		return "promises no NUMA nodes while the admission policies are not in force"
 	case rules.LacksAgent:
 		return "leaves its CPUs to the kubelet, which promises nothing by NUMA node"
+	case rules.LacksShared:
+		return "has an agent that keeps no shared pods in NUMA nodes"
 	case rules.LacksTold:
 		return "has no NUMA nodes that could be promised"
 	case rules.LacksWhole:
@@ -38,6 +40,9 @@ func sayNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle)
 	case rules.LacksRest:
 		return "has no room for the whole cores or NUMA nodes that the pod would occupy"
 	case rules.LacksCores: // below
+	}
+	if c.NUMANodes.Binding == topology.BoundShared {
+		return fmt.Sprintf("has too few CPUs in its NUMA nodes (%s; %s)", ask, numaRooms(s, slot, false))
 	}
 	return fmt.Sprintf("has too few exclusive cores in its NUMA nodes (%s; %s)", ask, numaRooms(s, slot, false))
 }
@@ -58,8 +63,18 @@ func numaRooms(s *cluster.State, slot cluster.Slot, memory bool) string {
 	return "free by NUMA node " + strings.Join(rooms, ", ")
 }
 
-// exclusiveCPUs is the resource of a Change that frees CPUs in one zone.
-const exclusiveCPUs = "exclusive CPUs"
+// The resources of a Change that frees CPUs in one NUMA node.
+const (
+	exclusiveCPUs = "exclusive CPUs"
+	sharedCPUs    = "CPUs"
+)
+
+func numaCPUs(c *cluster.Class) string {
+	if c.NUMANodes.Binding == topology.BoundShared {
+		return sharedCPUs
+	}
+	return exclusiveCPUs
+}
 
 // vacateNUMANode is the fewest CPUs that, free in one NUMA node, would let the pod fit.
 func vacateNUMANode(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle) (Change, bool) {
@@ -80,7 +95,7 @@ func vacateNUMANode(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *ob
 			}
 		}
 	}
-	return Change{Kind: Free, Resource: exclusiveCPUs, Amount: best, cost: share(best, int64(c.NUMANodes.CPUs))}, best > 0
+	return Change{Kind: Free, Resource: numaCPUs(c), Amount: best, cost: share(best, int64(c.NUMANodes.CPUs))}, best > 0
 }
 
 // sayHeadroom continues a sentence that begins with the node.

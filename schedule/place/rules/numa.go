@@ -6,7 +6,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// NUMA nodes: what dedicated pods ask of a node's NUMA nodes.
+// NUMA nodes: what dedicated pods, and shared ones that are bound, ask of a node's NUMA nodes.
 
 func fitsNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	if c.NUMANodes.IsZero() {
@@ -33,7 +33,7 @@ func commitsNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *t
 	return fitsNUMA(s, slot, c) && free.Fits(shape, c.NUMANodes, &grant.NUMANodes) && s.FitsExcess(slot, c, &grant.NUMANodes)
 }
 
-// numaLack is what keeps a dedicated pod off a node.
+// numaLack is what keeps a pod that asks for NUMA nodes off a node.
 type numaLack int
 
 const (
@@ -42,6 +42,7 @@ const (
 	LacksReadableReport
 	LacksPolicies // that keep promises true
 	LacksAgent    // the kubelet rules the CPUs
+	LacksShared   // an agent that keeps pods of shared pools in NUMA nodes
 	LacksTold     // the machine has NUMA nodes that cannot be told apart, or none
 	LacksWhole    // unused NUMA nodes, for pods that must have them alone
 	LacksCores
@@ -66,6 +67,8 @@ func NUMALackOf(s *cluster.State, slot cluster.Slot, c *cluster.Class) numaLack 
 		return LacksAgent
 	case shape.NUMANodes == 0:
 		return LacksTold
+	case c.NUMANodes.Binding == topology.BoundShared && !shape.BindsShared:
+		return LacksShared
 	}
 	if _, ok := topology.OfferNUMA(shape, free, c.NUMANodes); ok {
 		return LacksRest
@@ -94,11 +97,17 @@ func whyNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(str
 		add("node(s) promised no NUMA nodes while the admission policies are not in force")
 	case LacksAgent:
 		add("node(s) left their CPUs to the kubelet")
+	case LacksShared:
+		add("node(s) had an agent that keeps no shared pods in NUMA nodes")
 	case LacksTold:
 		add("node(s) had no NUMA nodes that could be promised")
 	case LacksWhole:
 		add("node(s) had too few unused NUMA nodes")
 	case LacksCores:
+		if c.NUMANodes.Binding == topology.BoundShared {
+			add("node(s) had too few CPUs in one set of NUMA nodes")
+			return
+		}
 		add("node(s) had too few exclusive cores in one set of NUMA nodes")
 	case LacksMemory:
 		add("node(s) had too little memory in one set of NUMA nodes")
