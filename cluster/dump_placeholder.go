@@ -78,7 +78,7 @@ func (l loader) placeholders(records []PlaceholdersRecord) error {
 		b.inNamespace[r.Facts.Namespace] = append(b.inNamespace[r.Facts.Namespace], set)
 		for at := range set.places {
 			p := &set.places[at]
-			p.set, p.is, p.told = set, r.Places[at].Place, r.Places[at].Told
+			p.set, p.is, p.told, p.by = set, r.Places[at].Place, r.Places[at].Told, r.Places[at].Pod
 			p.is.Index = at
 			b.byPod[p.uid()] = p
 			if uid := r.Places[at].Taken; uid != "" {

@@ -60,6 +60,7 @@ type place struct {
 	set   *PlaceholderSet
 	is    facts.Place
 	told  facts.PlaceState // what the status says
+	by    string           // and of which pod
 	taken *Pod             // the assumed pod that has its room
 }
 
@@ -114,7 +115,7 @@ func (set *PlaceholderSet) View() ReservationView {
 	}
 	for i := range set.places {
 		p := &set.places[i]
-		v.Places[i] = PlaceView{p.is, p.told == p.is.State}
+		v.Places[i] = PlaceView{p.is, p.told == p.is.State && (p.is.State != facts.PlaceLost || p.by == p.is.Pod)}
 		v.Settled = v.Settled && v.Places[i].Settled
 	}
 	if v.Count(facts.PlaceWaiting) > 0 {
@@ -224,6 +225,23 @@ func (b *Placeholders) TakenBy(pod *Pod) facts.UID {
 	return ""
 }
 
+// LostTarget reports whether the set is the target of a move and was lost, and no other place has been found for whoever replaces the pod. One that expired was waited for
+// long enough.
+func (set *PlaceholderSet) LostTarget() bool {
+	return set.Facts.Moves != "" && !set.gone && !set.expired && slices.ContainsFunc(set.places, func(p place) bool { return p.is.State == facts.PlaceLost && p.is.Pod == "" })
+}
+
+// ServedElsewhere takes note that what replaces a moved pod has another place than the one that was lost.
+func (s *Store) ServedElsewhere(set *PlaceholderSet, pod *Pod) {
+	for i := range set.places {
+		if p := &set.places[i]; p.is.State == facts.PlaceLost && p.is.Pod == "" {
+			p.is.Pod = pod.Name
+			s.placeholders.note(set)
+			return
+		}
+	}
+}
+
 // Say takes note why the places of a set wait.
 func (b *Placeholders) Say(placeholder facts.UID, why facts.Condition) {
 	if p := b.byPod[placeholder]; p != nil && p.set.why != why {
@@ -295,7 +313,7 @@ func (s *Store) upsertReservation(seen *facts.Reservation) {
 
 // adopt takes in what the status says of a place, unless the ledger knows better.
 func (s *Store) adopt(p *place, told *facts.Place) {
-	p.told = told.State
+	p.told, p.by = told.State, told.Pod
 	if told.State <= p.is.State {
 		return
 	}

@@ -60,6 +60,7 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 	s.queue.Expire(now)
 	s.runTimers(now)
 	s.endPlaces(now)
+	s.turns.Follow(s.queue.SetEarly)
 	decisions = s.redecideObliged(now)
 	s.blocked.recheck()
 	for s.looked = 0; decisions < limit && s.looked < maxLooks && !s.binder.Full(); {

@@ -55,6 +55,7 @@ type Scheduler struct {
 	events      *events.Recorder
 	podEvents   *events.Pods
 	owners      *reserve.Owners
+	turns       *reserve.Turns
 	reserved    *reserve.Status
 	noPodEvents bool
 	partitions  partitions
@@ -106,6 +107,7 @@ func New(o Options) (*Scheduler, error) {
 	s.relief, s.events = relief.New(s.store, o.Config.Evictions), events.New(s.store)
 	s.noPodEvents = o.NoPodEvents
 	s.owners, s.reserved = reserve.NewOwners(s.store), reserve.NewStatus(s.store, o.NoPodEvents)
+	s.turns = reserve.NewTurns(s.store)
 	s.podEvents = events.NewPods(s.store, o.Config.Events.Scheduled)
 	s.binder = bind.New(s.store, rules.Commits, o.Config.Binding, o.Config.Conditions)
 	s.obliged = newObliged(s.store, s.binder)
@@ -301,6 +303,7 @@ func (s *Scheduler) enqueue(pod *cluster.Pod, seen changes.Revision, now time.Ti
 		return
 	}
 	s.owners.Arrived(pod)
+	s.turns.Arrived(pod)
 	u, parked := s.queue.Add(pod)
 	u.NotBefore = max(u.NotBefore, seen)
 	s.gangs.waits(u, false, now)
@@ -392,6 +395,7 @@ func (s *Scheduler) transition(r bind.Transition, now time.Time) {
 			return
 		}
 		s.owners.Arrived(pod)
+		s.turns.Arrived(pod)
 		s.queue.AddDelayed(pod, s.retries.next(r.Pod, now))
 		if !r.Unsent {
 			s.sayWhy(pod, facts.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)

@@ -19,6 +19,8 @@ type Reservation struct {
 	Template Pod
 	// Owners are the pods that may have the places: those of the namespace that one of the entries is about.
 	Owners []ReservationOwner
+	// Moves is the pod for whose move the places are; empty: none.
+	Moves UID
 	// Problem is why no more places are looked for; the zero value is none.
 	Problem Condition
 	// Places are those that the status names, whatever process has written it; Reported is what else it says.
@@ -60,7 +62,7 @@ type Place struct {
 	// Node is where the place is, or was; Grant what it holds of it beside amounts.
 	Node  string
 	Grant topology.Grant
-	// Pod is the name of the pod that has consumed it.
+	// Pod is the name of the pod that has consumed it; of one that is lost and was for a move, of the pod that has another place instead.
 	Pod string
 	// Reason and Message say why it was lost.
 	Reason, Message string

@@ -66,7 +66,7 @@ func (c *Carrier) Begin(batch []Wanted, now time.Time) (taken []Wanted) {
 		}
 		group := batch[:n]
 		batch = batch[n:]
-		if len(c.moves)+n > c.most || slices.ContainsFunc(group, func(w Wanted) bool { return c.moves[w.Pod] != nil }) {
+		if c.Busy()+n > c.most || slices.ContainsFunc(group, func(w Wanted) bool { return c.moves[w.Pod] != nil }) {
 			continue
 		}
 		if got := c.budget.Take(n, now); got < n {
@@ -92,6 +92,16 @@ func (c *Carrier) Adopt(w Wanted, seen *Seen, created time.Time) {
 	c.counts.Adopted++
 }
 
+// Busy is how many moves are on their way, but for those that only wait until their replacements have their turn: for these nobody is evicted any more.
+func (c *Carrier) Busy() (n int) {
+	for _, m := range c.moves {
+		if m.Stage != Requeued {
+			n++
+		}
+	}
+	return n
+}
+
 // Moves lists what is on its way, by namespace and name.
 func (c *Carrier) Moves() []Carried {
 	list := make([]Carried, 0, len(c.moves))
@@ -113,7 +123,7 @@ func (c *Carrier) Advance(pod string, seen *Seen, now time.Time) (Carried, []Do)
 	before := m.Stage
 	var do []Do
 	m.Move, do = Advance(m.Move, seen, now, &c.timeouts)
-	if before < Replacing && (m.Stage == Replacing || m.Stage == Done || m.Stage == LostTarget) {
+	if before < Replacing && (m.Stage == Replacing || m.Stage == Requeued || m.Stage == Done || m.Stage == LostTarget) {
 		c.counts.Evicted++
 	}
 	if m.Stage.Final() {

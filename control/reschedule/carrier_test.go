@@ -1,6 +1,7 @@
 package reschedule
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -66,7 +67,10 @@ func TestCarrierEnds(t *testing.T) {
 			{Known: true, Running: true}, {Known: true, Running: true, Place: Reserved}, {Known: true, Gone: true, Place: Reserved}, {Known: true, Gone: true, Place: Consumed},
 		}, Done, 0, true},
 		"lost after": {[]Seen{
-			{Known: true, Running: true}, {Known: true, Running: true, Place: Reserved}, {Known: true, Gone: true, Place: Lost},
+			{Known: true, Running: true}, {Known: true, Running: true, Place: Reserved}, {Known: true, Gone: true, Place: Lost}, {Known: true, Gone: true, Place: Lost, Served: true},
+		}, LostTarget, 0, true},
+		"lost after, and its Reservation deleted": {[]Seen{
+			{Known: true, Running: true}, {Known: true, Running: true, Place: Reserved}, {Known: true, Gone: true, Place: Absent},
 		}, LostTarget, 0, true},
 	} {
 		b := budget.New(budget.Limits{Burst: 1}, now)
@@ -82,6 +86,25 @@ func TestCarrierEnds(t *testing.T) {
 		if after, do := carrier.Advance("p", &c.seen[0], now); do != nil || after.Wanted.Pod != "" {
 			t.Errorf("%s: a move that has ended goes on: %+v", name, do)
 		}
+	}
+}
+
+// A move whose replacement waits for its turn keeps nobody else from moving.
+func TestRequeuedMovesAreNotBusy(t *testing.T) {
+	now := time.Unix(1000, 0)
+	carrier := NewCarrier(DefaultTimeouts(), 1, budget.New(budget.Limits{Burst: 2}, now))
+	carrier.Begin([]Wanted{wanted("p", "web", ReasonFragmentation, "y")}, now)
+	for _, seen := range []Seen{{Known: true, Running: true}, {Known: true, Running: true, Place: Reserved}, {Known: true, Gone: true, Place: Reserved}} {
+		carrier.Advance("p", &seen, now)
+		if again := carrier.Begin([]Wanted{wanted("q", "db", ReasonFragmentation, "y")}, now); len(again) > 0 {
+			t.Fatal("two moves at once, and one may be")
+		}
+	}
+	if m, do := carrier.Advance("p", &Seen{Known: true, Gone: true, Place: Lost, Why: "NodeGone"}, now); m.Stage != Requeued || !slices.Equal(do, []Do{QueueFirst}) {
+		t.Errorf("%v %v", m.Stage, do)
+	}
+	if again := carrier.Begin([]Wanted{wanted("q", "db", ReasonFragmentation, "y")}, now); len(again) != 1 || carrier.Busy() != 1 || len(carrier.Moves()) != 2 {
+		t.Errorf("begun %v, %d busy of %d", again, carrier.Busy(), len(carrier.Moves()))
 	}
 }
 

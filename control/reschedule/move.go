@@ -14,6 +14,7 @@ const (
 	Reserving               // the target was asked for
 	Evicting                // the target is reserved, the eviction was asked for
 	Replacing               // the pod is gone; its replacement is to take the target
+	Requeued                // the target was lost after the eviction; the replacement has its turn before others
 	Done                    // the replacement has taken the target
 	GivenBack               // it was given up before the eviction, or nobody needed the target
 	Stayed                  // the eviction was refused for too long; the target was given back
@@ -21,7 +22,7 @@ const (
 )
 
 func (s Stage) String() string {
-	return [...]string{"rehearsed", "reserving", "evicting", "replacing", "done", "given back", "stayed", "target lost"}[s]
+	return [...]string{"rehearsed", "reserving", "evicting", "replacing", "requeued", "done", "given back", "stayed", "target lost"}[s]
 }
 
 // Final reports whether nothing is left to do.
@@ -46,6 +47,8 @@ type Seen struct {
 	Place Place
 	// Why the place is lost.
 	Why string
+	// Served: the place is lost, and the pod for which it was has another.
+	Served bool
 	// Running: the pod that is to be moved, with its UID, is on its node and not being deleted. Gone: it is no more.
 	Running, Gone bool
 	// Evicted: the pod is being deleted because of this move's eviction.
@@ -66,7 +69,7 @@ const (
 	Reserve    Do = iota // create the Reservation of the target
 	Evict                // evict the pod by the Eviction API, with its UID as precondition
 	GiveBack             // delete the Reservation
-	QueueFirst           // the target was lost after the eviction: count it, and let the replacement have its turn before others
+	QueueFirst           // the target was lost after the eviction: the Reservation stays, for by it the scheduler knows whose turn is before others'
 )
 
 // Timeouts of a move.
@@ -105,6 +108,8 @@ func Advance(m Move, seen *Seen, now time.Time, limits *Timeouts) (Move, []Do) {
 		return m.reserving(seen, now, limits)
 	case Evicting:
 		return m.evicting(seen, now, limits)
+	case Requeued:
+		return m.requeued(seen, now, limits)
 	default:
 		return m.replacing(seen, now, limits)
 	}
@@ -163,12 +168,23 @@ func (m Move) replacing(seen *Seen, now time.Time, limits *Timeouts) (Move, []Do
 	switch {
 	case seen.Place == Consumed:
 		return m.end(Done, "", now), []Do{GiveBack}
+	case seen.Place == Lost && !seen.Served:
+		m.Stage, m.Why = Requeued, seen.Why // its time goes on: leaders that come and go do not prolong it
+		return m, []Do{QueueFirst}
 	case seen.Place == Lost, seen.Place == Absent:
-		return m.end(LostTarget, seen.Why, now), []Do{QueueFirst, GiveBack}
+		return m.end(LostTarget, seen.Why, now), []Do{GiveBack}
 	case now.Sub(m.Since) >= limits.Replace:
 		return m.end(GivenBack, fmt.Sprintf("no replacement came within %v", limits.Replace), now), []Do{GiveBack}
 	}
 	return m, nil
+}
+
+// requeued keeps the Reservation, by which the scheduler knows whose turn is before others', until the replacement has a place.
+func (m Move) requeued(seen *Seen, now time.Time, limits *Timeouts) (Move, []Do) {
+	if !seen.Served && seen.Place == Lost && now.Sub(m.Since) < limits.Replace {
+		return m, nil
+	}
+	return m.end(LostTarget, m.Why, now), []Do{GiveBack}
 }
 
 // Recover makes a move again from its Reservation, for a leader that knows nothing else: the target is asked for already, and if the pod is gone, its

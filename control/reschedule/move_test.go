@@ -43,6 +43,7 @@ type worldTarget struct {
 	state   Place
 	created time.Time
 	settled int // ticks until the API server knows
+	served  bool
 }
 
 const (
@@ -172,6 +173,11 @@ func (w *world) bind(p *worldPod) bool {
 	for node := range worldNodes {
 		if w.free(node) {
 			p.node = node
+			for _, key := range w.keys() {
+				if t := w.targets[key]; t.state == Lost && t.move.From == p.workload && p.first {
+					t.served = true
+				}
+			}
 			return true
 		}
 	}
@@ -244,7 +250,7 @@ func (w *world) seen(m *Move) *Seen {
 		if s.Place = t.state; t.state == Reserved && t.settled > 0 {
 			s.Place = Asked
 		}
-		s.Why = "taken"
+		s.Why, s.Served = "taken", t.served
 	}
 	running, there := w.before[m.Pod]
 	s.Running, s.Gone = running, !there
@@ -318,7 +324,7 @@ func (w *world) do(m *Move, do Do) {
 	case GiveBack:
 		delete(w.targets, m.Pod)
 	case QueueFirst:
-		if m.Stage != LostTarget {
+		if m.Stage != Requeued {
 			w.fail("the replacement of %s goes first, though the move is %v", m.Pod, m.Stage)
 		}
 		for _, p := range w.queue {
@@ -443,8 +449,14 @@ func TestAdvance(t *testing.T) {
 		{"lost while the eviction is refused", Evicting, with(func(s *Seen) { s.Place = Lost }), 0, GivenBack, []Do{GiveBack}},
 		{"evicted", Evicting, Seen{Known: true, Place: Reserved, Evicted: true}, 0, Replacing, nil},
 		{"evicted and replaced", Evicting, Seen{Known: true, Place: Consumed, Gone: true}, 0, Done, []Do{GiveBack}},
-		{"lost after the eviction", Evicting, Seen{Known: true, Place: Lost, Gone: true}, 0, LostTarget, []Do{QueueFirst, GiveBack}},
-		{"lost while it is awaited", Replacing, Seen{Known: true, Place: Lost, Gone: true}, 0, LostTarget, []Do{QueueFirst, GiveBack}},
+		{"lost after the eviction", Evicting, Seen{Known: true, Place: Lost, Gone: true}, 0, Requeued, []Do{QueueFirst}},
+		{"lost while it is awaited", Replacing, Seen{Known: true, Place: Lost, Gone: true}, 0, Requeued, []Do{QueueFirst}},
+		{"lost, and the replacement has another place already", Replacing, Seen{Known: true, Place: Lost, Gone: true, Served: true}, 0, LostTarget, []Do{GiveBack}},
+		{"the Reservation was deleted", Replacing, Seen{Known: true, Place: Absent, Gone: true}, 0, LostTarget, []Do{GiveBack}},
+		{"the replacement waits for its turn", Requeued, Seen{Known: true, Place: Lost, Gone: true}, 0, Requeued, nil},
+		{"and has a place", Requeued, Seen{Known: true, Place: Lost, Gone: true, Served: true}, 0, LostTarget, []Do{GiveBack}},
+		{"or waits too long", Requeued, Seen{Known: true, Place: Lost, Gone: true}, late, LostTarget, []Do{GiveBack}},
+		{"the Reservation was deleted meanwhile", Requeued, Seen{Known: true, Place: Absent, Gone: true}, 0, LostTarget, []Do{GiveBack}},
 		{"nobody comes", Replacing, Seen{Known: true, Place: Reserved, Gone: true}, late, GivenBack, []Do{GiveBack}},
 		{"final is final", Done, ok, late, Done, nil},
 	} {

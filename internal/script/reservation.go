@@ -14,7 +14,7 @@ import (
 )
 
 // Reservation reads a Reservation: what each place asks for as of a pod, and count=N, expires=SECONDS, for=(label=value), for-controller=kind/name, for-unit=NAME,
-// problem=REASON, and what the status says as told=(index:state:node).
+// moves=UID, problem=REASON, and what the status says as told=(index:state:node).
 func Reservation(t testing.TB, d *datadriven.TestData) *facts.Reservation {
 	t.Helper()
 	r := &facts.Reservation{Count: 1}
@@ -35,6 +35,8 @@ func Reservation(t testing.TB, d *datadriven.TestData) *facts.Reservation {
 			own(facts.ReservationOwner{Controller: facts.Controller{Kind: kind, Name: name}})
 		case "for-unit":
 			own(facts.ReservationOwner{Unit: value})
+		case "moves":
+			r.Moves = facts.UID(value)
 		case "problem":
 			r.Problem = facts.Condition{Reason: value}
 		case "told":

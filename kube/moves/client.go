@@ -155,27 +155,27 @@ func (c *Client) See(ctx context.Context, m *reschedule.Carried) (reschedule.See
 	if err != nil {
 		return seen, err
 	}
-	seen.Place, seen.Why = placeOf(&target, there)
+	seen.Place, seen.Why, seen.Served = placeOf(&target, there)
 	seen.Known = true
 	return seen, nil
 }
 
-// placeOf says how a target stands, as the API server has it.
-func placeOf(r *v1alpha1.Reservation, there bool) (reschedule.Place, string) {
+// placeOf says how a target stands, as the API server has it. served: it is lost, and the pod for which it was has another place.
+func placeOf(r *v1alpha1.Reservation, there bool) (is reschedule.Place, why string, served bool) {
 	if !there || r.DeletionTimestamp != nil {
-		return reschedule.Absent, "there is no Reservation any more"
+		return reschedule.Absent, "there is no Reservation any more", false
 	}
 	for i := range r.Status.Places {
 		switch p := &r.Status.Places[i]; p.State {
 		case facts.PlaceReserved.String():
-			return reschedule.Reserved, ""
+			return reschedule.Reserved, "", false
 		case facts.PlaceConsumed.String():
-			return reschedule.Consumed, "pod " + p.Pod + " has it"
+			return reschedule.Consumed, "pod " + p.Pod + " has it", false
 		case facts.PlaceLost.String():
-			return reschedule.Lost, p.Reason + ": " + p.Message
+			return reschedule.Lost, p.Reason + ": " + p.Message, p.Pod != ""
 		}
 	}
-	return reschedule.Asked, ""
+	return reschedule.Asked, "", false
 }
 
 // Reserve creates the Reservation of a move's target. One that is there is as good.

@@ -165,10 +165,15 @@ func TestSee(t *testing.T) {
 	placed := func(state string) *v1alpha1.Reservation {
 		r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{Name: nameOf("u")}}
 		if state != "" {
-			r.Status.Places = []v1alpha1.ReservedPlace{{State: state, Reason: "RoomTaken", Message: "m", Pod: "p"}}
+			r.Status.Places = []v1alpha1.ReservedPlace{{State: state, Reason: "RoomTaken", Message: "m"}}
+			if state == "Consumed" {
+				r.Status.Places[0].Pod = "p"
+			}
 		}
 		return r
 	}
+	served := placed("Lost")
+	served.Status.Places[0].Pod = "p"
 	now := metav1.Now()
 	leaving, other, elsewhere := web(), web(), web()
 	leaving.DeletionTimestamp, other.UID, elsewhere.Spec.NodeName = &now, "another", "c"
@@ -181,6 +186,7 @@ func TestSee(t *testing.T) {
 		"asked":                  {server{pod: web(), target: placed("")}, reschedule.Reserving, reschedule.Seen{Known: true, Running: true, Place: reschedule.Asked}},
 		"reserved":               {server{pod: web(), target: placed("Reserved")}, reschedule.Reserving, reschedule.Seen{Known: true, Running: true, Place: reschedule.Reserved}},
 		"lost":                   {server{pod: web(), target: placed("Lost")}, reschedule.Reserving, reschedule.Seen{Known: true, Running: true, Place: reschedule.Lost, Why: "RoomTaken: m"}},
+		"served elsewhere":       {server{target: served}, reschedule.Requeued, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Lost, Why: "RoomTaken: m", Served: true}},
 		"being deleted":          {server{pod: leaving, target: placed("Reserved")}, reschedule.Evicting, reschedule.Seen{Known: true, Evicted: true, Place: reschedule.Reserved}},
 		"deleted by others":      {server{pod: leaving, target: placed("Reserved")}, reschedule.Reserving, reschedule.Seen{Known: true, Place: reschedule.Reserved}},
 		"its successor":          {server{pod: other, target: placed("Consumed")}, reschedule.Replacing, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Consumed, Why: "pod p has it"}},

@@ -26,7 +26,7 @@ type record struct {
 }
 
 // nameOf is the name of a move's Reservation.
-func nameOf(pod string) string { return "hilbert-move-" + pod }
+func nameOf(pod string) string { return v1alpha1.MovePrefix + pod }
 
 // reservation makes the Reservation of a move's target.
 func reservation(w *reschedule.Wanted, pod *corev1.Pod, ttl time.Duration) (*v1alpha1.Reservation, error) {

@@ -3,6 +3,7 @@ package parse
 import (
 	"cmp"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,9 @@ func (p *Parser) Reservation(r *v1alpha1.Reservation, priority Priority) (seen *
 	seen = &facts.Reservation{
 		UID: facts.UID(r.UID), Namespace: p.strings.get(r.Namespace), Name: r.Name, Generation: r.Generation, Created: r.CreationTimestamp.UnixNano(),
 		Count: int(min(max(r.Spec.Count, 1), maxPlaces)), Problem: templateProblem(&pod),
+	}
+	if moves, ok := strings.CutPrefix(r.Name, v1alpha1.MovePrefix); ok { // a policy holds who may say so
+		seen.Moves = facts.UID(moves)
 	}
 	ttl := defaultTTL
 	if r.Spec.TTL != nil {

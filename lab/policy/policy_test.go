@@ -44,8 +44,8 @@ const patience = 60 * time.Second
 
 // the plane and its users, started once.
 var (
-	plane                        *controlplane.ControlPlane
-	admin, hilbertd, owner, node kubernetes.Interface
+	plane                               *controlplane.ControlPlane
+	admin, hilbertd, mover, owner, node kubernetes.Interface
 )
 
 func TestMain(m *testing.M) {
@@ -86,6 +86,7 @@ func prepare(ctx context.Context) error {
 		groups []string
 	}{
 		{&hilbertd, policies.Placer, []string{"system:serviceaccounts", "system:serviceaccounts:hilbert-system", "system:authenticated"}},
+		{&mover, "system:serviceaccount:hilbert-system:hilbert-controller", []string{"system:serviceaccounts", "system:serviceaccounts:hilbert-system", "system:authenticated"}},
 		{&owner, "ann", []string{"system:authenticated"}},
 		{&node, "system:node:n1", []string{"system:nodes", "system:authenticated"}},
 	}

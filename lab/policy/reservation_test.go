@@ -76,9 +76,14 @@ func sendReservation(ctx context.Context, user kubernetes.Interface, verb, names
 
 // keeps creates a Reservation, dry.
 func keeps(user kubernetes.Interface, namespace string, changes ...func(template, pod map[string]any)) func(context.Context) error {
+	return keepsAs(user, namespace, "new", changes...)
+}
+
+// keepsAs creates one of a name, dry.
+func keepsAs(user kubernetes.Interface, namespace, name string, changes ...func(template, pod map[string]any)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		o := reservation(changes...)
-		o["metadata"].(map[string]any)["name"] = "new"
+		o["metadata"].(map[string]any)["name"] = name
 		return sendReservation(ctx, user, "POST", namespace, o, true)
 	}
 }
@@ -92,6 +97,7 @@ func changesKept(user kubernetes.Interface, patch map[string]any, under ...strin
 
 // reservationRows: what the template of a Reservation may say.
 func reservationRows() []request {
+	const move = "metadata.name: hilbert-move- is for targets of moves, which only the controller creates, not "
 	const (
 		leave, kubeSystem, stays = "spec.template.metadata.annotations: ", " is for the namespace kube-system; name another class", "spec.template: what is kept stays as it is"
 		claims, volumes          = "spec.template.spec.resourceClaims: no devices are kept", "spec.template.spec.volumes: no volumes are kept"
@@ -131,6 +137,11 @@ func reservationRows() []request {
 		{"for system cores where dedicated cores are allowed", keeps(owner, dedicated, level(spec.QoSSystem)), no(spec.QoSSystem, dedicated)},
 		{"for system cores in kube-system", keeps(admin, "kube-system", level(spec.QoSSystem)), ""},
 		{"for system cores in hilbert-system", keeps(admin, "hilbert-system", level(spec.QoSSystem)), ""},
+		{"as a tenant, by the name of a move's target", keepsAs(owner, plain, "hilbert-move-u"), move},
+		{"as the administrator, by the name of a move's target", keepsAs(admin, plain, "hilbert-move-u"), move},
+		{"as hilbertd, by the name of a move's target", keepsAs(hilbertd, plain, "hilbert-move-u"), move},
+		{"a move's target", keepsAs(mover, plain, "hilbert-move-u"), ""},
+		{"by the name of what is nearly a move's target", keepsAs(owner, plain, "hilbert-moves"), ""},
 		{"one that is older, for longer", changesKept(owner, map[string]any{"spec": map[string]any{"ttl": "48h"}}), ""},
 		{"another template", changesKept(owner, map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}}}}), stays},
 		{"a status", changesKept(admin, map[string]any{"status": map[string]any{"reserved": 1}}, "status"), ""},

@@ -20,6 +20,7 @@ type model struct {
 	q      *Queue // only asked for what its histories count
 	now    time.Time
 	units  []*modelUnit
+	early  map[facts.UID]bool // of pods that are no members of gangs
 	parked map[shapeQueueKey]bool
 	blocks map[shapeQueueKey]*modelBlock
 	order  int
@@ -353,13 +354,19 @@ func (m *model) compare(s facts.SortPolicy, a, b *modelUnit) int {
 		}
 		return 1
 	}
-	priority := cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(level(a), level(b)))
+	early := 0
+	if x, y := a.gang == nil && m.early[a.any().UID], b.gang == nil && m.early[b.any().UID]; x && !y {
+		early = -1
+	} else if y && !x {
+		early = 1
+	}
+	priority := cmp.Or(cmp.Compare(b.priority, a.priority), early, cmp.Compare(level(a), level(b)))
 	age := cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.order, b.order))
 	switch s {
 	case facts.FIFO:
-		return age
+		return cmp.Or(early, age)
 	case facts.SmallestFirst:
-		return cmp.Or(cmp.Compare(m.sizeOf(a), m.sizeOf(b)), priority, age)
+		return cmp.Or(early, cmp.Compare(m.sizeOf(a), m.sizeOf(b)), priority, age)
 	default:
 		return cmp.Or(priority, age)
 	}

@@ -33,11 +33,14 @@ var policies = [...]policy{
 	facts.SmallestFirst: {name: "smallest-first", units: smaller, nodes: byFirst(smaller), bySize: true},
 }
 
-// Before is the order of units by priority, then QoS level, then age, then arrival. Of one priority, online units come before reclaimed ones: those are
+// Before is the order of units by priority, then those that are Early, then by QoS level, then age, then arrival. Of one priority, online units come before reclaimed ones: those are
 // the work that gives way.
 func Before(a, b *Unit) bool {
 	if a.Priority != b.Priority {
 		return a.Priority > b.Priority
+	}
+	if a.Early != b.Early {
+		return a.Early
 	}
 	if online := a.online(); online != b.online() {
 		return online
@@ -45,13 +48,19 @@ func Before(a, b *Unit) bool {
 	return older(a, b)
 }
 
-// older orders units by age, then arrival.
+// older orders units by age, then arrival; those that are Early come first.
 func older(a, b *Unit) bool {
+	if a.Early != b.Early {
+		return a.Early
+	}
 	return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.sequence, b.sequence)) < 0
 }
 
-// smaller orders units by how much of the cluster they ask for.
+// smaller orders units by how much of the cluster they ask for; those that are Early come first.
 func smaller(a, b *Unit) bool {
+	if a.Early != b.Early {
+		return a.Early
+	}
 	if a.Shape.size != b.Shape.size {
 		return a.Shape.size < b.Shape.size
 	}

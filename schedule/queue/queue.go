@@ -24,6 +24,7 @@ type Queue struct {
 	units    map[facts.UID]*Unit // by each pod that waits
 	gangs    map[*cluster.Unit]*Unit
 	sequence uint64 // of the latest arrival
+	early    map[facts.UID]struct{}
 
 	tree      tree
 	queues    shapeQueues
@@ -40,6 +41,7 @@ func New(store *cluster.Store) *Queue {
 		store:  store,
 		units:  make(map[facts.UID]*Unit),
 		gangs:  make(map[*cluster.Unit]*Unit),
+		early:  make(map[facts.UID]struct{}),
 		tree:   tree{store: store},
 		queues: shapeQueues{shapes: shapes{singles: make(map[*cluster.Class]*Shape), gangs: make(map[string]*Shape)}},
 		backoff: heap.New(
@@ -99,6 +101,7 @@ func (q *Queue) newSingle(pod *cluster.Pod, seen changes.Revision) *Unit {
 		Pod: pod.UID, Class: pod.Class, Priority: pod.Priority, Created: pod.Created, NotBefore: seen, sequence: q.sequence, leaf: leaf,
 	}
 	u.one[0] = pod
+	_, u.Early = q.early[pod.UID]
 	leaf.countPending(1, 1)
 	q.units[pod.UID] = u
 	return u
@@ -172,6 +175,27 @@ func (q *Queue) drop(u *Unit, uid facts.UID) {
 	}
 	u.leaf.countPending(-1, 0)
 	q.blocks.endTrial(u, true)
+}
+
+// SetEarly gives a pod its turn before all of its priority in its queue, or takes that back. It says nothing to gangs. Whoever gives it takes it back.
+func (q *Queue) SetEarly(uid facts.UID, early bool) {
+	if early {
+		q.early[uid] = struct{}{}
+	} else {
+		delete(q.early, uid)
+	}
+	u := q.units[uid]
+	if u == nil || u.gang != nil || u.Early == early {
+		return
+	}
+	u.Early = early
+	switch {
+	case u.location == inShapeQueue:
+		u.shapeQueue.units.Fix(u.position)
+		u.shapeQueue.rank()
+	case u.location == inQuotaBlock && !u.refused:
+		u.shapeQueue.blocked.units.Fix(u.position)
+	}
 }
 
 // Refresh updates a gang whose PodGroup, or the number of whose members with places, has changed.

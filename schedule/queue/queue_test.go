@@ -40,7 +40,7 @@ type fataler interface {
 func newTwin(t fataler, next func(n int) int) *twin {
 	w := newWorld()
 	return &twin{world: w, t: t, next: next, root: w.q.tree.root, m: &model{
-		store: w.store, q: w.q, now: w.now, parked: make(map[shapeQueueKey]bool), blocks: make(map[shapeQueueKey]*modelBlock),
+		store: w.store, q: w.q, now: w.now, early: make(map[facts.UID]bool), parked: make(map[shapeQueueKey]bool), blocks: make(map[shapeQueueKey]*modelBlock),
 	}}
 }
 
@@ -94,7 +94,11 @@ func pick[T any](tw *twin, from []T) T { return from[tw.next(len(from))] }
 func (tw *twin) step(i int) {
 	switch op := tw.next(20); {
 	case op < 7:
-		tw.see(facts.PodUpserted{Pod: tw.newPod(i)})
+		pod := tw.newPod(i)
+		if tw.next(6) == 0 {
+			tw.setEarly(pod.UID)
+		}
+		tw.see(facts.PodUpserted{Pod: pod})
 	case op == 7:
 		for range 1 + tw.next(3) {
 			if len(tw.pods) > 0 {
@@ -126,6 +130,9 @@ func (tw *twin) step(i int) {
 		tw.m.expire(tw.now)
 	case op == 12:
 		tw.wake()
+		if len(tw.pods) > 0 {
+			tw.setEarly(pick(tw, tw.pods))
+		}
 	default:
 		for range 1 + tw.next(3) {
 			tw.pop()
@@ -133,6 +140,12 @@ func (tw *twin) step(i int) {
 	}
 	tw.sync()
 	tw.compare()
+}
+
+// setEarly gives a pod its turn before others, or takes it back.
+func (tw *twin) setEarly(uid facts.UID) {
+	tw.m.early[uid] = !tw.m.early[uid]
+	tw.q.SetEarly(uid, tw.m.early[uid])
 }
 
 func (tw *twin) newPod(i int) facts.Pod {

@@ -21,6 +21,7 @@ import (
 // Report is what a run did.
 type Report struct {
 	Evicted, Done, Lost, GivenBack, Stayed, Adopted int
+	Turns                                           int // pods that had their turn before others
 	Leaders                                         int // of schedulers and controllers, after the first
 	Placed                                          bool
 }
@@ -41,6 +42,7 @@ type run struct {
 	asking    map[string]int64
 	report    Report
 	before    reschedule.Counts // of carriers before
+	turns     turns
 }
 
 const (
@@ -52,6 +54,7 @@ const (
 // Play runs one seed. The error names what was broken.
 func Play(ctx context.Context, seed uint64, faults bool) (Report, error) {
 	r := &run{world: newWorld(seed, faults), seed: seed}
+	r.turns = turns{r: r, back: make(map[facts.UID]bool), given: make(map[facts.UID]bool)}
 	for i := range nodes {
 		r.addNode(fmt.Sprintf("n%02d", i))
 	}
@@ -86,6 +89,7 @@ func Play(ctx context.Context, seed uint64, faults bool) (Report, error) {
 	r.atRest()
 	c := r.counts()
 	r.report.Evicted, r.report.Done, r.report.Lost = len(r.evicted), c.Ended[reschedule.Done], c.Ended[reschedule.LostTarget]
+	r.report.Turns = len(r.turns.given)
 	r.report.GivenBack, r.report.Stayed, r.report.Adopted = c.Ended[reschedule.GivenBack], c.Ended[reschedule.Stayed], c.Adopted
 	if len(r.wrong) > 0 {
 		return r.report, fmt.Errorf("seed %d: %s", seed, strings.Join(r.wrong, "\n"))
@@ -103,7 +107,7 @@ func (r *run) lead() error {
 	r.flights = nil
 	config := spec.Default().Scheduling
 	config.Seed = r.seed
-	scheduler, err := schedule.New(schedule.Options{Config: config, NoPodEvents: true})
+	scheduler, err := schedule.New(schedule.Options{Config: config, NoPodEvents: true, Observer: &r.turns})
 	if err != nil {
 		return err
 	}
@@ -157,6 +161,7 @@ func (r *run) step(ctx context.Context, plans bool) error {
 	}
 	r.land()
 	for range 1000 {
+		r.turns.begin()
 		decisions := r.scheduler.Step(r.time(), 128)
 		writes := r.scheduler.Ready(r.time())
 		for i := range writes {
@@ -179,7 +184,7 @@ func (r *run) step(ctx context.Context, plans bool) error {
 	if err := r.scheduler.Verify(); err != nil {
 		return err
 	}
-	if !plans || len(r.carrier.Moves()) > 0 {
+	if !plans || r.carrier.Busy() > 0 {
 		return nil
 	}
 	return r.plan(ctx)
@@ -240,7 +245,7 @@ func (r *run) see(m *reschedule.Carried) reschedule.Seen {
 			seen.Place = map[facts.PlaceState]reschedule.Place{
 				facts.PlaceReserved: reschedule.Reserved, facts.PlaceConsumed: reschedule.Consumed, facts.PlaceLost: reschedule.Lost,
 			}[place.State]
-			seen.Why = place.Reason
+			seen.Why, seen.Served = place.Reason, place.State == facts.PlaceLost && place.Pod != ""
 		}
 	}
 	return seen
@@ -295,7 +300,7 @@ func (r *run) do(m *reschedule.Carried, what reschedule.Do) {
 // reserve creates the Reservation of a target.
 func (r *run) reserve(uid facts.UID, m *reschedule.Carried, p *object) {
 	t := &target{wanted: m.Wanted, created: r.time(), Reservation: facts.Reservation{
-		UID: uid, Namespace: p.Namespace, Name: string(uid), Created: r.now, Count: 1, Template: p.Pod, Owners: []facts.ReservationOwner{{Controller: p.Controller}},
+		UID: uid, Namespace: p.Namespace, Name: string(uid), Created: r.now, Count: 1, Template: p.Pod, Owners: []facts.ReservationOwner{{Controller: p.Controller}}, Moves: p.UID,
 		Expires: r.now + int64(32*time.Minute),
 	}}
 	requirements := *p.Requirements

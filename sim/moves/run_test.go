@@ -18,13 +18,14 @@ func TestMovesUnderFaults(t *testing.T) {
 		sum.Evicted += r.Evicted
 		sum.Done += r.Done
 		sum.Lost += r.Lost
+		sum.Turns += r.Turns
 		sum.GivenBack += r.GivenBack
 		sum.Stayed += r.Stayed
 		sum.Adopted += r.Adopted
 		sum.Leaders += r.Leaders
 	}
 	t.Logf("%d seeds: %+v", *seeds, sum)
-	if sum.Evicted == 0 || sum.Done == 0 || sum.Lost == 0 || sum.GivenBack == 0 || sum.Adopted == 0 || sum.Leaders == 0 {
+	if sum.Evicted == 0 || sum.Done == 0 || sum.Lost == 0 || sum.Turns == 0 || sum.GivenBack == 0 || sum.Adopted == 0 || sum.Leaders == 0 {
 		t.Errorf("something has never happened: %+v", sum)
 	}
 }
@@ -36,7 +37,7 @@ func TestMovesWithoutFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Evicted == 0 || r.Done != r.Evicted || r.Lost+r.Stayed+r.GivenBack > 0 || !r.Placed {
+		if r.Evicted == 0 || r.Done != r.Evicted || r.Lost+r.Stayed+r.GivenBack+r.Turns > 0 || !r.Placed {
 			t.Errorf("seed %d: %+v", seed, r)
 		}
 	}

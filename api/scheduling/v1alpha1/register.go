@@ -14,6 +14,8 @@ const (
 	Queues = "queues"
 	// Reservations is the resource of the Reservations, which have namespaces.
 	Reservations = "reservations"
+	// MovePrefix begins the names of Reservations that are targets of moves; the UID of the pod follows. Only the role controller creates such Reservations: a policy holds that.
+	MovePrefix = "hilbert-move-"
 )
 
 // GroupVersion is the group and version of the types of this package.

@@ -91,7 +91,7 @@ func (m *mover) round(ctx context.Context, now time.Time) time.Duration {
 		}
 		m.advance(ctx, &carried)
 	}
-	if len(m.carrier.Moves()) > 0 {
+	if m.carrier.Busy() > 0 {
 		return movePause
 	}
 	if now.Before(m.planAt) {
@@ -176,7 +176,7 @@ func (m *mover) do(ctx context.Context, c *reschedule.Carried, what reschedule.D
 		}
 		m.refused[c.Wanted.Pod] = refused
 	case reschedule.QueueFirst:
-		log.Warn("the target of a move was lost after the eviction; the replacement is scheduled like any pod", "why", c.Move.Why)
+		log.Warn("the target of a move was lost after the eviction; the replacement has its turn before others of its priority in its queue", "why", c.Move.Why)
 	}
 	m.meter.did(what, err)
 	if err != nil {

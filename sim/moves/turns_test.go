@@ -1,0 +1,71 @@
+package moves
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/schedule"
+)
+
+// turns judges, by what the ledger and the API server have, that the replacement of a lost target has its turn before others. It asks nothing of what decides that.
+type turns struct {
+	r *run
+	// first are the pods whose turn it is, as of the beginning of a Step.
+	first map[facts.UID]bool
+	back  map[facts.UID]bool // pods whose Binding failed: they back off for a while
+	given map[facts.UID]bool // pods that were seen to have a turn
+}
+
+// begin looks whose turn it is.
+func (j *turns) begin() {
+	j.first = make(map[facts.UID]bool)
+	store := j.r.scheduler.Store()
+	store.Placeholders().Each(func(set *cluster.PlaceholderSet) {
+		v := set.View()
+		moved := store.Pod(facts.UID(strings.TrimPrefix(string(set.Facts.UID), moveLabel)))
+		if v.Expired || v.Count(facts.PlaceLost) != 1 || v.Places[0].Pod != "" || moved != nil && !moved.Deleting {
+			return
+		}
+		var first *cluster.Pod
+		store.EachWaiting(set.Facts.Namespace, func(pod *cluster.Pod) {
+			if pod.Created >= set.Facts.Created && store.Placeholders().Owns(set, pod) &&
+				(first == nil || cmp.Or(cmp.Compare(pod.Created, first.Created), strings.Compare(string(pod.UID), string(first.UID))) < 0) {
+				first = pod
+			}
+		})
+		if first != nil {
+			j.first[first.UID], j.given[first.UID] = true, true
+		}
+	})
+}
+
+// Placed implements schedule.Observer: of one priority nobody else is placed where the one whose turn it is would fit.
+func (j *turns) Placed(pod *cluster.Pod, _ time.Time) {
+	store := j.r.scheduler.Store()
+	if pod.Placeholder() || j.first[pod.UID] || store.Placeholders().TakenBy(pod) != "" {
+		return // it holds room for somebody, or has room that was kept for it
+	}
+	for uid := range j.first {
+		w := store.Pod(uid)
+		if w != nil && w.Phase == cluster.Pending && !w.Deleting && !j.back[uid] && w.Priority >= pod.Priority {
+			j.r.broken("%s is placed while it is the turn of %s, whose target was lost", pod.UID, uid)
+		}
+	}
+}
+
+// Released implements schedule.Observer.
+func (j *turns) Released(pod *cluster.Pod, _ string, _ time.Time) { j.back[pod.UID] = true }
+
+// MissedWakeup implements schedule.Observer.
+func (j *turns) MissedWakeup(pod *cluster.Pod, _ time.Time) {
+	j.r.broken("nothing woke %s", pod.UID)
+}
+
+func (*turns) Preempting(*cluster.Pod, []*cluster.Pod, time.Time)            {}
+func (*turns) Cleared(*cluster.Pod, time.Time)                               {}
+func (*turns) Rejected(string, time.Time)                                    {}
+func (*turns) Unschedulable(*cluster.Pod, []schedule.FilterCount, time.Time) {}
+func (*turns) Bound(*cluster.Pod, time.Time)                                 {}
