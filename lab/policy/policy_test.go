@@ -148,7 +148,9 @@ func makeNamespace(ctx context.Context, name string, labels map[string]string) e
 	}
 	_, err := admin.RbacV1().RoleBindings(name).Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "owner"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "ann"}},
+		Subjects: []rbacv1.Subject{
+			{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "ann"}, {Kind: rbacv1.ServiceAccountKind, Namespace: "hilbert-system", Name: "hilbert-controller"},
+		},
 	}, metav1.CreateOptions{})
 	return err
 }

@@ -139,7 +139,6 @@ func reservationRows() []request {
 		{"for system cores in hilbert-system", keeps(admin, "hilbert-system", level(spec.QoSSystem)), ""},
 		{"as a tenant, by the name of a move's target", keepsAs(owner, plain, "hilbert-move-u"), move},
 		{"as the administrator, by the name of a move's target", keepsAs(admin, plain, "hilbert-move-u"), move},
-		{"as hilbertd, by the name of a move's target", keepsAs(hilbertd, plain, "hilbert-move-u"), move},
 		{"a move's target", keepsAs(mover, plain, "hilbert-move-u"), ""},
 		{"by the name of what is nearly a move's target", keepsAs(owner, plain, "hilbert-moves"), ""},
 		{"one that is older, for longer", changesKept(owner, map[string]any{"spec": map[string]any{"ttl": "48h"}}), ""},
