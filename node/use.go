@@ -13,6 +13,8 @@ type PodUse struct {
 	CPU, RunDelay, CPUPressure, MemoryPressure, IOPressure advise.Sample
 	// Memory is what it holds, without the page cache that is dropped first.
 	Memory advise.Sample
+	// Throttled is the share of its periods in which a limit throttled it: that of its own cgroup or of a container's, the greatest.
+	Throttled advise.Sample
 }
 
 // tellUse tells what all pods used, where somebody wants to know it.
@@ -35,7 +37,7 @@ func (a *Agent) tellUse(o *observation, now time.Time) {
 		}
 		out = append(out, PodUse{
 			PodRef: p.name, CPU: rateOf(use.CPU.Usage), RunDelay: o.runDelay(p), CPUPressure: pressureOf(use),
-			MemoryPressure: rateOf(use.MemoryPressure.Some.Now), IOPressure: rateOf(use.IOPressure.Some.Now), Memory: memory,
+			MemoryPressure: rateOf(use.MemoryPressure.Some.Now), IOPressure: rateOf(use.IOPressure.Some.Now), Memory: memory, Throttled: throttledShare(o, p),
 		})
 	}
 	a.options.Use(now, out)

@@ -15,12 +15,14 @@ const (
 	IOPressure
 	// Memory is the working set in bytes: what is used, without the page cache that is dropped first.
 	Memory
+	// Throttled is the share of periods in which a limit of CPU throttled it, in millionths.
+	Throttled
 	metricCount
 )
 
 // String is its name in reports.
 func (m Metric) String() string {
-	return [metricCount]string{"cpuUse", "runDelay", "cpuPressure", "memoryPressure", "ioPressure", "memory"}[m]
+	return [metricCount]string{"cpuUse", "runDelay", "cpuPressure", "memoryPressure", "ioPressure", "memory", "throttled"}[m]
 }
 
 // Millionths reports whether the metric's values are millionths of something; else they are whole, such as bytes.
@@ -81,6 +83,7 @@ var Names = []Name{
 	{Name: "hilbert_memory_pressure", Metric: MemoryPressure, Statistic: Mean, PerPod: true, Help: "Share of time in which some task waited for memory, 0 to 1; of a workload, the mean of its pods."},
 	{Name: "hilbert_io_pressure", Metric: IOPressure, Statistic: Mean, PerPod: true, Help: "Share of time in which some task waited for a disk, 0 to 1; of a workload, the mean of its pods."},
 	{Name: "hilbert_memory_peak", Metric: Memory, Peak: true, Statistic: Highest, PerPod: true, Help: "Highest working set of the last readings, in bytes; of a workload, of its largest pod."},
+	{Name: "hilbert_cpu_throttled", Metric: Throttled, Statistic: Mean, PerPod: true, Help: "Share of periods in which a limit of CPU throttled the pod or one of its containers, 0 to 1; of a workload, the mean of its pods."},
 	{Name: "hilbert_cpu_use_forecast", Metric: CPUUse, Statistic: Sum, Kind: Forecast, Help: "Cores that all pods of a workload use, or will use within the lead by a forecast that is trusted, whichever is more."},
 	{Name: "hilbert_planned_load", Metric: CPUUse, Kind: Planned, Help: "The load of the highest planned peak that has begun or begins within the lead; 0 between peaks."},
 }

@@ -43,6 +43,8 @@ type Pod struct {
 	RanOut    int
 	Throttled float64
 	Resize    Resize
+	// Least is what it is not brought below now, whatever is recommended: what it would give up is not free. 0 bounds nothing.
+	Least Amounts
 	// Restarts says that a resize of memory restarts its containers.
 	Restarts bool
 }
@@ -194,6 +196,10 @@ func (d *decision) throttledControl(w *Workload, changeable []*Pod) (float64, bo
 // wanted is what a pod should have: the target as a running pod follows it, with what the policy keeps.
 func (d *decision) wanted(w *Workload, p *Pod) Amounts {
 	to := d.v.Follow.Follow(p.Has, &w.Recommendation, p.Unchanged)
+	to.CPU, to.Memory = max(to.CPU, min(p.Least.CPU, p.Has.CPU)), max(to.Memory, min(p.Least.Memory, p.Has.Memory))
+	if p.Throttled > d.v.Params.Throttled { // false of NaN
+		to.CPU = max(to.CPU, p.Has.CPU) // what it used is not what it wanted
+	}
 	return w.Policy.kept(p.Has, to)
 }
 

@@ -38,6 +38,7 @@ func Reasons() []Reason {
 		{ReasonLeaving, leaving},
 		{ReasonBroken, broken},
 		{ReasonViolated, violated},
+		{ReasonRoom, growth},
 		{ReasonRoom, room},
 		{ReasonLoad, loaded},
 		{ReasonFragmentation, fragmentation},
@@ -82,6 +83,107 @@ func (d *decision) open(from int) func(int) bool {
 
 // WhyRoom is the Why of moves that make room for a unit that waits.
 func WhyRoom(unit string) string { return unit + " waits" }
+
+// maxForGrowth is how many pods leave a node at most for one that is to grow there.
+const maxForGrowth = 3
+
+// growth moves pods off nodes on which another one is to grow: the smallest that makes room alone, else the largest ones, as few as do.
+func growth(d *decision) []Proposal {
+	var list []Proposal
+	leaves := make(map[int]bool) // for an earlier growth
+	left := d.p.Most - d.taken
+	for i := range d.v.Growths {
+		g := &d.v.Growths[i]
+		steps := d.leave(g, min(left, maxForGrowth), leaves)
+		left -= len(steps)
+		gain := 0.0
+		for _, s := range steps {
+			leaves[s.Pod] = true
+			gain += d.v.Pods[s.Pod].Weight()
+		}
+		if len(steps) > 0 {
+			list = append(list, Proposal{Reason: ReasonRoom, Why: WhyRoom(g.Name), Steps: steps, Gain: gain})
+		}
+	}
+	return list
+}
+
+// leave finds pods, at most so many, whose leaving makes room for a growth; none: it cannot be made, or is there already.
+func (d *decision) leave(g *Growth, most int, leaves map[int]bool) (steps []Step) {
+	short := make([]int64, len(g.Needs))
+	for r, needs := range g.Needs {
+		short[r] = max(needs-d.v.Nodes[g.Node].Room.Amounts[r], 0)
+	}
+	if len(g.Needs) == 0 || slices.Max(short) == 0 {
+		return nil
+	}
+	var may []int
+	for i := range d.v.Pods {
+		if p := &d.v.Pods[i]; p.Node == g.Node && p.UID != g.Pod && !leaves[i] && p.helps(short) && d.may(i, false) {
+			may = append(may, i)
+		}
+	}
+	slices.SortStableFunc(may, func(a, b int) int { return cmp.Compare(d.v.Pods[a].size(short), d.v.Pods[b].size(short)) })
+	at := slices.IndexFunc(may, func(i int) bool { return d.v.Pods[i].covers(short) })
+	if at >= 0 { // those below it are too small, and those above larger than need be
+		may = append(may[at:], may[:at]...)
+	} else {
+		slices.Reverse(may)
+	}
+	workloads := make(map[string]bool)
+	for _, i := range may {
+		p := &d.v.Pods[i]
+		if len(steps) == most {
+			return nil
+		}
+		if workloads[p.Workload] {
+			continue
+		}
+		to, gpu, ok := d.judge.Target(i, d.open(g.Node))
+		if !ok {
+			continue
+		}
+		workloads[p.Workload] = true
+		steps = append(steps, Step{i, to, gpu})
+		for r := range short {
+			short[r] = max(short[r]-p.Requests[r], 0)
+		}
+		if slices.Max(short) == 0 {
+			return steps
+		}
+	}
+	return nil
+}
+
+// helps reports whether a pod holds something of what is short.
+func (p *Pod) helps(short []int64) bool {
+	for r := range short {
+		if short[r] > 0 && p.Requests[r] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// covers reports whether a pod holds all of what is short.
+func (p *Pod) covers(short []int64) bool {
+	for r := range short {
+		if p.Requests[r] < short[r] {
+			return false
+		}
+	}
+	return true
+}
+
+// size is what a pod holds of what is short, in parts of that.
+func (p *Pod) size(short []int64) (sum float64) {
+	for r := range short {
+		if short[r] > 0 {
+			sum += float64(p.Requests[r]) / float64(short[r])
+		}
+	}
+	return sum
+}
 
 // room moves pods for those that wait.
 func room(d *decision) []Proposal {

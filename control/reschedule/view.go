@@ -67,6 +67,8 @@ type View struct {
 	Pods  []Pod
 	// Waiting are the units that wait for room, the most pressing first.
 	Waiting []Waiting
+	// Growths are pods that wait for room on the very nodes that they are on.
+	Growths []Growth
 	// WorkloadMoved is when a pod of a workload was moved last.
 	WorkloadMoved map[string]time.Time
 }
@@ -76,6 +78,17 @@ type Waiting struct {
 	Name string
 	// Needs is what it asks for, in thousandths of a GPU.
 	Needs float64
+}
+
+// Growth is room that a pod waits for on its node, to grow in place.
+type Growth struct {
+	// Name is of who waits in the ledger.
+	Name string
+	Node int
+	// Pod is the UID of the pod that is to grow.
+	Pod string
+	// Needs is how much more it asks for, by resource, as Room.Amounts.
+	Needs []int64
 }
 
 // Step is a pod that goes to a node. GPU is the index there where it asks for a part of one.

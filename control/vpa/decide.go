@@ -22,6 +22,7 @@ type decision struct {
 	took   int // of it
 	now    time.Time
 	places places
+	lends  lenders
 	work   map[string]*work // by the name of the recommend.Workload
 	rounds []*round
 	// changedBy is the object that may change a container of a pod: the first by name of those whose targets have the pod. Two would undo what the other one does.
@@ -60,6 +61,7 @@ func (s *State) Decide(v *View, b *budget.Budget, now time.Time) []Action {
 		order[i] = o
 	}
 	d := &decision{s: s, v: v, budget: b, now: now, places: newPlaces(v), work: make(map[string]*work), changedBy: make(map[podContainer]Key)}
+	d.lends = d.newLenders()
 	slices.SortFunc(order, func(a, b *Object) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
@@ -206,6 +208,15 @@ func (d *decision) pods(r *round, name string, k *container, w *recommend.Worklo
 		if known.ranOutSince() {
 			out.RanOut = 1
 		}
+		if w.Known && r.changing() {
+			var why string
+			if out.Least, why = d.lends.least(p.Node, c.Requests, w.Recommendation.Target); why != "" {
+				r.wait(p.Name, why)
+			}
+			if out.Throttled > d.s.params.Rollout.Throttled && w.Recommendation.Target.CPU < c.Requests.CPU {
+				r.wait(p.Name, fmt.Sprintf("it keeps its CPU: its limit throttles it %.0f %% of the time", 100*out.Throttled))
+			}
+		}
 		w.Pods = append(w.Pods, out)
 	}
 }
@@ -311,6 +322,7 @@ func (d *decision) follow(workloads []recommend.Workload) {
 		case recommend.ToEvict:
 			if p := w.pods[a.Pod]; p != nil && !evicted[p.UID] && d.take() {
 				evicted[p.UID] = true
+				d.gaveUp(p.Node, p.container(w.name).Requests, a.To)
 				w.round.do(Action{Evict: &Evict{Pod: p}, Reason: a.Reason})
 			}
 		}

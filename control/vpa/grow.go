@@ -110,6 +110,7 @@ func (d *decision) resize(w *work, a *recommend.Action) {
 		return
 	}
 	w.known.pods[p.UID].asked = d.now
+	d.gaveUp(p.Node, c.Requests, to)
 	w.round.do(Action{Resize: &Resize{Pod: p, Container: w.name, Requests: to, Limits: w.round.limits(c, to), Disturbs: disturbs}, Reason: a.Reason})
 }
 

@@ -57,6 +57,7 @@ type State struct {
 	params  Params
 	floors  map[int]*recommend.Params // by the number of containers that share the floor
 	objects map[Key]*workload
+	freed   map[string][]freed // by node, the oldest first
 
 	disturbed int
 }
@@ -88,13 +89,16 @@ type seen struct {
 	use          time.Time // the newest sample
 	// samples were seen since then, and in so many of them it used its limit of CPU.
 	samples, atLimit int
-	ranOut           time.Time
-	round            int64
+	// measured are samples of which it was measured how much it was throttled, throttledSum the sum of that.
+	measured     int
+	throttledSum float64
+	ranOut       time.Time
+	round        int64
 }
 
 // NewState knows nothing.
 func NewState(p Params) *State {
-	return &State{params: p, floors: make(map[int]*recommend.Params), objects: make(map[Key]*workload)}
+	return &State{params: p, floors: make(map[int]*recommend.Params), objects: make(map[Key]*workload), freed: make(map[string][]freed)}
 }
 
 // recommendParams are those of a pod whose floor is shared by so many containers.
@@ -197,6 +201,10 @@ func (k *container) see(p *Pod, c *Container, now time.Time) {
 			if c.Limits.CPU > 0 && c.Use.CPU >= atLimit*c.Limits.CPU {
 				known.atLimit++
 			}
+			if c.ThrottledKnown {
+				known.measured++
+				known.throttledSum += c.Throttled
+			}
 		}
 	}
 	if c.RanOut.After(known.ranOut) {
@@ -243,11 +251,14 @@ func (s *seen) ranOutSince() bool {
 // leastSamples is how many samples say whether a container is throttled.
 const leastSamples = 3
 
-// throttled is the share of samples in which the container used all that its limit allows; NaN: too few are known. Without a limit nothing throttles it.
+// throttled is the share of time in which its limit throttled the container, as measured; where that is not, the share of samples in which it used all that the limit allows. NaN: too
+// few are known. Without a limit nothing throttles it.
 func (s *seen) throttled(c *Container) float64 {
 	switch {
 	case c.Limits.CPU == 0:
 		return 0
+	case s.measured >= leastSamples:
+		return s.throttledSum / float64(s.measured)
 	case s.samples < leastSamples:
 		return math.NaN()
 	}

@@ -90,7 +90,7 @@ func TestPodsInAnyOrder(t *testing.T) {
 	o.Pods[1].Resize = recommend.ResizeInProgress
 	grows, done := placeName(&o.Pods[1], "app"), placeName(&o.Pods[0], "app")
 	slices.Reverse(o.Pods)
-	v := View{Objects: []Object{o}, Reservations: true, Places: []Place{{Namespace: "shop", Name: grows}, {Namespace: "shop", Name: done}}}
+	v := View{Objects: []Object{o}, Reservations: true, LendersKnown: true, Places: []Place{{Namespace: "shop", Name: grows}, {Namespace: "shop", Name: done}}}
 	var released []string
 	for _, a := range NewState(DefaultParams()).Decide(&v, nil, start) {
 		if a.Release != nil {
@@ -110,7 +110,7 @@ func TestOneObjectChangesAPod(t *testing.T) {
 	first, second := object(1, "InPlace"), object(1, "InPlace")
 	first.Name, second.Name, second.UID = "a", "b", "v2"
 	second.Policies = []ContainerPolicy{{Container: "app", Policy: recommend.Policy{Max: recommend.Amounts{CPU: 1}}}}
-	v := View{Objects: []Object{second, first}, Reservations: true}
+	v := View{Objects: []Object{second, first}, Reservations: true, LendersKnown: true}
 	changes, said := make(map[string]int), ""
 	for range 400 {
 		now = now.Add(5 * time.Minute)
@@ -140,7 +140,7 @@ func TestChangesAreOff(t *testing.T) {
 			p.ChangePods, p.ControlGroup = changes, 0
 			s, b, now := NewState(p), budget.New(budget.Limits{PerHour: 0, Burst: 1000}, start), start
 			o := object(4, mode)
-			v := View{Objects: []Object{o}, Reservations: true}
+			v := View{Objects: []Object{o}, Reservations: true, LendersKnown: true}
 			evicted, resized := 0, 0
 			for range 400 {
 				now = now.Add(5 * time.Minute)

@@ -147,8 +147,12 @@ func brief(said []string) string {
 	return text
 }
 
-// closeEnough is the share by which a recommendation has to change to be worth a write.
-const closeEnough = 0.01
+// closeEnough is the share by which a target has to change to be worth a write, closeBounds that of a bound: bounds close in on the target with each sample, and for the first hours by
+// more than a hundredth of themselves each minute. A thousand new objects would be written each minute for that.
+const (
+	closeEnough = 0.01
+	closeBounds = 0.1
+)
 
 // worthWriting reports whether the status says more than the figures of what is there. That alone is written after a while.
 func (r *round) worthWriting(now time.Time, after time.Duration) bool {
@@ -188,8 +192,11 @@ func (b *Bounds) near(o *Bounds) bool {
 	if b.Known != o.Known {
 		return false
 	}
-	for _, x := range [][2]int64{{b.Target, o.Target}, {b.Lower, o.Lower}, {b.Upper, o.Upper}, {b.Uncapped, o.Uncapped}} {
-		if math.Abs(float64(x[0]-x[1])) > closeEnough*float64(max(x[0], x[1])) {
+	for _, x := range []struct {
+		was, is int64
+		by      float64
+	}{{b.Target, o.Target, closeEnough}, {b.Lower, o.Lower, closeBounds}, {b.Upper, o.Upper, closeBounds}, {b.Uncapped, o.Uncapped, closeEnough}} {
+		if math.Abs(float64(x.was-x.is)) > x.by*float64(max(x.was, x.is)) {
 			return false
 		}
 	}

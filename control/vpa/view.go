@@ -92,6 +92,9 @@ type Container struct {
 	// Use is what it was last seen to use; the zero time: nothing is known.
 	Use   recommend.Sample
 	UseAt time.Time
+	// Throttled is the share of its periods in which its limit of CPU throttled it until UseAt; ThrottledKnown: it is measured.
+	Throttled      float64
+	ThrottledKnown bool
 }
 
 // PlaceState is how far a Reservation is.
@@ -121,6 +124,16 @@ type View struct {
 	Places []Place
 	// Reservations: the API server has Reservations, and Places are known. Without it no pod grows.
 	Reservations bool
+	// Lenders are the nodes whose room reclaimed pods hold, by name; LendersKnown: they are all that there are. Without it no pod shrinks.
+	Lenders      map[string]Lender
+	LendersKnown bool
+}
+
+// Lender is a node that lends.
+type Lender struct {
+	// Held is what its reclaimed pods ask for, Headroom what they may ask for all together; Known: its agent says so, and has said so of late.
+	Held, Headroom recommend.Amounts
+	Known          bool
 }
 
 // Status is what the status of a VerticalPodAutoscaler says.

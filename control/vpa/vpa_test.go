@@ -24,6 +24,8 @@ type bench struct {
 	budget *budget.Budget
 	view   View
 	saved  *Checkpoint
+	// throttled is what is measured of all containers; less than 0: nothing.
+	throttled float64
 	// resized is the last resize, and what the container had before.
 	resized struct {
 		*Resize
@@ -36,8 +38,8 @@ func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, filepath.Join("testdata", "transcripts"), func(t *testing.T, path string) {
 		p := DefaultParams()
 		p.ChangePods, p.ControlGroup = true, 0
-		b := &bench{now: start, params: p, state: NewState(p), budget: budget.New(budget.Limits{PerHour: 60, Burst: 20}, start)}
-		b.view.Reservations = true
+		b := &bench{throttled: -1, now: start, params: p, state: NewState(p), budget: budget.New(budget.Limits{PerHour: 60, Burst: 20}, start)}
+		b.view.Reservations, b.view.LendersKnown = true, true
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			b.t = t
 			return b.run(d)
@@ -103,24 +105,19 @@ func (b *bench) run(d *datadriven.TestData) string {
 			b.state.Decide(&b.view, nil, b.now)
 			o.UpdateMode, o.Mode = update, mode
 		}
+	case "lends": // node=n1 held=1/1024 headroom=2/2048, in CPUs and MiB; without headroom it is not known; unknown: nothing is
+		b.view.LendersKnown = !d.HasArg("unknown")
+		b.view.Lenders = nil
+		if d.HasArg("node") {
+			n := Lender{Held: b.amounts(d, "held"), Headroom: b.amounts(d, "headroom"), Known: d.HasArg("headroom")}
+			b.view.Lenders = map[string]Lender{b.text(d, "node"): n}
+		}
+	case "throttled": // 0.2
+		b.throttled = b.number(d, "share", -1)
 	case "wait":
 		b.now = b.now.Add(time.Duration(b.number(d, "hours", 0) * float64(time.Hour)))
-	case "pod": // web-0 ran-out resize=Deferred
-		for i := range b.object().Pods {
-			p := &b.object().Pods[i]
-			if p.Name != d.CmdArgs[0].Key {
-				continue
-			}
-			if d.HasArg("ran-out") {
-				p.Containers[0].RanOut = b.now
-			}
-			if d.HasArg("resize") {
-				p.Resize = recommend.Resize(strings.ReplaceAll(b.text(d, "resize"), "none", ""))
-			}
-			if d.HasArg("node") {
-				p.Node = b.text(d, "node")
-			}
-		}
+	case "pod":
+		b.pod(d)
 	case "place": // state=Reserved node=n1 reason=
 		for i := range b.view.Places {
 			p := &b.view.Places[i]
@@ -145,6 +142,25 @@ func (b *bench) run(d *datadriven.TestData) string {
 	return ""
 }
 
+// pod changes what is seen of a pod: web-0 ran-out resize=Deferred node=n2
+func (b *bench) pod(d *datadriven.TestData) {
+	for i := range b.object().Pods {
+		p := &b.object().Pods[i]
+		if p.Name != d.CmdArgs[0].Key {
+			continue
+		}
+		if d.HasArg("ran-out") {
+			p.Containers[0].RanOut = b.now
+		}
+		if d.HasArg("resize") {
+			p.Resize = recommend.Resize(strings.ReplaceAll(b.text(d, "resize"), "none", ""))
+		}
+		if d.HasArg("node") {
+			p.Node = b.text(d, "node")
+		}
+	}
+}
+
 func (b *bench) use(cpu, memory float64) {
 	if memory > 0 {
 		memory *= mebibyte
@@ -152,7 +168,18 @@ func (b *bench) use(cpu, memory float64) {
 	for i := range b.object().Pods {
 		c := &b.object().Pods[i].Containers[0]
 		c.Use, c.UseAt = recommend.Sample{CPU: cpu, Memory: memory}, b.now
+		c.Throttled, c.ThrottledKnown = b.throttled, b.throttled >= 0
 	}
+}
+
+func (b *bench) amounts(d *datadriven.TestData, name string) (a recommend.Amounts) {
+	if text := b.text(d, name); text != "" {
+		if _, err := fmt.Sscanf(text, "%f/%f", &a.CPU, &a.Memory); err != nil {
+			b.t.Fatalf("%s: %s=%s: %v", d.Pos, name, text, err)
+		}
+	}
+	a.Memory *= mebibyte
+	return a
 }
 
 // decide decides, and does what is decided.
@@ -221,7 +248,7 @@ func TestAtOnce(t *testing.T) {
 		p := DefaultParams()
 		p.ChangePods, p.ControlGroup, p.AtOnce = true, 0, most
 		state, now := NewState(p), start
-		view := View{}
+		view := View{LendersKnown: true}
 		for i := range 3 {
 			name := fmt.Sprint("web-", i)
 			view.Objects = append(view.Objects, Object{Key: Key{"shop", name}, UID: name, Generation: 1, UpdateMode: UpdateInitial, Mode: string(recommend.ModeRecreate), PodsKnown: true, Pods: []Pod{{
@@ -244,6 +271,25 @@ func TestAtOnce(t *testing.T) {
 		}
 		if evicted != most {
 			t.Errorf("%d pods are evicted at once, want %d", evicted, most)
+		}
+	}
+}
+
+// TestWorthWriting: a target that moves by a hundredth is written, a bound only when it has moved by a tenth.
+func TestWorthWriting(t *testing.T) {
+	was := Bounds{Known: true, Target: 1000, Lower: 900, Upper: 2000, Uncapped: 1000}
+	for _, x := range []struct {
+		is   Bounds
+		near bool
+	}{
+		{was, true},
+		{Bounds{Known: true, Target: 1005, Lower: 860, Upper: 1850, Uncapped: 1005}, true},
+		{Bounds{Known: true, Target: 1020, Lower: 900, Upper: 2000, Uncapped: 1000}, false},
+		{Bounds{Known: true, Target: 1000, Lower: 900, Upper: 1700, Uncapped: 1000}, false},
+		{Bounds{}, false},
+	} {
+		if got := was.near(&x.is); got != x.near {
+			t.Errorf("%+v is near %+v: %t, want %t", x.is, was, got, x.near)
 		}
 	}
 }

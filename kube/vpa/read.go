@@ -31,6 +31,8 @@ var Permissions = []apiserver.Permission{
 	{Group: Group, Resource: Resource + "/status", Verbs: []string{"patch"}},                               // what is recommended
 	{Resource: "pods", Verbs: []string{"list"}},                                                            // those of a target
 	{Group: "metrics.k8s.io", Resource: "pods", Verbs: []string{"list"}},                                   // what they use
+	{Group: "custom.metrics.k8s.io", Resource: "pods/" + memoryPeak, Verbs: []string{"get"}},               // what lies between two samples
+	{Group: "custom.metrics.k8s.io", Resource: "pods/" + throttled, Verbs: []string{"get"}},                //
 	{Resource: "replicationcontrollers", Verbs: []string{"get"}},                                           // the selector of a target
 	{Group: "apps", Resource: "deployments", Verbs: []string{"get"}},                                       //
 	{Group: "apps", Resource: "statefulsets", Verbs: []string{"get"}},                                      //
@@ -77,8 +79,10 @@ type Reader struct {
 	api         getter
 	core        corev1client.CoreV1Interface
 	source      Source
+	measured    measured
 	recommender string
-	changes     bool // pods may be changed, so that Reservations matter
+	changes     bool // pods may be changed, so that Reservations and lenders matter
+	headrooms   func(time.Time) map[string]spec.ReclaimedAmounts
 	log         *slog.Logger
 	targets     targets
 	trouble     map[string]bool // what failed in the last round, so that it is said once
@@ -94,9 +98,16 @@ func NewReader(c *apiserver.Connection, recommender string, changes bool, log *s
 	}
 	api := client{core.RESTClient()}
 	return &Reader{
-		api: api, core: core, source: podMetrics{api}, recommender: recommender, changes: changes, log: log, targets: targets{api: api, known: make(map[string]*target)}, trouble: make(map[string]bool),
+		api: api, core: core, source: podMetrics{api}, measured: measured{api}, headrooms: nobodyKnows, recommender: recommender, changes: changes, log: log, targets: targets{api: api, known: make(map[string]*target)}, trouble: make(map[string]bool),
 	}, nil
 }
+
+// HeadroomsFrom has what nodes may lend told by somebody, of those nodes of which it is known. Before it is called, that is none.
+func (r *Reader) HeadroomsFrom(tell func(now time.Time) map[string]spec.ReclaimedAmounts) {
+	r.headrooms = tell
+}
+
+func nobodyKnows(time.Time) map[string]spec.ReclaimedAmounts { return nil }
 
 // View reads everything. false: nothing can be decided in this round, for the reason that was logged.
 func (r *Reader) View(ctx context.Context, now time.Time) (v vpa.View, ok bool) {
@@ -117,11 +128,13 @@ func (r *Reader) View(ctx context.Context, now time.Time) (v vpa.View, ok bool) 
 			byNamespace[a.Namespace] = append(byNamespace[a.Namespace], a)
 		}
 	}
+	between := len(byNamespace) > 0 && r.measured.served(ctx)
 	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
-		v.Objects = append(v.Objects, r.namespace(ctx, namespace, byNamespace[namespace], now)...)
+		v.Objects = append(v.Objects, r.namespace(ctx, namespace, byNamespace[namespace], between, now)...)
 	}
 	if r.changes {
 		v.Places, v.Reservations = r.places(ctx)
+		v.Lenders, v.LendersKnown = r.lenders(ctx, now)
 	}
 	return v, ctx.Err() == nil
 }
@@ -161,13 +174,17 @@ func (r *Reader) list(ctx context.Context) ([]Autoscaler, error) {
 	return out, nil
 }
 
-// namespace reads the pods of a namespace, and gives them to the objects whose targets select them.
-func (r *Reader) namespace(ctx context.Context, namespace string, list []*Autoscaler, now time.Time) []vpa.Object {
+// namespace reads the pods of a namespace, and gives them to the objects whose targets select them. between: what was measured between samples is asked for.
+func (r *Reader) namespace(ctx context.Context, namespace string, list []*Autoscaler, between bool, now time.Time) []vpa.Object {
 	pods, err := r.pods(ctx, namespace)
 	r.say("pods of "+namespace, "the pods of a namespace cannot be listed; nothing is decided about them meanwhile", err != nil, err)
 	podsKnown := err == nil
 	used, err := r.source.Use(ctx, namespace)
 	r.say("use of "+namespace, "what the pods of a namespace use is not known; recommendations stay as they are meanwhile", err != nil, err)
+	var seen map[string]measuredPod
+	if between {
+		seen = r.measured.seen(ctx, namespace)
+	}
 	out := make([]vpa.Object, 0, len(list))
 	for _, a := range list {
 		o := a.object()
@@ -181,7 +198,7 @@ func (r *Reader) namespace(ctx context.Context, namespace string, list []*Autosc
 			o.PodsKnown = true
 			for i := range pods {
 				if selector.Matches(labels.Set(pods[i].Labels)) {
-					o.Pods = append(o.Pods, podOf(&pods[i], used))
+					o.Pods = append(o.Pods, podOf(&pods[i], used, seen))
 				}
 			}
 		}
@@ -204,7 +221,7 @@ func (r *Reader) pods(ctx context.Context, namespace string) ([]corev1.Pod, erro
 }
 
 // podOf is what the decision sees of a pod.
-func podOf(p *corev1.Pod, used map[string]Use) vpa.Pod {
+func podOf(p *corev1.Pod, used map[string]Use, seen map[string]measuredPod) vpa.Pod {
 	out := vpa.Pod{
 		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Created: p.CreationTimestamp.Time, PriorityClass: p.Spec.PriorityClassName,
 		Fixed: fixed(p), Resize: resizeOf(p),
@@ -218,6 +235,7 @@ func podOf(p *corev1.Pod, used map[string]Use) vpa.Pod {
 		}
 		if sample, known := use.Containers[c.Name]; known {
 			next.Use, next.UseAt = sample, use.At
+			seen[p.Name].add(&next, len(p.Spec.Containers))
 		}
 		for k := range p.Status.ContainerStatuses {
 			if s := &p.Status.ContainerStatuses[k]; s.Name == c.Name {

@@ -247,6 +247,11 @@ func (j *judge) members(unit string) []*facts.Pod {
 
 // stillWaits reports whether somebody for whom room is made (a reason's Why) is among the pods that have no place after all.
 func (j *judge) stillWaits(why string, waits map[string]bool) bool {
+	for i := range j.view.Growths {
+		if name := j.view.Growths[i].Name; reschedule.WhyRoom(name) == why {
+			return waits[name]
+		}
+	}
 	at := slices.IndexFunc(j.view.Waiting, func(w reschedule.Waiting) bool { return reschedule.WhyRoom(w.Name) == why })
 	return at >= 0 && slices.ContainsFunc(j.members(j.view.Waiting[at].Name), func(f *facts.Pod) bool { return waits[f.Namespace+"/"+f.Name] })
 }

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/control/reschedule"
@@ -165,7 +167,7 @@ func (m *Moves) rehearse(ctx context.Context, d *inspect.Dump, j *judge, batches
 
 // useless marks the moves that make room for somebody who would still wait.
 func (m *Moves) useless(j *judge, batches [][]reschedule.Planned, forecast *Forecast, impossible map[int]bool) {
-	waits := make(map[string]bool)
+	waits := maps.Clone(forecast.waitingPlaces)
 	for i := range forecast.Unplaced {
 		waits[forecast.Unplaced[i].Namespace+"/"+forecast.Unplaced[i].Name] = true
 	}
@@ -257,6 +259,7 @@ func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[str
 			v.Waiting = append(v.Waiting, reschedule.Waiting{Name: f.Namespace + "/" + f.Name, Needs: float64(f.Requirements.GPU.Total())})
 		}
 	}
+	v.Growths = growthsOf(d.Ledger, index)
 	for name, members := range units {
 		needs := int64(0)
 		for _, f := range members {
@@ -270,6 +273,43 @@ func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[str
 		return cmp.Or(cmp.Compare(b.Needs, a.Needs), cmp.Compare(a.Name, b.Name))
 	})
 	return v
+}
+
+// growthsOf are the Reservations of room for growth that wait, see package vpa.
+func growthsOf(l *cluster.Dump, index map[string]int) (list []reschedule.Growth) {
+	for i := range l.Placeholders {
+		r := &l.Placeholders[i]
+		pod := growingPod(r.Facts)
+		if pod == "" || r.Expired || len(r.Places) != 1 || r.Places[0].State != facts.PlaceWaiting {
+			continue
+		}
+		f := &r.Facts.Template
+		for name, at := range index {
+			if boundByName(f.Requirements, name) {
+				list = append(list, reschedule.Growth{
+					Name: r.Facts.Namespace + "/" + facts.PlaceholderName(r.Facts.Name, 0), Node: at, Pod: pod,
+					Needs: []int64{amountOf(f.Requirements, resource.NameCPU), amountOf(f.Requirements, resource.NameMemory)},
+				})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b reschedule.Growth) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// growingPod is the UID of the pod whose growth a Reservation is for; empty: it is for another purpose.
+func growingPod(r *facts.Reservation) string {
+	for _, o := range r.Owners {
+		if o.Pods == nil {
+			continue
+		}
+		for _, e := range o.Pods.Expressions {
+			if e.Key == spec.LabelGrowth && e.Operator == facts.In && len(e.Values) == 1 {
+				return e.Values[0]
+			}
+		}
+	}
+	return ""
 }
 
 // waitingUnits are the gangs none of whose members has a place though enough of them wait, by namespace and name: as many members as must be placed together. Those

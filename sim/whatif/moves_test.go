@@ -39,10 +39,12 @@ func TestMoves(t *testing.T) {
 				}}}}, now)
 			case "unit":
 				s.Apply(facts.UnitUpserted{Unit: script.Unit(t, &datadriven.TestData{Pos: d.Pos, Cmd: command, CmdArgs: args})}, now)
+			case "growth": // for=UID on=NODE cpu= mem=: room that a pod waits for on its node
+				s.Apply(facts.ReservationUpserted{Reservation: growth(t, d, args)}, now)
 			case "empty":
 				o.Empty = append(o.Empty, args[0].Key)
 			default:
-				d.Fatalf(t, "%q: want node, pod, unit, budget or empty", command)
+				d.Fatalf(t, "%q: want node, pod, unit, growth, budget or empty", command)
 			}
 		}
 		d.MaybeScanArgs(t, "most", &o.Params.Most)
@@ -58,6 +60,31 @@ func TestMoves(t *testing.T) {
 		}
 		return b.String()
 	})
+}
+
+// growth is a Reservation as package vpa asks for it.
+func growth(t *testing.T, d *datadriven.TestData, args []datadriven.CmdArg) *facts.Reservation {
+	pod, node := "", ""
+	args = slices.DeleteFunc(args, func(a datadriven.CmdArg) bool {
+		switch a.Key {
+		case "for":
+			pod = a.Vals[0]
+		case "on":
+			node = a.Vals[0]
+		default:
+			return false
+		}
+		return true
+	})
+	r := script.Reservation(t, &datadriven.TestData{Pos: d.Pos, Cmd: "reservation", CmdArgs: args})
+	one := func(key, value string) []facts.Requirement {
+		return []facts.Requirement{{Key: key, Operator: facts.In, Values: []string{value}}}
+	}
+	r.Owners = []facts.ReservationOwner{{Pods: &facts.LabelSelector{Expressions: one(spec.LabelGrowth, pod)}}}
+	required := *r.Template.Requirements
+	required.Required = []facts.Term{{Fields: one(facts.FieldName, node)}}
+	r.Template.Requirements = &required
+	return r
 }
 
 // movable is a pod of a transcript.

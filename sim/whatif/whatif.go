@@ -50,6 +50,8 @@ type Forecast struct {
 	Lost []LostPod `json:"lost,omitempty"`
 	// Interrupted: the run was ended early.
 	Interrupted bool `json:"interrupted,omitempty"`
+	// waitingPlaces are the places of Reservations that still wait, by namespace and the placeholder's name.
+	waitingPlaces map[string]bool
 }
 
 // PodName names a pod, and says what it was before.
@@ -382,6 +384,15 @@ func (f *forecast) report() {
 		}
 		f.out.Unplaced = append(f.out.Unplaced, UnplacedPod{name, known[key].String(), known[key]})
 	}
+	f.out.waitingPlaces = make(map[string]bool)
+	f.scheduler.Store().Placeholders().Each(func(set *cluster.PlaceholderSet) {
+		v := set.View()
+		for _, p := range v.Places {
+			if p.State == facts.PlaceWaiting {
+				f.out.waitingPlaces[v.Namespace+"/"+facts.PlaceholderName(v.Name, p.Index)] = true
+			}
+		}
+	})
 	slices.SortFunc(f.out.Lost, func(a, b LostPod) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})

@@ -50,6 +50,7 @@ func (u *use) see(now time.Time, pods []node.PodUse) {
 			{metrics.MemoryPressure, p.MemoryPressure},
 			{metrics.IOPressure, p.IOPressure},
 			{metrics.Memory, p.Memory},
+			{metrics.Throttled, p.Throttled},
 		} {
 			if x.sample.Known {
 				u.sender.See(p.PodRef, x.of, x.sample.Value, now)

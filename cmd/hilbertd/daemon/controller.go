@@ -92,6 +92,7 @@ func runController(ctx context.Context, c *spec.Configuration, o Options, log *s
 	}
 	if r.recommends != nil {
 		defer r.recommends.writer.Close()
+		r.recommends.reader.HeadroomsFrom(watch.Headrooms)
 	}
 	served, err := r.serve(c)
 	if err != nil {

@@ -1,0 +1,71 @@
+package vpa
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/control/recommend"
+	"hilbert.dev/hilbert/control/vpa"
+)
+
+// answers is a getter that has answers by the ends of paths.
+type answers map[string]string
+
+func (a answers) get(_ context.Context, path string, _ map[string]string) ([]byte, error) {
+	for end, text := range a {
+		if strings.HasSuffix(path, end) {
+			return []byte(text), nil
+		}
+	}
+	return nil, errors.New("there is no such API")
+}
+
+// TestMeasured: what agents measure counts beside samples; a peak is of a whole pod; what is not there is not known.
+func TestMeasured(t *testing.T) {
+	value := func(of, is string) string {
+		return `{"items": [{"describedObject": {"name": "web-0"}, "metric": {"name": "` + of + `"}, "value": "` + is + `"}]}`
+	}
+	seen := measured{answers{"/namespaces/shop/pods/*/" + memoryPeak: value(memoryPeak, "900Mi"), "/namespaces/shop/pods/*/" + throttled: value(throttled, "250m")}}.seen(t.Context(), "shop")
+	use := recommend.Sample{CPU: 1, Memory: 600 << 20}
+	for _, x := range []struct {
+		pod        string
+		containers int
+		memory     float64
+		known      bool
+	}{{"web-0", 1, 900 << 20, true}, {"web-0", 2, 600 << 20, true}, {"web-1", 1, 600 << 20, false}} {
+		c := vpa.Container{Use: use}
+		seen[x.pod].add(&c, x.containers)
+		if c.Use.Memory != x.memory || c.ThrottledKnown != x.known || x.known && c.Throttled != 0.25 {
+			t.Errorf("pod %s of %d containers: %+v", x.pod, x.containers, c)
+		}
+	}
+	unknown := vpa.Container{Use: recommend.Sample{CPU: -1, Memory: -1}}
+	seen["web-0"].add(&unknown, 1)
+	if unknown.Use.Memory != -1 {
+		t.Errorf("a peak without a sample: %+v", unknown.Use)
+	}
+	if none := (measured{answers{}}).seen(t.Context(), "shop"); len(none) > 0 {
+		t.Errorf("without the API: %v", none)
+	}
+}
+
+// TestHolds: a reclaimed pod holds what it was promised; where that is not to be read, what it asks for.
+func TestHolds(t *testing.T) {
+	p := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		spec.ResourceReclaimedCPU: resource.MustParse("1500"), spec.ResourceReclaimedMemory: resource.MustParse("1Gi"),
+	}}}}}}
+	if got, want := holds(&p), (recommend.Amounts{CPU: 1.5, Memory: 1 << 30}); got != want {
+		t.Errorf("it asks for %v, want %v", got, want)
+	}
+	p.ObjectMeta = metav1.ObjectMeta{Annotations: map[string]string{spec.AnnotationReclaimed: "500m/256Mi"}}
+	if got, want := holds(&p), (recommend.Amounts{CPU: 0.5, Memory: 256 << 20}); got != want {
+		t.Errorf("it was promised %v, want %v", got, want)
+	}
+}
