@@ -110,6 +110,7 @@ func TestZeroIsZero(t *testing.T) {
 		"nodeconfiguration.yaml": {
 			"spec.priority", "spec.rollout.gate.evictionsPerHundred", "spec.rollout.gate.runDelayPercent", "spec.rollout.gate.runDelaySlack", "spec.rollout.gate.unreadyPercent",
 		},
+		"resourcerequest.yaml": {"spec.asks[].release[]", "spec.asks[].retries"},
 	}
 	eachDefinition(t, func(name string, text []byte) {
 		var d struct {

@@ -8,6 +8,18 @@ type Controller struct {
 	Recommendation Recommendation `json:"recommendation,omitzero"`
 	// Disturbances bounds how many pods are disturbed, for recommendations and moves together.
 	Disturbances Disturbances `json:"disturbances,omitzero"`
+	// Requests is about ResourceRequests.
+	Requests Requests `json:"requests,omitzero"`
+}
+
+// Requests says whether and how ResourceRequests are answered with pods.
+type Requests struct {
+	// Enabled makes pods for the ResourceRequests of all namespaces. It needs the rights of deploy/controller/requests.yaml.
+	Enabled bool `json:"enabled,omitempty"`
+	// PodsPerSecond is how many pods are made in a second.
+	PodsPerSecond int `json:"podsPerSecond,omitempty"`
+	// MaxWaitingPerNamespace bounds the pods of a namespace that wait for a node: no more are made for its ResourceRequests meanwhile.
+	MaxWaitingPerNamespace int `json:"maxWaitingPerNamespace,omitempty"`
 }
 
 // Recommendation says whether and how requests are recommended, in the statuses of VerticalPodAutoscalers that name the recommender.
@@ -61,6 +73,7 @@ func newController() Controller {
 			},
 		},
 		Disturbances: Disturbances{PodsPerHour: 60, Burst: 20},
+		Requests:     Requests{PodsPerSecond: 1000, MaxWaitingPerNamespace: 5000},
 	}
 }
 
@@ -103,5 +116,13 @@ func validateController(c *Controller, bad report) {
 	}
 	if d.Burst < 1 {
 		bad("controller.disturbances.burst", "%d is less than 1; for no disturbances write podsPerHour: 0", d.Burst)
+	}
+	q := &c.Requests
+	if q.PodsPerSecond < 1 || q.PodsPerSecond > 10_000 {
+		bad("controller.requests.podsPerSecond", "%d is out of range; write a number from 1 to 10000", q.PodsPerSecond)
+	}
+	// A gang of 1000, the largest that a ResourceRequest may ask for, would never fit into less.
+	if q.MaxWaitingPerNamespace < 1000 || q.MaxWaitingPerNamespace > 100_000 {
+		bad("controller.requests.maxWaitingPerNamespace", "%d is out of range; write a number from 1000 to 100000", q.MaxWaitingPerNamespace)
 	}
 }

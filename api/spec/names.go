@@ -49,6 +49,22 @@ const (
 	AnnotationTimeout = "scheduling.hilbert.dev/timeout"
 )
 
+// Labels of the pods of ResourceRequests. The role controller writes them.
+const (
+	// LabelResourceRequest stands on the pods of a ResourceRequest and names it.
+	LabelResourceRequest = "hilbert.dev/resource-request"
+	// LabelAsk stands on the pods of a ResourceRequest and names their ask.
+	LabelAsk = "hilbert.dev/ask"
+)
+
+// Annotations of the pods of ResourceRequests. The role controller writes them.
+const (
+	// AnnotationAskIndex says which of the containers of its ask the pod is: 0 to count-1. The downward API tells the pod itself.
+	AnnotationAskIndex = "hilbert.dev/ask-index"
+	// AnnotationAskLocality says what the pod is bound to: `Nodes`, `Racks` or `Any`.
+	AnnotationAskLocality = "hilbert.dev/ask-locality"
+)
+
 // AnnotationReservation stands on a Binding, and so on the pod: which place of a Reservation the pod has, as UID/index. Only the scheduler writes it.
 const AnnotationReservation = "hilbert.dev/reservation"
 

@@ -44,6 +44,8 @@ func decode(t *testing.T, text string) error {
 		return configuration(t, body)
 	case "Queue":
 		return yaml.UnmarshalStrict(body, new(schedulingv1alpha1.Queue))
+	case "ResourceRequest":
+		return yaml.UnmarshalStrict(body, new(schedulingv1alpha1.ResourceRequest))
 	case "Reservation":
 		return yaml.UnmarshalStrict(body, new(schedulingv1alpha1.Reservation))
 	case "CustomNodeResource":

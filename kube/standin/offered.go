@@ -21,18 +21,19 @@ import (
 
 // optional are the resources that are served only once they are offered, with their kinds. Their objects are unstructured.
 var optional = map[string]string{
-	"podgroups.scheduling.k8s.io":          "PodGroup",
-	"podgroups.scheduling.x-k8s.io":        "PodGroup",
-	"queues.scheduling.hilbert.dev":        "Queue",
-	"reservations.scheduling.hilbert.dev":  "Reservation",
-	"priorityclasses.scheduling.k8s.io":    "PriorityClass",
-	"customnoderesources.node.hilbert.dev": "CustomNodeResource",
-	"nodeconfigurations.node.hilbert.dev":  "NodeConfiguration",
-	"serviceprofiles.node.hilbert.dev":     "ServiceProfile",
-	"resourceclaims.resource.k8s.io":       "ResourceClaim",
-	"deviceclasses.resource.k8s.io":        "DeviceClass",
-	"resourceslices.resource.k8s.io":       "ResourceSlice",
-	"devicetaintrules.resource.k8s.io":     "DeviceTaintRule",
+	"podgroups.scheduling.k8s.io":             "PodGroup",
+	"podgroups.scheduling.x-k8s.io":           "PodGroup",
+	"queues.scheduling.hilbert.dev":           "Queue",
+	"reservations.scheduling.hilbert.dev":     "Reservation",
+	"resourcerequests.scheduling.hilbert.dev": "ResourceRequest",
+	"priorityclasses.scheduling.k8s.io":       "PriorityClass",
+	"customnoderesources.node.hilbert.dev":    "CustomNodeResource",
+	"nodeconfigurations.node.hilbert.dev":     "NodeConfiguration",
+	"serviceprofiles.node.hilbert.dev":        "ServiceProfile",
+	"resourceclaims.resource.k8s.io":          "ResourceClaim",
+	"deviceclasses.resource.k8s.io":           "DeviceClass",
+	"resourceslices.resource.k8s.io":          "ResourceSlice",
+	"devicetaintrules.resource.k8s.io":        "DeviceTaintRule",
 }
 
 // Offer serves a resource of optional under a group and version; an empty version takes it away again.
@@ -124,7 +125,7 @@ func (h *handler) serveOffered(w http.ResponseWriter, r *http.Request, q request
 	}
 }
 
-// patchStatus changes nothing but the status, by the three kinds of patches that hilbertd sends.
+// patchStatus changes nothing but the status, by the four kinds of patches that hilbertd sends.
 func (h *handler) patchStatus(w http.ResponseWriter, r *http.Request, q request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -132,6 +133,9 @@ func (h *handler) patchStatus(w http.ResponseWriter, r *http.Request, q request)
 	}
 	object, err := h.server.update(q, "status", func(old *unstructured.Unstructured) (any, error) {
 		resource := schema.ParseGroupResource(q.resource)
+		if types.PatchType(r.Header.Get("Content-Type")) == types.JSONPatchType {
+			return replaced(old, body, resource, q.name)
+		}
 		patch := &unstructured.Unstructured{}
 		if err := json.Unmarshal(body, &patch.Object); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
@@ -150,6 +154,25 @@ func (h *handler) patchStatus(w http.ResponseWriter, r *http.Request, q request)
 		return
 	}
 	h.answer(w, http.StatusOK, object.Object)
+}
+
+// replaced is the status that a JSON patch puts in the old one's place, if the object is still the one that it names.
+func replaced(old *unstructured.Unstructured, body []byte, resource schema.GroupResource, name string) (any, error) {
+	var operations []struct {
+		Op, Path string
+		Value    any
+	}
+	if err := json.Unmarshal(body, &operations); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	const test, add = 0, 1
+	if len(operations) != 2 || operations[test].Op != "test" || operations[test].Path != "/metadata/uid" || operations[add].Op != "add" || operations[add].Path != "/status" {
+		return nil, apierrors.NewBadRequest("want a JSON patch that tests the UID and adds the status")
+	}
+	if operations[test].Value != string(old.GetUID()) {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: resource.Group, Kind: resource.Resource}, name, nil)
+	}
+	return operations[add].Value, nil
 }
 
 // patchSpec merges a patch into the spec, no deeper than hilbertd goes.

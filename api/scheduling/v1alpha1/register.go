@@ -16,6 +16,8 @@ const (
 	Reservations = "reservations"
 	// MovePrefix begins the names of Reservations that are targets of moves; the UID of the pod follows. Only the role controller creates such Reservations: a policy holds that.
 	MovePrefix = "hilbert-move-"
+	// ResourceRequests is the resource of the ResourceRequests, which have namespaces.
+	ResourceRequests = "resourcerequests"
 )
 
 // GroupVersion is the group and version of the types of this package.
@@ -23,7 +25,7 @@ var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
 
 // AddToScheme makes the types known to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &Queue{}, &QueueList{}, &Reservation{}, &ReservationList{})
+	s.AddKnownTypes(GroupVersion, &Queue{}, &QueueList{}, &Reservation{}, &ReservationList{}, &ResourceRequest{}, &ResourceRequestList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -32,7 +32,7 @@ func newUninstall() *cobra.Command {
 		Short: "Remove Hilbert from a cluster, in the order that leaves nothing behind; --dry-run prints it",
 		Long: `Remove what deploy/ or the chart have installed. First goes the APIService, without which namespaces could not be deleted any more. Then a DaemonSet gives
 back what the agents have set on their nodes, and the command waits until every node is clean. Then workloads, policies, rights and roles go, and Helm's record of
-the release. Definitions, with all Queues and Reservations, stay unless --definitions is there. It removes objects whose names are hilbertd, hilbert or begin with hilbert- and
+the release. Definitions, with all Queues, Reservations and ResourceRequests, stay unless --definitions is there. It removes objects whose names are hilbertd, hilbert or begin with hilbert- and
 hilbertd-, in the namespace and in the cluster.
 
 --dry-run prints the steps and changes nothing; --yes carries them out, and stops at the first that fails. What is gone by then is no step the next time.`,
@@ -46,7 +46,7 @@ hilbertd-, in the namespace and in the cluster.
 	installNamespaceFlag(cmd, &f.target, &f.namespace)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the steps, and change nothing")
 	flags.BoolVar(&f.yes, "yes", false, "carry the steps out")
-	flags.BoolVar(&f.options.Definitions, "definitions", false, "remove the custom resource definitions too, and with them all Queues, Reservations, ServiceProfiles and NodeConfigurations")
+	flags.BoolVar(&f.options.Definitions, "definitions", false, "remove the custom resource definitions too, and with them all Queues, Reservations, ResourceRequests, ServiceProfiles and NodeConfigurations")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "wait at most this long until all nodes are clean")
 	f.output.Flag(cmd)
 	return cmd

@@ -128,6 +128,7 @@ type Report struct {
 var definitions = []struct{ name, lost string }{
 	{"queues.scheduling.hilbert.dev", "there is one queue and no limit"},
 	{"reservations.scheduling.hilbert.dev", "nobody can keep places for pods to come"},
+	{"resourcerequests.scheduling.hilbert.dev", "no application master can ask for containers"},
 	{"customnoderesources.node.hilbert.dev", "agents cannot report: no NUMA nodes, no devices, nothing lent"},
 	{"nodeconfigurations.node.hilbert.dev", "agents run with their files alone"},
 	{"serviceprofiles.node.hilbert.dev", "lending is not steered by services' indicators"},

@@ -5,7 +5,7 @@
 // clean, and only then goes on.
 //
 // Invariants: the APIService goes first, because without hilbertd no namespace could be deleted; nothing that the cleanup needs goes before it has ended; a binding goes
-// before its policy, and a role's binding before the role; definitions, with all Queues and Reservations, go only if asked for, and last. Plan asks nothing and changes nothing. A plan may
+// before its policy, and a role's binding before the role; definitions, with all Queues, Reservations and ResourceRequests, go only if asked for, and last. Plan asks nothing and changes nothing. A plan may
 // be made anew after a failure: what is gone is not in the facts any more.
 //
 // It does not touch pods, nor labels and taints that people gave their nodes.
@@ -44,7 +44,7 @@ type Facts struct {
 
 // Options are what is removed beyond the rest.
 type Options struct {
-	// Definitions removes the custom resource definitions, and with them all Queues, Reservations, ServiceProfiles, NodeConfigurations and reports.
+	// Definitions removes the custom resource definitions, and with them all Queues, Reservations, ResourceRequests, ServiceProfiles, NodeConfigurations and reports.
 	Definitions bool
 }
 
@@ -141,9 +141,9 @@ func Plan(f *Facts, o Options) Removal {
 	}
 	remove("the rest", take(func(x Object) bool { return !strings.HasPrefix(x.Name, "sh.helm.release.v1.") }))
 	if o.Definitions {
-		remove("asked for: with them go all Queues, Reservations, ServiceProfiles, NodeConfigurations and CustomNodeResources", definitions)
+		remove("asked for: with them go all Queues, Reservations, ResourceRequests, ServiceProfiles, NodeConfigurations and CustomNodeResources", definitions)
 	} else if len(definitions) > 0 {
-		r.Notes = append(r.Notes, "the custom resource definitions stay, with all Queues and Reservations; --definitions removes them")
+		r.Notes = append(r.Notes, "the custom resource definitions stay, with all Queues, Reservations and ResourceRequests; --definitions removes them")
 	}
 	if f.Waiting > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("pods that wait for Hilbert: %d; nobody will place them: give them another spec.schedulerName", f.Waiting))

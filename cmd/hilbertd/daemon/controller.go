@@ -45,8 +45,9 @@ type controllerRole struct {
 	moves        *moveMeter
 	mover        *mover               // nil: nothing is moved
 	counted      map[string]time.Time // when a status was last written, by object
-	// recommends is nil where nothing is recommended.
+	// recommends is nil where nothing is recommended, answers where no ResourceRequests are answered.
 	recommends *recommender
+	answers    *answerer
 }
 
 // disturbances is the budget that all who evict take from, each on a goroutine of its own: who asks holds the lock.
@@ -94,6 +95,7 @@ func runController(ctx context.Context, c *spec.Configuration, o Options, log *s
 		defer r.recommends.writer.Close()
 		r.recommends.reader.HeadroomsFrom(watch.Headrooms)
 	}
+	r.answers = newAnswerer(c, connection, fence, log)
 	served, err := r.serve(c)
 	if err != nil {
 		return err
@@ -122,8 +124,8 @@ func (r *controllerRole) lead(ctx context.Context, term *lease.Term) {
 	r.meter.leader.Store(true)
 	defer r.meter.leader.Store(false)
 	d := &disturbances{budget: budget.New(r.disturbances, time.Now())}
-	stopMoves, stopRecommending := r.mover.beside(ctx, d), r.recommends.begin(ctx, d)
-	stop := func() { stopMoves(); stopRecommending() }
+	stopMoves, stopRecommending, stopAnswering := r.mover.beside(ctx, d), r.recommends.begin(ctx, d), r.answers.begin(ctx)
+	stop := func() { stopMoves(); stopRecommending(); stopAnswering() }
 	defer stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -222,6 +224,9 @@ func (r *controllerRole) serve(c *spec.Configuration) (*server, error) {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(r.meter, r.moves)
+	if r.answers != nil {
+		registry.MustRegister(r.answers.meter)
+	}
 	registry.MustRegister(processCollectors()...)
 	mux := basicPaths(func() error {
 		if !r.watch.Listed() {
