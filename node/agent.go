@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/interference"
 	"hilbert.dev/hilbert/node/loop"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/node/report"
@@ -101,15 +102,17 @@ type Agent struct {
 	configuration *configurationController
 	health        *healthController
 	bursts        *burstController
-	usage         *usageController
-	storage       *storagePoller
-	eviction      *evictionController
-	thresholds    *thresholdController
-	memory        *memoryController
-	clock         *clockCheck
-	promises      *brokenPromises
-	missed        *missedContainers
-	absence       *absenceController
+	// interference watches services for harm by their neighbours.
+	interference *interferenceController
+	usage        *usageController
+	storage      *storagePoller
+	eviction     *evictionController
+	thresholds   *thresholdController
+	memory       *memoryController
+	clock        *clockCheck
+	promises     *brokenPromises
+	missed       *missedContainers
+	absence      *absenceController
 
 	onTick, onObservation []controller
 	rounds                uint64 // of the laws
@@ -159,13 +162,15 @@ func (a *Agent) addControllers() (err error) {
 	a.health = &healthController{eviction: a.eviction}
 	a.governors = &governorController{node: n}
 	a.bursts = newBurstController(n)
-	a.knobs = newKnobController(n, a.governors, a.memory, a.bursts)
+	a.interference = newInterferenceController(n, a.profiles)
+	a.eviction.interference = a.interference
+	a.knobs = newKnobController(n, a.governors, a.memory, a.bursts, a.interference)
 	a.updates = newRuntimeUpdates(n, a.knobs)
 	a.absence = newAbsenceController(n, n.options.Absence, a.lending, a.injector, a.knobs)
 	a.usage = &usageController{node: n}
 	a.reporter = &reporter{
 		node: n, lending: a.lending, eviction: a.eviction, devices: a.devices, usage: a.usage,
-		configuration: a.configuration, health: a.health,
+		configuration: a.configuration, health: a.health, interference: a.interference,
 		throttle: report.NewThrottle(n.options.Node, n.options.Config.WriteInterval.D(), n.options.Config.RefreshInterval.D()),
 	}
 	a.promises = &brokenPromises{node: n, devices: a.devices, reporter: a.reporter}
@@ -196,14 +201,15 @@ func (a *Agent) addControllers() (err error) {
 		a.missed,
 	}
 	a.onObservation = []controller{
-		a.profiles, // what to scrape
-		a.lending,  // how many cores and how much headroom
-		a.storage,  // what pods hold of file systems
-		a.eviction, // which pods have to go
-		a.memory,   // limits, protection, and what is reclaimed
-		a.bursts,   // which pods may go beyond their limits for a moment
-		a.usage,    // what the node uses
-		a.health,   // how pods fare
+		a.profiles,     // what to scrape
+		a.lending,      // how many cores and how much headroom
+		a.storage,      // what pods hold of file systems
+		a.eviction,     // which pods have to go
+		a.memory,       // limits, protection, and what is reclaimed
+		a.bursts,       // which pods may go beyond their limits for a moment
+		a.interference, // which neighbours harm
+		a.usage,        // what the node uses
+		a.health,       // how pods fare
 		laws,
 	}
 	return nil
@@ -256,9 +262,9 @@ func (a *Agent) Run(ctx context.Context) {
 	}
 }
 
-// giveBack gives the online pods the CPUs that are lent, but the floor, takes their bursts away, and waits for the kernel to have that.
+// giveBack gives the online pods the CPUs that are lent, but the floor, takes their bursts and the limits of culprits away, and waits for the kernel to have that.
 func (a *Agent) giveBack() {
-	if lent, bursts := a.lending.giveBack(), a.bursts.giveBack(); !lent && !bursts {
+	if lent, bursts, limits := a.lending.giveBack(), a.bursts.giveBack(), a.interference.giveBack(); !lent && !bursts && !limits {
 		return
 	}
 	a.apply()
@@ -330,7 +336,7 @@ func (a *Agent) observed(now time.Time) {
 		}
 		return
 	}
-	in := inputs{now: now, seen: a.sensor.sense(now), reportsFail: a.reporter.failing, noLending: a.eviction.stopsLending(), noMemory: a.thresholds.withholds()}
+	in := inputs{now: now, seen: a.sensor.sense(now), reportsFail: a.reporter.failing, noLending: a.eviction.stopsLending() || a.interference.stopsGrowth(now), noMemory: a.thresholds.withholds()}
 	defer in.seen.release()
 	a.tellUse(in.seen, now)
 	a.round(a.onObservation, &in)
@@ -426,6 +432,9 @@ type State struct {
 	// Steered counts pods by the name of their profile; SteeredPools is what their pools should have, in millicores.
 	Steered      map[string]Steered
 	SteeredPools map[string]int64
+	// Interference is what is said of harm; nil: nothing is watched. InterferenceActions counts what was decided.
+	Interference        *spec.Interference
+	InterferenceActions map[interference.Kind]uint64
 }
 
 // Rounds is how often the control laws have had their turn, and whether all that followed is done: no knob, no change of a container and no report is on
@@ -450,6 +459,7 @@ func (a *Agent) State() State {
 	s.Storage, s.StorageKnown = maps.Clone(a.storage.counts), a.storage.reading.Known(n.now())
 	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
 	s.Notes, s.Refused, s.Withheld = maps.Clone(n.counts.Notes), maps.Clone(n.counts.Refused), maps.Clone(n.counts.Withheld)
+	s.Interference, s.InterferenceActions = a.interference.status(n.now()), a.interference.counts()
 	k := a.devices.kubelet
 	all, found := k.assignments.DeviceCount()
 	s.KubeletRead, s.KubeletUnread, s.KubeletDevicesFound, s.KubeletDevicesUnknown = k.good, k.bad, found, all-found

@@ -94,7 +94,10 @@ func (b *burstController) quota(dir string) int64 {
 	if err != nil {
 		return 0
 	}
-	limit, _, _ := strings.Cut(strings.TrimSpace(text), " ")
+	limit, period, _ := strings.Cut(strings.TrimSpace(text), " ")
+	if period == limitPeriod {
+		return 0 // it is a culprit's, and not of its own
+	}
 	quota, err := strconv.ParseInt(limit, 10, 64)
 	if err != nil {
 		return 0 // "max"

@@ -31,6 +31,8 @@ type evictionController struct {
 	budgets  *budgetAnswers
 	disks    disks
 	storage  *storagePoller
+	// interference asks for evictions too.
+	interference *interferenceController
 }
 
 func newEvictionController(n *nodeState, storage *storagePoller) (*evictionController, error) {
@@ -57,12 +59,23 @@ func (c *evictionController) Tick(in *inputs) (changed bool) {
 	maps.DeleteFunc(c.stopped, func(_ string, until time.Time) bool { return in.now.After(until) })
 	c.notify(c.decision.Notices)
 	do := c.effective()
-	c.budgets.ask(do.Requests, in.now)
+	c.budgets.ask(c.requests(), in.now)
 	in.reclaims = do.Reclaims
 	if do.Stop != nil {
 		c.stop(do.Stop, in.now)
 	}
 	return false
+}
+
+// requests are the evictions that the node asks for, those for want of something first.
+func (c *evictionController) requests() []spec.EvictionRequest {
+	out := slices.Clone(c.effective().Requests)
+	for _, r := range c.interference.requests() {
+		if !slices.ContainsFunc(out, func(o spec.EvictionRequest) bool { return o.UID == r.UID }) {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // effective is what is to be done of what was decided last: in a dry run nothing.

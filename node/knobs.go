@@ -16,17 +16,18 @@ const owner enforce.Owner = "allocate"
 // knobController keeps the kernel's knobs as they should be. There are two writers, so that what is quick never waits for what moves memory: fast writes
 // all knobs but those that slow writes, which are cpuset.mems and the limits of memory.
 type knobController struct {
-	node       *nodeState
-	fast, slow *enforce.Writer
-	desired    [2][]enforce.DesiredKnob // as last given to fast and slow
-	applied    <-chan struct{}          // closed when the kernel has the knobs of fast
-	governors  *governorController
-	memory     *memoryController
-	bursts     *burstController
+	node         *nodeState
+	fast, slow   *enforce.Writer
+	desired      [2][]enforce.DesiredKnob // as last given to fast and slow
+	applied      <-chan struct{}          // closed when the kernel has the knobs of fast
+	governors    *governorController
+	memory       *memoryController
+	bursts       *burstController
+	interference *interferenceController
 }
 
-func newKnobController(n *nodeState, governors *governorController, memory *memoryController, bursts *burstController) *knobController {
-	k := &knobController{node: n, governors: governors, memory: memory, bursts: bursts}
+func newKnobController(n *nodeState, governors *governorController, memory *memoryController, bursts *burstController, interference *interferenceController) *knobController {
+	k := &knobController{node: n, governors: governors, memory: memory, bursts: bursts, interference: interference}
 	written := func(r enforce.WriteResult) { n.loop.Post(func() { k.written(&r) }) }
 	k.fast = enforce.NewWriter(n.options.Kernel, owner, written)
 	k.slow = enforce.NewWriter(n.options.Kernel, owner, written)
@@ -102,7 +103,7 @@ func (k *knobController) knobs() (fast, slow []enforce.DesiredKnob) {
 			}
 		}
 	}
-	fast = append(append(fast, k.node.qosKnobs()...), k.bursts.knobs()...)
+	fast = append(append(append(fast, k.node.qosKnobs()...), k.bursts.knobs()...), k.interference.knobs()...)
 	if k.node.lends() {
 		fast = append(fast, k.governors.knobs...)
 	}

@@ -139,7 +139,7 @@ func (l *lendingController) headroom(now time.Time, eviction *evictionController
 	if !l.node.lends() || l.at.IsZero() || now.Sub(l.at) > maxAdviceAge {
 		return nil
 	}
-	out := &spec.Colocation{Suppression: l.advice.Suppression.String(), Closed: eviction.closed(), Evictions: eviction.effective().Requests}
+	out := &spec.Colocation{Suppression: l.advice.Suppression.String(), Closed: eviction.closed(), Evictions: eviction.requests()}
 	for z, advice := range l.advice.NUMANodes {
 		numa := spec.NUMAHeadroom{
 			Name:      strconv.Itoa(l.node.options.Machine.NUMA[z].ID),

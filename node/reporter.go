@@ -33,6 +33,7 @@ type reporter struct {
 	// configuration and health are of what the node was told, and of how it fares since.
 	configuration *configurationController
 	health        *healthController
+	interference  *interferenceController
 	throttle      *report.Throttle
 
 	last    *spec.NodeReport // as last written; nil: never
@@ -54,6 +55,7 @@ func (p *reporter) build(now time.Time) *spec.NodeReport {
 	out.Status.Devices, out.Status.Summary.GPUs = p.devices.status(now)
 	out.Status.Usage = p.usage.status(now)
 	out.Status.Configuration, out.Status.Health = p.configuration.applied.DeepCopy(), p.health.status(now)
+	out.Status.Interference = p.interference.status(now)
 	out.Status.BrokenPromises, out.Status.Events = p.promises.status(), n.events.book.status()
 	return out
 }

@@ -116,7 +116,8 @@ func (a *Agent) ContainerCreated(ctx context.Context, id string) error {
 	})
 }
 
-// UpdateContainer replaces the CPUs in another party's update by ours, and takes the pod's bursts away, which the kernel would refuse a lower limit for.
+// UpdateContainer replaces the CPUs in another party's update by ours, and takes away the pod's bursts, which the kernel would refuse a lower limit for, and its limit
+// for interference.
 func (a *Agent) UpdateContainer(ctx context.Context, id string) (Update, error) {
 	var yielded <-chan struct{}
 	out, err := loop.Returned(ctx, a.node.loop, func() (Update, error) {
@@ -125,7 +126,7 @@ func (a *Agent) UpdateContainer(ctx context.Context, id string) (Update, error) 
 		if c == nil {
 			return out, nil
 		}
-		if a.bursts.yield(c.pod) {
+		if bursts, limit := a.bursts.yield(c.pod), a.interference.yield(c.pod); bursts || limit {
 			a.apply()
 			yielded = a.knobs.applied
 		}

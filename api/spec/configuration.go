@@ -257,6 +257,8 @@ type Node struct {
 	KubeletThresholds string `json:"kubeletThresholds,omitempty"`
 	// Usage is about the report of what the node uses.
 	Usage Usage `json:"usage,omitzero"`
+	// Interference says when neighbours harm a service, and what is done about it.
+	Interference NodeInterference `json:"interference,omitzero"`
 	// Metrics is about what is sent to the role metrics.
 	Metrics NodeMetrics `json:"metrics,omitzero"`
 	// Devices is about GPUs and network cards.

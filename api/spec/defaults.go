@@ -110,7 +110,7 @@ func newNode() Node {
 		},
 		CPU: DefaultNodeCPU(), CPUBurst: DefaultCPUBurst(),
 		Memory: DefaultNodeMemory(), Eviction: DefaultNodeEviction(), KubeletThresholds: ThresholdsAsk,
-		Usage: Usage{RefreshInterval: Duration(time.Minute)}, Metrics: newNodeMetrics(),
+		Usage: Usage{RefreshInterval: Duration(time.Minute)}, Interference: DefaultNodeInterference(), Metrics: newNodeMetrics(),
 	}
 }
 

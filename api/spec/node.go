@@ -47,6 +47,8 @@ type NodeStatus struct {
 	Configuration *AppliedConfiguration `json:"configuration,omitempty"`
 	// Health is how pods have fared lately; nil: it is not known.
 	Health *NodeHealth `json:"health,omitempty"`
+	// Interference is what harms services of the node; nil: it is not watched.
+	Interference *Interference `json:"interference,omitempty"`
 	// Summary is what the printer columns show.
 	Summary NodeSummary `json:"summary"`
 }
@@ -306,6 +308,8 @@ const (
 	ReasonKubeletUnknown     = "KubeletThresholdsUnknown" // the kubelet's eviction thresholds cannot be read: no memory is lent until they are
 	ReasonKubeletEvictsFirst = "KubeletEvictsFirst"       // the kubelet would evict before the agent does: no memory is lent
 	ReasonEvictionNotice     = "EvictionNotice"           // a reclaimed pod will have to go if the node stays short
+	ReasonInterference       = "Interference"             // a neighbour harms a service
+	ReasonCulpritLimited     = "LimitedForInterference"   // a pod gets less CPU for a while, because it harms a service
 	ReasonStopped            = "StoppedForPressure"       // the agent stopped a reclaimed pod itself: a hard watermark was passed, and no eviction came
 	ReasonEgressFailed       = "EgressFailed"             // the agent could not limit what reclaimed pods send
 	ReasonRDTFailed          = "RDTFailed"                // the agent could not divide the caches

@@ -15,23 +15,24 @@ import (
 
 // NodeParameters are what of a Node's configuration may change while its agent runs: the parameters of every law, and what is reported of use. The fields are those of the file, at the same paths.
 type NodeParameters struct {
-	Lending  LendingParameters `json:"lending,omitzero"`
-	CPU      NodeCPU           `json:"cpu,omitzero"`
-	CPUBurst CPUBurst          `json:"cpuBurst,omitzero"`
-	Memory   NodeMemory        `json:"memory,omitzero"`
-	Eviction NodeEviction      `json:"eviction,omitzero"`
-	Usage    Usage             `json:"usage,omitzero"`
+	Lending      LendingParameters `json:"lending,omitzero"`
+	CPU          NodeCPU           `json:"cpu,omitzero"`
+	CPUBurst     CPUBurst          `json:"cpuBurst,omitzero"`
+	Memory       NodeMemory        `json:"memory,omitzero"`
+	Eviction     NodeEviction      `json:"eviction,omitzero"`
+	Usage        Usage             `json:"usage,omitzero"`
+	Interference NodeInterference  `json:"interference,omitzero"`
 }
 
 // Parameters are the node's parameters.
 func (n *Node) Parameters() NodeParameters {
-	return NodeParameters{Lending: n.Lending.LendingParameters, CPU: n.CPU, CPUBurst: n.CPUBurst, Memory: n.Memory, Eviction: n.Eviction, Usage: n.Usage}
+	return NodeParameters{Lending: n.Lending.LendingParameters, CPU: n.CPU, CPUBurst: n.CPUBurst, Memory: n.Memory, Eviction: n.Eviction, Usage: n.Usage, Interference: n.Interference}
 }
 
 // SetParameters replaces the node's parameters.
 func (n *Node) SetParameters(p *NodeParameters) {
 	n.Lending.LendingParameters, n.CPU, n.CPUBurst = p.Lending, p.CPU, p.CPUBurst
-	n.Memory, n.Eviction, n.Usage = p.Memory, p.Eviction, p.Usage
+	n.Memory, n.Eviction, n.Usage, n.Interference = p.Memory, p.Eviction, p.Usage, p.Interference
 }
 
 // +kubebuilder:object:generate=true

@@ -131,6 +131,7 @@ func checkReserve(h *MemoryHeadroom, e *NodeEviction, headroom, eviction string,
 func validateNodeRules(n *Node, bad report) {
 	n.CPU.check("node.cpu.", bad)
 	n.CPUBurst.check("node.cpuBurst.", bad)
+	n.Interference.check("node.interference.", bad)
 	n.Memory.check("node.memory.", bad)
 	n.Eviction.check("node.eviction.", bad)
 	checkReserve(&n.Memory.Headroom, &n.Eviction, "node.memory.headroom.", "node.eviction.", bad)

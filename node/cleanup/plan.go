@@ -27,13 +27,15 @@ const (
 	// costQuality is at the root of the hierarchy only.
 	costQuality = "io.cost.qos"
 	unlimited   = "max"
+	// limitPeriod is the period of the agent's own limits of CPU; the kubelet's are of the default one.
+	limitPeriod, defaultPeriod = "99991", "100000"
 	// kubeletWeight is the cpu.weight that the kubelet gives a pod that asks for no CPU.
 	kubeletWeight = "1"
 )
 
 // files are what a part may have set.
 var files = map[Part][]string{
-	CPU:    {enforce.CPUSet, enforce.Mems, enforce.CPUIdle, enforce.CPUMaxBurst},
+	CPU:    {enforce.CPUSet, enforce.Mems, enforce.CPUIdle, enforce.CPUMaxBurst, enforce.CPUMax},
 	Memory: {enforce.MemoryHigh, enforce.MemoryMax, enforce.MemoryLow},
 	IO:     {enforce.IOWeight, enforce.IOMax, costQuality},
 }
@@ -108,6 +110,8 @@ func plan(c *Cgroup, file, value string, available Available) []Write {
 		return sets(c.Dir, file, value, available.Mems, at)
 	case file == enforce.CPUIdle && value == "1" && bestEffort:
 		return append(write("0"), Write{Path: path.Join(c.Dir, enforce.CPUWeight), Value: kubeletWeight})
+	case file == enforce.CPUMax && at == pod && strings.HasSuffix(value, " "+limitPeriod) && !strings.HasPrefix(value, unlimited):
+		return write(unlimited + " " + defaultPeriod)
 	case file == enforce.MemoryHigh && at == pod && value != unlimited, file == enforce.MemoryMax && bestEffort && value != unlimited:
 		return write(unlimited)
 	case file == enforce.MemoryLow && value != "0", file == enforce.CPUMaxBurst && value != "0" && value != "":

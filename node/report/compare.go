@@ -61,8 +61,17 @@ func happened(old, now []spec.NodeEvent) bool {
 func sameNUMANodes(a, b spec.NodeStatus) bool {
 	near := a.Colocation != nil && b.Colocation != nil && nearby(a.Colocation.Headroom, b.Colocation.Headroom)
 	a.Pools, b.Pools, a.Events, b.Events, a.Health, b.Health = nil, nil, nil, nil, nil, nil
+	a.Interference, b.Interference = found(a.Interference), found(b.Interference)
 	a.Colocation, b.Colocation = acted(a.Colocation, near), acted(b.Colocation, near)
 	return reflect.DeepEqual(a, b)
+}
+
+// found is what is to be told at once of harm: who is harmed by whom, what is done, and who is to be kept apart.
+func found(i *spec.Interference) *spec.Interference {
+	if i == nil {
+		return nil
+	}
+	return &spec.Interference{Mode: i.Mode, Findings: i.Findings, Apart: i.Apart}
 }
 
 // nearby reports whether headroom has changed so little that it can wait. A node that lent nothing before is not refreshed soon.

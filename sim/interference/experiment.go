@@ -7,7 +7,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"hilbert.dev/hilbert/control/interference"
+	"hilbert.dev/hilbert/node/interference"
 )
 
 // Options say what is played.

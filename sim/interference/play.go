@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"hilbert.dev/hilbert/control/interference"
+	"hilbert.dev/hilbert/node/interference"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/sim/corun"
 )

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -27,9 +29,12 @@ var (
 	agentStored     = agentDesc("storage_known_pods", "Pods whose storage usage is known.")
 	agentProfiled   = agentDesc("profile_pods", "Pods that a ServiceProfile selects, by profile and whether any of its indicators is known.", "profile", "samples")
 	agentSteered    = agentDesc("steered_cpus", "Desired size of pools with a ServiceProfile, in CPUs.", "pool")
+	agentWatched    = agentDesc("interference_services", "Services that are watched for harm by neighbours, by state: known, or learning where too little was seen at their load.", "state")
+	agentHarmed     = agentDesc("interference_findings", "Services that are harmed by a neighbour, by what is done about it, or in mode report would be.", "step")
+	agentLadder     = agentDesc("interference_actions_total", "Steps against harmful neighbours that were decided.", "step")
 	agentLendings   = []*prometheus.Desc{
 		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentRequested, agentFollowed, agentStopped, agentShrinks,
-		agentShrunk, agentShrinking, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered,
+		agentShrunk, agentShrinking, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered, agentWatched, agentHarmed, agentLadder,
 	}
 )
 
@@ -81,6 +86,26 @@ func collectLending(out chan<- prometheus.Metric, s *node.State) {
 		const milli = 1000
 		send(prometheus.GaugeValue, agentSteered, float64(milliCPU)/milli, pool)
 	}
+	collectInterference(send, s)
 	send(prometheus.CounterValue, agentShrunk, float64(s.Shrinking.Got))
 	send(prometheus.GaugeValue, agentShrinking, float64(s.Shrinking.Working))
+}
+
+func collectInterference(send func(prometheus.ValueType, *prometheus.Desc, float64, ...string), s *node.State) {
+	for step, n := range s.InterferenceActions {
+		send(prometheus.CounterValue, agentLadder, float64(n), strings.ReplaceAll(string(step), " ", "_"))
+	}
+	i := s.Interference
+	if i == nil {
+		return
+	}
+	send(prometheus.GaugeValue, agentWatched, float64(i.Watched-i.Learning), "known")
+	send(prometheus.GaugeValue, agentWatched, float64(i.Learning), "learning")
+	found := map[string]float64{spec.InterferenceGrowthStopped: 0, spec.InterferenceLimited: 0, spec.InterferenceEvicting: 0, spec.InterferenceLeftAlone: 0}
+	for _, f := range i.Findings {
+		found[f.Step]++
+	}
+	for step, n := range found {
+		send(prometheus.GaugeValue, agentHarmed, n, step)
+	}
 }

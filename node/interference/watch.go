@@ -108,6 +108,9 @@ type Action struct {
 	// Until is when a KeepApart ends.
 	Until  time.Time
 	Reason string
+	// Harm is the part of Reason that says what is wrong; Correlation is of the neighbour's use with it.
+	Harm        string
+	Correlation float64
 }
 
 // baseline is what a signal usually is at a load.
@@ -143,7 +146,7 @@ func (w *Watch) See(x *Window, now time.Time) []Action {
 		w.high = 0
 		return nil
 	}
-	bin := &w.bins[min(int(x.Load*float64(w.params.Bins)), w.params.Bins-1)]
+	bin := &w.bins[w.bin(x.Load)]
 	residual, which := w.residual(bin, x)
 	w.remember(residual, x.Neighbours)
 	if math.IsNaN(residual) || residual <= w.params.High {
@@ -157,6 +160,20 @@ func (w *Watch) See(x *Window, now time.Time) []Action {
 		learn(bin, x, w.params)
 	}
 	return w.decide(residual, which, now)
+}
+
+// Learned reports whether a baseline at a load is known.
+func (w *Watch) Learned(load float64) bool {
+	if !(load >= 0) || math.IsInf(load, 0) {
+		return false
+	}
+	bin := &w.bins[w.bin(load)]
+	return slices.ContainsFunc(bin[:], func(b baseline) bool { return b.seen >= w.params.Enough })
+}
+
+// bin is the number of the bin of a load.
+func (w *Watch) bin(load float64) int {
+	return min(int(min(load, 1)*float64(w.params.Bins)), w.params.Bins-1)
 }
 
 // residual is how many deviations the worst of the signals is beyond its baseline; NaN: none is known.
@@ -195,16 +212,19 @@ func (w *Watch) remember(residual float64, list []Neighbour) {
 	n := len(w.residuals)
 	w.residuals = append(w.residuals, residual)
 	for i := range list {
-		if _, known := w.uses[list[i].Name]; !known && len(w.uses) < maxNeighbours {
-			w.uses[list[i].Name] = make([]float64, n) // it was not there: it used nothing
+		uses, known := w.uses[list[i].Name]
+		if !known && len(w.uses) >= maxNeighbours || len(uses) > n {
+			continue
 		}
+		if !known {
+			uses = make([]float64, n) // it was not there: it used nothing
+		}
+		w.uses[list[i].Name] = append(uses, list[i].Use)
 	}
 	for name, uses := range w.uses {
-		use := 0.0
-		if i := slices.IndexFunc(list, func(x Neighbour) bool { return x.Name == name }); i >= 0 {
-			use = list[i].Use
+		if len(uses) == n { // it has gone
+			w.uses[name] = append(uses, 0)
 		}
-		w.uses[name] = append(uses, use)
 	}
 	if drop := len(w.residuals) - w.params.Kept; drop > 0 {
 		w.residuals = append(w.residuals[:0], w.residuals[drop:]...)
@@ -286,11 +306,11 @@ func (w *Watch) decide(residual float64, which Signal, now time.Time) []Action {
 	case w.high < w.params.Windows, w.step > 0 && w.since < w.params.Patience:
 		return nil
 	}
-	why := fmt.Sprintf("%s is %.1f deviations beyond its baseline at this load, for %d windows", which, residual, w.high)
+	harm := fmt.Sprintf("%s is %.1f deviations beyond its baseline at this load, for %d windows", which, residual, w.high)
 	var actions []Action
 	if w.step == 0 {
 		w.step, w.since = 1, 0
-		actions = append(actions, Action{Kind: StopGrowth, Reason: why})
+		actions = append(actions, Action{Kind: StopGrowth, Reason: harm, Harm: harm})
 	}
 	name, r := w.name()
 	if name == "" {
@@ -300,13 +320,16 @@ func (w *Watch) decide(residual float64, which Signal, now time.Time) []Action {
 		w.culprit, w.step = name, 1
 	}
 	w.step, w.since = min(w.step+1, 4), 0
-	why = fmt.Sprintf("%s; the use of %s goes with it (correlation %.2f)", why, name, r)
+	act := func(kind Kind, until time.Time) {
+		why := fmt.Sprintf("%s; the use of %s goes with it (correlation %.2f)", harm, name, r)
+		actions = append(actions, Action{Kind: kind, Neighbour: name, Until: until, Reason: why, Harm: harm, Correlation: r})
+	}
 	switch w.step {
 	case 2:
-		actions = append(actions, Action{Kind: Narrow, Neighbour: name, Reason: why})
+		act(Narrow, time.Time{})
 	case 3:
-		actions = append(actions, Action{Kind: Evict, Neighbour: name, Reason: why},
-			Action{Kind: KeepApart, Neighbour: name, Until: now.Add(w.params.Apart), Reason: why})
+		act(Evict, time.Time{})
+		act(KeepApart, now.Add(w.params.Apart))
 	}
 	return actions
 }

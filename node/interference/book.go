@@ -1,0 +1,317 @@
+package interference
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// Reading is what was seen of a pod at one reading of the kernel's counters. NaN is not known.
+type Reading struct {
+	// ID is the pod's UID, and Name what people call it.
+	ID, Name string
+	// Watched: it is a service that is entitled to its Request, in CPUs.
+	Watched bool
+	Request float64
+	// Limitable and Evictable are what may be done to it as a culprit.
+	Limitable, Evictable bool
+	// Use is in CPUs; Delay is threads that wait for a CPU; Pressure is the share of time in which some do; Indicator is the service's own.
+	Use, Delay, Pressure, Indicator float64
+}
+
+// Rules are what a Book goes by besides Params.
+type Rules struct {
+	Watch Params
+	// Share is what a culprit may go on to use of what it used, Least the least of it, in CPUs.
+	Share, Least float64
+	// EvictPause is the least time between two evictions.
+	EvictPause time.Duration
+}
+
+// DefaultRules are for windows of ten seconds.
+func DefaultRules() Rules {
+	return Rules{Watch: DefaultParams(), Share: 0.25, Least: 0.1, EvictPause: 10 * time.Minute}
+}
+
+// Bounds of a Book.
+const (
+	// Length of a window, and how many of its readings must be known for it to be.
+	Length     = 10 * time.Second
+	knownShare = 0.5
+	// maxWatched bounds the services that are watched: the others are named, and not watched.
+	maxWatched = 64
+	// silentFor is how long nothing may be known of a service until what is done for it is taken back.
+	silentFor = 10 * time.Minute
+	// maxApart bounds the pairs that are to be kept apart.
+	maxApart = 16
+)
+
+// Finding is a service that is harmed.
+type Finding struct {
+	Victim, Culprit string // by ID; no culprit: nobody can be named
+	// Step is the last one of the ladder: StopGrowth, Narrow or Evict. LeftAlone: the culprit is not one that may be limited.
+	Step      Kind
+	LeftAlone bool
+	Reason    string
+	Since     time.Time
+
+	wantsEviction bool
+}
+
+// Limit is the CPU that a culprit may go on to use.
+type Limit struct {
+	ID   string
+	CPUs float64
+}
+
+// Pair is two pods that are better kept apart.
+type Pair struct {
+	Victim, Culprit string
+	Until           time.Time
+}
+
+// Decision is what a Book says after a window; it stands until the next one.
+type Decision struct {
+	Findings []Finding // the longest first
+	// StopGrowth: nothing more is lent.
+	StopGrowth bool
+	Limits     []Limit // by ID
+	// Evict is the pod that has to go; empty: none. Why says why.
+	Evict, Why string
+	Apart      []Pair
+	// Watched are services that are watched, Learning those of them whose baseline at their load is not known yet.
+	Watched, Learning int
+}
+
+// Book watches the services of a node. It has a bounded size.
+type Book struct {
+	rules    *Rules
+	begun    time.Time // of the window
+	last     time.Time
+	sums     map[string]*sum
+	services map[string]*service
+	limits   map[string]float64 // by the culprit's ID
+	evicted  time.Time          // when an eviction was last begun
+	evict    string
+	why      string
+	apart    []Pair
+	// Actions counts what was decided.
+	Actions map[Kind]uint64
+}
+
+// sum adds the readings of a pod in a window up.
+type sum struct {
+	last   Reading
+	n      int
+	values [4]float64
+	known  [4]int
+}
+
+// service is one that is watched.
+type service struct {
+	watch   *Watch
+	finding *Finding
+	known   time.Time // when a window of it was last known
+	learned bool
+}
+
+// NewBook returns an empty one. The rules have to be valid and stay as they are.
+func NewBook(r *Rules) *Book {
+	return &Book{rules: r, sums: make(map[string]*sum), services: make(map[string]*service), limits: make(map[string]float64), Actions: make(map[Kind]uint64)}
+}
+
+// Step takes a reading of all pods of the node in. It returns a new Decision when a window has ended, else nil.
+func (b *Book) Step(now time.Time, pods []Reading) *Decision {
+	if b.begun.IsZero() || now.Before(b.last) {
+		b.begun, b.sums = now, make(map[string]*sum) // the clock went back: the window is not known
+	}
+	b.last = now
+	for i := range pods {
+		p := &pods[i]
+		s := b.sums[p.ID]
+		if s == nil {
+			s = &sum{}
+			b.sums[p.ID] = s
+		}
+		s.last = *p
+		s.n++
+		for k, v := range [...]float64{p.Use, p.Delay, p.Pressure, p.Indicator} {
+			if v >= 0 && !math.IsInf(v, 0) {
+				s.values[k] += v
+				s.known[k]++
+			}
+		}
+	}
+	if now.Sub(b.begun) < Length {
+		return nil
+	}
+	seen := b.close()
+	b.begun, b.sums = now, make(map[string]*sum)
+	return b.decide(now, seen)
+}
+
+// close returns the means of the window by pod, in the order of IDs.
+func (b *Book) close() []Reading {
+	out := make([]Reading, 0, len(b.sums))
+	for _, id := range slices.Sorted(maps.Keys(b.sums)) {
+		s := b.sums[id]
+		mean := func(k int) float64 {
+			if float64(s.known[k]) < knownShare*float64(s.n) || s.known[k] == 0 {
+				return math.NaN()
+			}
+			return s.values[k] / float64(s.known[k])
+		}
+		r := s.last
+		r.Use, r.Delay, r.Pressure, r.Indicator = mean(0), mean(1), mean(2), mean(3)
+		out = append(out, r)
+	}
+	return out
+}
+
+// decide shows the window to the services' watches.
+func (b *Book) decide(now time.Time, seen []Reading) *Decision {
+	byID := make(map[string]*Reading, len(seen))
+	neighbours := make([]Neighbour, 0, len(seen))
+	for i := range seen {
+		byID[seen[i].ID] = &seen[i]
+		neighbours = append(neighbours, Neighbour{seen[i].ID, seen[i].Use})
+	}
+	b.choose(seen, now)
+	for _, id := range slices.Sorted(maps.Keys(b.services)) {
+		s, r := b.services[id], byID[id]
+		if r == nil {
+			continue
+		}
+		x := Window{Load: r.Use / r.Request, Neighbours: slices.DeleteFunc(slices.Clone(neighbours), func(n Neighbour) bool { return n.Name == id })}
+		x.Signals[Delay], x.Signals[Pressure], x.Signals[Indicator] = r.Delay, r.Pressure, r.Indicator
+		if x.Load >= 0 {
+			s.known = now
+		}
+		s.learned = s.watch.Learned(x.Load)
+		for _, a := range s.watch.See(&x, now) {
+			b.obey(s, r, &a, byID, now)
+		}
+	}
+	b.forget(byID, now)
+	b.nextEviction(now)
+	return b.decision()
+}
+
+// nextEviction asks for the eviction of a culprit that limits did not stop: one at a time, and not too often.
+func (b *Book) nextEviction(now time.Time) {
+	if b.evict != "" || !b.evicted.IsZero() && now.Sub(b.evicted) < b.rules.EvictPause {
+		return
+	}
+	var first *Finding
+	for _, id := range slices.Sorted(maps.Keys(b.services)) {
+		if f := b.services[id].finding; f != nil && f.wantsEviction && f.Step != Evict && (first == nil || f.Since.Before(first.Since)) {
+			first = f
+		}
+	}
+	if first != nil {
+		first.Step, b.evict, b.why, b.evicted = Evict, first.Culprit, first.Reason, now
+	}
+}
+
+// choose has the services watched that ask for most.
+func (b *Book) choose(seen []Reading, now time.Time) {
+	var list []*Reading
+	for i := range seen {
+		if seen[i].Watched && seen[i].Request > 0 {
+			list = append(list, &seen[i])
+		}
+	}
+	slices.SortStableFunc(list, func(x, y *Reading) int { return cmp.Compare(y.Request, x.Request) })
+	for _, r := range list[:min(len(list), maxWatched)] {
+		if b.services[r.ID] == nil && len(b.services) < 2*maxWatched {
+			b.services[r.ID] = &service{watch: NewWatch(&b.rules.Watch), known: now}
+		}
+	}
+	wanted := make(map[string]bool, len(list))
+	for _, r := range list[:min(len(list), maxWatched)] {
+		wanted[r.ID] = true
+	}
+	maps.DeleteFunc(b.services, func(id string, _ *service) bool { return !wanted[id] })
+}
+
+// obey keeps what an action says.
+func (b *Book) obey(s *service, victim *Reading, a *Action, byID map[string]*Reading, now time.Time) {
+	culprit := byID[a.Neighbour]
+	b.Actions[a.Kind]++
+	if a.Kind == Release {
+		s.finding = nil
+		return
+	}
+	if s.finding == nil {
+		s.finding = &Finding{Victim: victim.ID, Since: now}
+	}
+	f := s.finding
+	f.Reason = fmt.Sprintf("%s: %s; the use of no neighbour goes with it", victim.Name, a.Harm)
+	if culprit != nil {
+		f.Reason = fmt.Sprintf("%s: %s; the use of %s goes with it (correlation %.2f)", victim.Name, a.Harm, culprit.Name, a.Correlation)
+	}
+	switch a.Kind {
+	case StopGrowth:
+		f.Step = StopGrowth
+	case Narrow:
+		f.Step, f.Culprit, f.LeftAlone, f.wantsEviction = Narrow, a.Neighbour, culprit == nil || !culprit.Limitable, false
+		if !f.LeftAlone && culprit.Use >= 0 {
+			limit := max(b.rules.Share*culprit.Use, culprit.Request, b.rules.Least)
+			if had, has := b.limits[a.Neighbour]; !has || limit < had {
+				b.limits[a.Neighbour] = limit
+			}
+		}
+	case Evict:
+		f.Culprit, f.wantsEviction = a.Neighbour, true // forget looks whether it may
+	case KeepApart:
+		b.apart = slices.DeleteFunc(b.apart, func(p Pair) bool { return p.Victim == victim.ID && p.Culprit == a.Neighbour })
+		b.apart = append(b.apart, Pair{victim.ID, a.Neighbour, a.Until})
+		if len(b.apart) > maxApart {
+			b.apart = b.apart[1:] // the oldest
+		}
+	case Release:
+	}
+}
+
+// forget takes back what nobody needs any more: of services that have gone or of which nothing is known for long, of culprits that have gone.
+func (b *Book) forget(byID map[string]*Reading, now time.Time) {
+	named := make(map[string]bool)
+	for id, s := range b.services {
+		if now.Sub(s.known) > silentFor {
+			delete(b.services, id) // a new watch begins at the next window
+			continue
+		}
+		if f := s.finding; f != nil && f.Culprit != "" {
+			named[f.Culprit] = true
+			f.wantsEviction = f.wantsEviction && byID[f.Culprit] != nil && byID[f.Culprit].Evictable
+		}
+	}
+	maps.DeleteFunc(b.limits, func(id string, _ float64) bool { return !named[id] || byID[id] == nil || !byID[id].Limitable })
+	if byID[b.evict] == nil || !named[b.evict] || !byID[b.evict].Evictable {
+		b.evict, b.why = "", ""
+	}
+	b.apart = slices.DeleteFunc(b.apart, func(p Pair) bool { return !now.Before(p.Until) })
+}
+
+// decision is what stands now.
+func (b *Book) decision() *Decision {
+	d := &Decision{Evict: b.evict, Why: b.why, Apart: slices.Clone(b.apart), Watched: len(b.services)}
+	for _, id := range slices.Sorted(maps.Keys(b.services)) {
+		s := b.services[id]
+		if !s.learned {
+			d.Learning++
+		}
+		if s.finding != nil {
+			d.StopGrowth = true
+			d.Findings = append(d.Findings, *s.finding)
+		}
+	}
+	slices.SortStableFunc(d.Findings, func(x, y Finding) int { return x.Since.Compare(y.Since) })
+	for _, id := range slices.Sorted(maps.Keys(b.limits)) {
+		d.Limits = append(d.Limits, Limit{id, b.limits[id]})
+	}
+	return d
+}

@@ -1,0 +1,170 @@
+package interference
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"pgregory.net/rapid"
+)
+
+// TestBook plays transcripts. "pods" says what pods there are; "pass windows=N" lets windows pass in which a pod uses and waits as given: "web use=1 delay=0.1".
+func TestBook(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		rules := DefaultRules()
+		b, now := NewBook(&rules), start
+		pods := make(map[string]Reading)
+		var order []string
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "rules":
+				var pause int
+				d.MaybeScanArgs(t, "evictPause", &pause)
+				rules.EvictPause = time.Duration(pause) * time.Second
+				return ""
+			case "pods":
+				pods, order = make(map[string]Reading), nil
+				for line := range strings.Lines(d.Input) {
+					words := strings.Fields(line)
+					r := Reading{ID: words[0], Name: words[0], Use: math.NaN(), Delay: math.NaN(), Pressure: math.NaN(), Indicator: math.NaN()}
+					for _, w := range words[1:] {
+						key, value, _ := strings.Cut(w, "=")
+						v, _ := strconv.ParseFloat(value, 64)
+						switch key {
+						case "request":
+							r.Request, r.Watched = v, true
+						case "asks":
+							r.Request = v
+						case "limitable":
+							r.Limitable = true
+						case "evictable":
+							r.Evictable = true
+						}
+					}
+					pods[r.ID], order = r, append(order, r.ID)
+				}
+				return ""
+			case "pass":
+				var windows int
+				d.ScanArgs(t, "windows", &windows)
+				var out strings.Builder
+				last := ""
+				for w := range windows {
+					for range 10 {
+						now = now.Add(time.Second)
+						if text := describe(b.Step(now, readings(d.Input, pods, order))); text != "" && text != last {
+							fmt.Fprintf(&out, "%d: %s", w+1, text)
+							last = text
+						}
+					}
+				}
+				return out.String()
+			}
+			t.Fatalf("no command %q", d.Cmd)
+			return ""
+		})
+	})
+}
+
+func readings(input string, pods map[string]Reading, order []string) (out []Reading) {
+	given := make(map[string]Reading)
+	for line := range strings.Lines(input) {
+		words := strings.Fields(line)
+		r := pods[words[0]]
+		for _, w := range words[1:] {
+			key, value, _ := strings.Cut(w, "=")
+			v, _ := strconv.ParseFloat(value, 64)
+			switch key {
+			case "use":
+				r.Use = v
+			case "delay":
+				r.Delay = v
+			case "pressure":
+				r.Pressure = v
+			case "indicator":
+				r.Indicator = v
+			}
+		}
+		given[words[0]] = r
+	}
+	for _, id := range order {
+		if r, ok := given[id]; ok {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// describe is a decision as text; what stays from window to window is left out by the caller.
+func describe(d *Decision) string {
+	if d == nil {
+		return ""
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "watched %d, learning %d, growth stopped %v", d.Watched, d.Learning, d.StopGrowth)
+	for _, l := range d.Limits {
+		fmt.Fprintf(&out, ", limit %s to %.2f", l.ID, l.CPUs)
+	}
+	if d.Evict != "" {
+		fmt.Fprintf(&out, ", evict %s", d.Evict)
+	}
+	for _, p := range d.Apart {
+		fmt.Fprintf(&out, ", %s apart from %s until %s", p.Victim, p.Culprit, p.Until.Format(time.TimeOnly))
+	}
+	out.WriteString("\n")
+	for _, f := range d.Findings {
+		alone := ""
+		if f.LeftAlone {
+			alone = " (left alone)"
+		}
+		fmt.Fprintf(&out, "  %s%s: %s\n", f.Step, alone, f.Reason)
+	}
+	return out.String()
+}
+
+// Whatever is read, nobody is limited who may not be, or below what it requests; nobody is evicted who may not be, nor two in the pause; and all is bounded.
+func TestBookHolds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rules := DefaultRules()
+		rules.Watch.Enough, rules.Watch.Quiet, rules.Watch.High = 2, 6, 2
+		b, now := NewBook(&rules), start
+		odd := rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), -1, 0, 0.1, 0.1, 0.1, 1, 5, 1e9})
+		var last string
+		var began time.Time
+		for range rapid.IntRange(1, 120).Draw(t, "readings") {
+			now = now.Add(time.Duration(rapid.SampledFrom([]int{-20, 5, 10, 10, 10, 700}).Draw(t, "seconds")) * time.Second)
+			byID := make(map[string]Reading)
+			var pods []Reading
+			for i := range rapid.IntRange(1, 5).Draw(t, "pods") {
+				r := Reading{
+					ID: fmt.Sprint(i), Name: fmt.Sprint("pod-", i), Watched: i%2 == 0, Request: float64(i), Limitable: i != 1, Evictable: i == 3,
+					Use: odd.Draw(t, "use"), Delay: odd.Draw(t, "delay"), Pressure: odd.Draw(t, "pressure"), Indicator: odd.Draw(t, "indicator"),
+				}
+				pods, byID[r.ID] = append(pods, r), r
+			}
+			d := b.Step(now, pods)
+			if d == nil {
+				continue
+			}
+			for _, l := range d.Limits {
+				if p := byID[l.ID]; !p.Limitable || l.CPUs < p.Request || !(l.CPUs >= rules.Least) {
+					t.Fatalf("limit %+v of %+v", l, p)
+				}
+			}
+			if d.Evict != "" && d.Evict != last {
+				if !byID[d.Evict].Evictable || !began.IsZero() && now.Sub(began) < rules.EvictPause {
+					t.Fatalf("%s is evicted at %v, the last one at %v", d.Evict, now, began)
+				}
+				began = now
+			}
+			last = d.Evict
+			if len(b.services) > maxWatched || len(b.apart) > maxApart || len(d.Limits) > len(pods) {
+				t.Fatalf("%d services, %d pairs, %d limits", len(b.services), len(b.apart), len(d.Limits))
+			}
+		}
+	})
+}
