@@ -11,7 +11,7 @@ import (
 	"hilbert.dev/hilbert/node/enforce"
 )
 
-// harmRig is a service beside a reclaimed pod. An observation is five seconds after the one before.
+// harmRig is a service beside a reclaimed pod. An observation is ten seconds after the one before.
 type harmRig struct {
 	*lender
 	web, hog string // their cgroups
@@ -36,7 +36,7 @@ func newHarmRig(t *testing.T) *harmRig {
 // pass lets so many windows pass in which web waits for that share of the time, and hog uses so many CPUs.
 func (r *harmRig) pass(windows int, waits, hog float64) {
 	r.Helper()
-	for range 2 * windows {
+	for range windows {
 		r.n++
 		r.used[r.web] += 1_000_000
 		r.used[r.hog] += int(hog * 1e6)
@@ -45,7 +45,7 @@ func (r *harmRig) pass(windows int, waits, hog float64) {
 			r.counters.write("sys/fs/cgroup/"+dir+"/cpu.stat", fmt.Sprintf("usage_usec %d\nuser_usec 1\nsystem_usec 0\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n", usec))
 		}
 		r.counters.write("sys/fs/cgroup/"+r.web+"/cpu.pressure", fmt.Sprintf("some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n", r.waited))
-		r.now = r.now.Add(4 * time.Second)
+		r.now = r.now.Add(9 * time.Second)
 		r.run(1)
 	}
 }
