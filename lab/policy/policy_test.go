@@ -111,7 +111,12 @@ func prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := grant(ctx); err != nil {
+	for name, labels := range overNamespaces() {
+		if err := makeNamespace(ctx, name, labels); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(grant(ctx), makeOvercommit(ctx)); err != nil {
 		return err
 	}
 	old := pod("old", scheduler(spec.DefaultSchedulerName), gpus("1"), label(spec.LabelQoS, "gold"), annotation(spec.AnnotationNUMANodes, "0:8/4096Mi"),
@@ -203,6 +208,9 @@ func awaitPolicies(ctx context.Context) error {
 		}
 		if err := keeps(admin, plain, saying("priority", 7))(ctx); err == nil {
 			return errors.New("hilbert-reservation is not in force")
+		}
+		if err := lowers(over150, "main: cpu=667m; Burstable", "main=1000m", main("cpu=1"))(ctx); err != nil {
+			return fmt.Errorf("hilbert-overcommit is not in force: %w", err)
 		}
 		if err := createsNode(agents.unbound, "n3")(ctx); err == nil {
 			return errors.New("hilbert-cnr-own-node is not in force")

@@ -27,26 +27,7 @@ func TestBook(t *testing.T) {
 				rules.EvictPause = time.Duration(pause) * time.Second
 				return ""
 			case "pods":
-				pods, order = make(map[string]Reading), nil
-				for line := range strings.Lines(d.Input) {
-					words := strings.Fields(line)
-					r := Reading{ID: words[0], Name: words[0], Use: math.NaN(), Delay: math.NaN(), Pressure: math.NaN(), Indicator: math.NaN()}
-					for _, w := range words[1:] {
-						key, value, _ := strings.Cut(w, "=")
-						v, _ := strconv.ParseFloat(value, 64)
-						switch key {
-						case "request":
-							r.Request, r.Watched = v, true
-						case "asks":
-							r.Request = v
-						case "limitable":
-							r.Limitable = true
-						case "evictable":
-							r.Evictable = true
-						}
-					}
-					pods[r.ID], order = r, append(order, r.ID)
-				}
+				pods, order = podsOf(d.Input)
 				return ""
 			case "pass":
 				var windows int
@@ -68,6 +49,31 @@ func TestBook(t *testing.T) {
 			return ""
 		})
 	})
+}
+
+// podsOf are pods as a transcript has them, of which nothing is known yet.
+func podsOf(input string) (pods map[string]Reading, order []string) {
+	pods = make(map[string]Reading)
+	for line := range strings.Lines(input) {
+		words := strings.Fields(line)
+		r := Reading{ID: words[0], Name: words[0], Use: math.NaN(), Delay: math.NaN(), Pressure: math.NaN(), Indicator: math.NaN()}
+		for _, w := range words[1:] {
+			key, value, _ := strings.Cut(w, "=")
+			v, _ := strconv.ParseFloat(value, 64)
+			switch key {
+			case "request":
+				r.Request, r.Watched = v, true
+			case "asks":
+				r.Request = v
+			case "limitable":
+				r.Limitable = true
+			case "evictable":
+				r.Evictable = true
+			}
+		}
+		pods[r.ID], order = r, append(order, r.ID)
+	}
+	return pods, order
 }
 
 func readings(input string, pods map[string]Reading, order []string) (out []Reading) {
