@@ -22,7 +22,7 @@ type NodeInterference struct {
 	LimitShare float64 `json:"limitShare"`
 	// EvictPause is the least time between two evictions for interference on a node.
 	EvictPause Duration `json:"evictPause"`
-	// Apart is for how long the scheduler avoids placing the two beside each other; 0: it does not.
+	// Apart is for how long the report says that the two are better kept apart, once the culprit was to be evicted; 0: it does not. People read that, and no scheduler yet.
 	Apart Duration `json:"apart"`
 }
 
@@ -98,7 +98,7 @@ const (
 	MaxApartHints           = 16
 )
 
-// ApartHint is a preference, which expires: pods as the one are better placed on nodes without pods as the other. Agents do not know whose pods they are; the scheduler does.
+// ApartHint is advice, which expires: pods as the one are better placed on nodes without pods as the other. No scheduler reads it yet.
 type ApartHint struct {
 	Victim  PodRef    `json:"victim"`
 	Culprit PodRef    `json:"culprit"`
