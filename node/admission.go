@@ -342,7 +342,7 @@ func podOf(s *Sandbox) allocate.Pod {
 		}
 	}
 	promisedDevices(&p, s.Annotations)
-	if qos.Level == spec.QoSDedicated {
+	if qos.Level == spec.QoSDedicated || qos.Level == spec.QoSShared && qos.NUMA != "" {
 		p.Request = requestOf(qos, s.Amounts, p.Promise)
 	}
 	return p
@@ -377,13 +377,15 @@ func promisedDevices(p *allocate.Pod, annotations map[string]string) {
 	}
 }
 
-// requestOf is what a dedicated pod asks of NUMA nodes. Its CPUs are its request. The runtime is told no memory request, only the limit; the
+// requestOf is what a pod asks of NUMA nodes that is dedicated, or shared and bound. Its CPUs are its request. The runtime is told no memory request, only the limit; the
 // Binding was made for the request. So the promise says how much memory is bound, as long as it is no more than the limit.
 func requestOf(qos spec.QoS, a Amounts, promise topology.NUMAGrant) topology.NUMARequest {
 	r := topology.NUMARequest{CPUs: uint16(min((a.MilliCPU+999)/1000, math.MaxUint16))}
 	switch qos.NUMA {
 	case spec.NUMABound:
-		r.Binding = topology.Bound
+		if r.Binding = topology.Bound; qos.Level == spec.QoSShared {
+			r.Binding = topology.BoundShared
+		}
 	case spec.NUMAExclusive:
 		r.Binding = topology.Exclusive
 	default:

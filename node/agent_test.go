@@ -326,7 +326,7 @@ func TestBadInput(t *testing.T) {
 		event   string
 	}{
 		{sandbox("level", 1, "qos=golden"), "pod-level: " + spec.ReasonInvalidQoS},
-		{sandbox("numa", 1, "numa=bound"), "pod-numa: " + spec.ReasonInvalidQoS},
+		{sandbox("numa", 1, "numa=exclusive"), "pod-numa: " + spec.ReasonInvalidQoS},
 		{sandbox("words", 1, "qos=dedicated_cores", "numaNodes=all of them"), "pod-words: " + spec.ReasonForgedPlacement},
 		{sandbox("other", 1, "qos=dedicated_cores", "numaNodes=0:3"), "pod-other: " + spec.ReasonForgedPlacement},
 	} {

@@ -90,6 +90,10 @@ func (o *observation) readNUMANodes() {
 	for _, p := range pools {
 		all += p.Shared.Len() + p.Reclaimed.Len()
 	}
+	bound, together := o.node.manager.Pools.Bound(), 0
+	for _, cpus := range bound {
+		together += cpus
+	}
 	for i, p := range pools {
 		z := advise.NUMANode{
 			Divisible: p.Shared.Len() + p.Reclaimed.Len(), Threads: o.machine.Threads(), Lent: p.Reclaimed.Len(),
@@ -97,8 +101,12 @@ func (o *observation) readNUMANodes() {
 			MemoryOnly: o.memoryOnly(i), Reserved: int64(*o.node.options.Config.ReservedMemory) * topology.Mebibyte,
 		}
 		if all > 0 {
-			const milli = 1000
-			z.SharedRequests = advise.Known(float64(demand) / milli * float64(z.Divisible) / float64(all))
+			const milli = 1000 // what bound pods request counts where they are bound
+			anywhere := max(float64(demand)/milli-float64(together), 0)
+			z.SharedRequests = advise.Known(anywhere * float64(z.Divisible) / float64(all))
+			if i < len(bound) {
+				z.SharedRequests.Value += float64(bound[i])
+			}
 		}
 		if id := o.machine.NUMA[i].ID; id < len(o.seen.Node.NUMANodes) {
 			memory := &o.seen.Node.NUMANodes[id]
@@ -161,9 +169,10 @@ func (o *observation) readPods(profiles *profileController) {
 		}
 		profiles.addIndicators(o, p, &service, use)
 		o.laws.Services = append(o.laws.Services, service)
-		if pool == "" {
+		if pool == "" || asked.Request.Binding == topology.BoundShared {
 			o.charge(use, func(z *advise.NUMANode) *advise.Sample { return &z.PromisedUse })
-		} else if !service.BestEffort {
+		}
+		if pool != "" && !service.BestEffort {
 			node.CPUPressure = worst(node.CPUPressure, service.CPUPressure)
 			waits = true
 		}

@@ -34,6 +34,14 @@ func (m *Manager) level(p *pod) (notes []Note) {
 		notes = append(notes, Note{spec.ReasonInvalidQoS, fmt.Sprintf("it is of level %s and requests no CPU", spec.QoSDedicated)})
 	case p.QoS.Level == spec.QoSDedicated:
 		p.pool = ""
+	case p.QoS.Level == spec.QoSShared && p.QoS.NUMA != "" && kubelet:
+		notes = append(notes, Note{spec.ReasonKubeletRules, "it asks to be kept in NUMA nodes, and the kubelet decides where it runs"})
+	case p.QoS.Level == spec.QoSShared && p.QoS.NUMA != "":
+		if p.Request.Binding != topology.BoundShared || p.Request.IsZero() {
+			notes = append(notes, Note{spec.ReasonInvalidQoS, "it asks to be kept in NUMA nodes and requests no CPU"})
+			break
+		}
+		return notes // in pool share, beside others
 	default:
 		if p.QoS.Pool != "" && p.QoS.Pool != spec.PoolReclaimed && p.QoS.Pool != spec.PoolSystem {
 			p.pool = namedPool(p.Namespace, p.QoS.Pool)
@@ -41,6 +49,9 @@ func (m *Manager) level(p *pod) (notes []Note) {
 		if p.BestEffort && !p.QoS.Said {
 			notes = append(notes, Note{spec.ReasonUnlabelled, "it requests nothing and names no QoS level; it runs in pool " + p.pool})
 		}
+	}
+	if p.Request.Binding == topology.BoundShared { // it holds nothing of NUMA nodes
+		p.Request = topology.NUMARequest{}
 	}
 	return notes
 }
@@ -53,7 +64,7 @@ func namedPool(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// dedicated gives pods CPUs of their own: what was promised to a pod if it is still free, an equivalent place if not, and where the kubelet rules, what
+// dedicated gives pods CPUs of their own, and shared pods that are bound their room in NUMA nodes: what was promised to a pod if it is still free, an equivalent place if not, and where the kubelet rules, what
 // the kubelet gave. For example, a pod was promised two CPUs of NUMA node 1, and another pod holds them: it gets two of NUMA node 0 (its promise is moved),
 // or is refused if there are none (its promise is broken).
 type dedicated struct {
@@ -62,7 +73,7 @@ type dedicated struct {
 	counts   *Counts
 }
 
-// hold gives a pod CPUs of its own.
+// hold gives a pod CPUs of its own, or room in NUMA nodes.
 func (d *dedicated) hold(p *pod) ([]Note, *Refusal) {
 	if d.capacity.kubeletRules() {
 		return d.fix(p), nil
@@ -70,7 +81,7 @@ func (d *dedicated) hold(p *pod) ([]Note, *Refusal) {
 	if p.Forged != "" {
 		p.Promise = topology.NUMAGrant{}
 	}
-	if p.Request.Binding == topology.Bound && p.Request.Memory == 0 {
+	if (p.Request.Binding == topology.Bound || p.Request.Binding == topology.BoundShared) && p.Request.Memory == 0 {
 		p.Request.Memory = memoryOf(&p.Promise)
 	}
 	if d.keep(p) {
@@ -137,7 +148,7 @@ func memoryOf(g *topology.NUMAGrant) uint32 {
 // keep leaves a pod that runs already where it runs, if that is what it could have been given; what was once promised does not matter then,
 // and may be older than its request. CPUs that are more than it asks for, or that another pod holds too, are no place of its own.
 func (d *dedicated) keep(p *pod) bool {
-	if p.Fixed.IsEmpty() {
+	if p.Fixed.IsEmpty() || p.pool != "" { // or it has never had any of its own
 		return false
 	}
 	h := cores.Holding{Request: p.Request, CPUs: p.Fixed}
@@ -162,7 +173,7 @@ func (d *dedicated) gone(p *pod) bool {
 	alloc := d.capacity.alloc
 	threads := max(2, int(alloc.Shape().Threads)) // SMT may have been on when it got them
 	own := (int(p.Request.CPUs) + threads - 1) / threads * threads
-	return p.Running && p.Fixed.Len() <= own && !p.Fixed.Minus(alloc.Givable(p.Fixed)).IsEmpty()
+	return p.pool == "" && p.Running && p.Fixed.Len() <= own && !p.Fixed.Minus(alloc.Givable(p.Fixed)).IsEmpty()
 }
 
 // shrink leaves a pod that runs what there still is of its CPUs, for no other pod may have them before it is gone. If nothing is left it runs in the shared pool,

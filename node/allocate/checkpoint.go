@@ -184,7 +184,10 @@ func (m *Manager) restore(s *PodState) error {
 			return err
 		}
 	}
-	if p.pool == "" {
+	if p.Request.Binding == topology.BoundShared && (p.pool != spec.PoolShare || m.capacity.kubeletRules()) {
+		return fmt.Errorf("it is bound to NUMA nodes and runs in pool %q", p.pool)
+	}
+	if p.holds() {
 		h := cores.Holding{CPUs: s.CPUs}
 		if !m.capacity.kubeletRules() {
 			h.Request = s.Request

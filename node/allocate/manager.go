@@ -22,7 +22,7 @@ type Pod struct {
 	QoS                  spec.QoS
 	// Invalid says what could not be read of the QoS; the pod is treated as shared.
 	Invalid string
-	// Request is of a dedicated pod. Where a bound pod's memory is left zero, it is what the promise says.
+	// Request is of a dedicated pod, or of a shared one that is bound (topology.BoundShared). Where a bound pod's memory is left zero, it is what the promise says.
 	Request topology.NUMARequest
 	// Promise is what the Binding's annotation promised. Forged says why it cannot be read.
 	Promise topology.NUMAGrant
@@ -128,7 +128,7 @@ func (m *Manager) Admit(p Pod) Verdict {
 	n := &pod{Pod: p}
 	notes, free, counts := m.level(n), m.capacity.alloc.Free(), m.counts
 	var refused *Refusal
-	if n.pool == "" {
+	if n.holds() {
 		more, no := m.dedicated.hold(n)
 		notes, refused = append(notes, more...), no
 	}
@@ -176,7 +176,7 @@ func (m *Manager) Resize(uid string, milliCPU int64) Verdict {
 		return unknown(uid)
 	}
 	var notes []Note
-	if p.pool == "" && !m.capacity.kubeletRules() {
+	if p.holds() && !m.capacity.kubeletRules() {
 		cpus := uint16(min(max(milliCPU, 0)+999, math.MaxUint16*1000) / 1000)
 		if cpus == 0 || !m.capacity.alloc.Resize(uid, cpus) {
 			note := Note{spec.ReasonInsufficientCores, fmt.Sprintf("asks for %d CPUs and keeps its %d: %s", cpus, p.Request.CPUs, m.capacity.left())}

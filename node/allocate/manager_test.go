@@ -48,10 +48,14 @@ func (n *node) pod(t *rapid.T) Pod {
 	if p.QoS.Level == spec.QoSReclaimed && rapid.Bool().Draw(t, "amounts") {
 		p.Reclaimed = spec.ReclaimedAmounts{MilliCPU: rapid.Int64Range(0, 200_000).Draw(t, "reclaimed CPU"), MemoryMiB: rapid.Int64Range(0, 4096).Draw(t, "reclaimed MiB")}
 	}
-	if p.QoS.Level == spec.QoSDedicated {
+	bound := p.QoS.Level == spec.QoSShared && rapid.Bool().Draw(t, "bound")
+	if p.QoS.Level == spec.QoSDedicated || bound {
 		p.Request = topology.NUMARequest{
 			CPUs: uint16(rapid.IntRange(0, 6).Draw(t, "cpus")), Binding: topology.Binding(rapid.IntRange(0, 2).Draw(t, "binding")),
 			Memory: uint32(rapid.IntRange(0, 3).Draw(t, "need") * 128),
+		}
+		if bound {
+			p.QoS.NUMA, p.QoS.Pool, p.Request.Binding, p.Request.CPUs = spec.NUMABound, spec.PoolShare, topology.BoundShared, uint16((p.MilliCPU+999)/1000)
 		}
 		shape := n.m.capacity.alloc.Shape()
 		free := topology.NewNUMAFree(&shape)
@@ -157,6 +161,52 @@ func (n *node) check(t *rapid.T) {
 	}
 }
 
+// checkBound: a pod that is bound runs and has its memory in the NUMA nodes that it holds, beside others of pool share; what is held of each NUMA node is there.
+func (n *node) checkBound(t *rapid.T) {
+	free, alloc := n.m.capacity.alloc.Free(), n.m.capacity.alloc
+	for _, uid := range n.m.UIDs() {
+		h, holds := alloc.Holding(uid)
+		if !holds || h.Request.Binding != topology.BoundShared {
+			continue
+		}
+		var in, room topology.CPUSet
+		for z, machine := range n.m.capacity.machine.NUMA {
+			if h.Grant.CPUs[z] == 0 {
+				continue
+			}
+			in = in.Union(machine.CPUs)
+			if free[z].CPUs >= 0 && machine.Memory > 0 { // as it was given
+				room = room.Union(machine.CPUs.Minus(alloc.Held()))
+			}
+		}
+		p, _ := n.m.Placement(uid)
+		share := alloc.Pools().Shared[spec.PoolShare].Intersection(in)
+		switch {
+		case p.Pool != spec.PoolShare:
+			t.Fatalf("%s: %v: it is bound", uid, place(p))
+		case !room.IsEmpty() && !p.CPUs.Minus(in).IsEmpty():
+			t.Fatalf("%s: %v: granted is %v", uid, place(p), h.Grant)
+		case !share.IsEmpty() && p.CPUs != share:
+			t.Fatalf("%s: %v: of its NUMA nodes the pool has %v", uid, place(p), share)
+		}
+		for z, machine := range n.m.capacity.machine.NUMA {
+			if p.Mems.Has(machine.ID) && h.Grant.NUMANodes()&(1<<z) == 0 && !in.IsEmpty() && n.hasMemory(h.Grant.NUMANodes()) {
+				t.Fatalf("%s: %v: memory outside of %v", uid, place(p), h.Grant)
+			}
+		}
+	}
+}
+
+// hasMemory reports whether any NUMA node of a set has memory.
+func (n *node) hasMemory(numaNodes uint8) bool {
+	for z, machine := range n.m.capacity.machine.NUMA {
+		if numaNodes&(1<<z) != 0 && machine.Memory > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // TestInvariants admits, resizes and releases pods of all kinds, promised and not.
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -169,6 +219,7 @@ func TestInvariants(t *testing.T) {
 				t.Fatalf("%v: refused, and holds something", v.Refused)
 			}
 			n.check(t)
+			n.checkBound(t)
 		}
 	})
 }
@@ -242,13 +293,15 @@ type ledger struct {
 // bind takes what a pod asks for, if the scheduler could bind it.
 func (l *ledger) bind(p *Pod) bool {
 	asks := p.MilliCPU
-	if p.QoS.Level == spec.QoSDedicated && !p.Request.IsZero() {
+	if !p.Request.IsZero() {
 		g, ok := topology.OfferNUMA(&l.shape, &l.free, p.Request)
 		if !ok {
 			return false
 		}
-		excess, _ := g.Excess(p.Request)
-		p.Promise, asks = g, (int64(p.Request.CPUs)+excess)*1000
+		p.Promise = g
+		if excess, _ := g.Excess(p.Request); p.QoS.Level == spec.QoSDedicated {
+			asks = (int64(p.Request.CPUs) + excess) * 1000
+		}
 	}
 	if asks > l.milli {
 		return false
@@ -304,6 +357,7 @@ func TestLegalPromisesAreKept(t *testing.T) {
 				}
 			}
 			n.check(t)
+			n.checkBound(t)
 			n.fed(t)
 		}
 		if c := n.m.Report().Counts; c.Moved+c.Broken+c.Forged+c.Foreign+c.Refused != 0 {
@@ -330,6 +384,9 @@ func FuzzRestore(f *testing.F) {
 	m.Admit(Pod{UID: "b", QoS: spec.QoS{Level: spec.QoSReclaimed}})
 	m.Admit(Pod{UID: "c", QoS: spec.QoS{Level: spec.QoSShared, Pool: "ads"}, MilliCPU: 700})
 	m.Admit(Pod{UID: "d", QoS: spec.QoS{Level: spec.QoSDedicated}, Request: topology.NUMARequest{CPUs: 2, Binding: topology.Exclusive}})
+	m.Admit(Pod{
+		UID: "e", QoS: spec.QoS{Level: spec.QoSShared, NUMA: spec.NUMABound}, MilliCPU: 900, Request: topology.NUMARequest{CPUs: 1, Binding: topology.BoundShared, Memory: 10},
+	})
 	m.CloseNUMANode(1, Note{"x", "y"})
 	c := m.Checkpoint()
 	data, _ := json.Marshal(c)

@@ -21,6 +21,9 @@ type pod struct {
 	unsettled    bool // it runs with a promise, and it is not known yet whether that was ours to give
 }
 
+// holds reports whether the pod holds something of the NUMA nodes: CPUs of its own, or room in the pool that it shares.
+func (p *pod) holds() bool { return p.pool == "" || p.Request.Binding == topology.BoundShared }
+
 // resource is one kind of thing that pods get on a node. The scheduler's fit function has the last word on NUMA nodes; hints only leave out those
 // that the resource cannot serve the pod from, and never one that the fit function would use for it.
 type resource interface {
@@ -90,13 +93,13 @@ func (ps *pods) uids() []string { return slices.Sorted(maps.Keys(ps.known)) }
 // verify compares the pods with the holders of CPUs.
 func (ps *pods) verify(c *capacity) error {
 	for uid, p := range ps.known {
-		if _, holds := c.alloc.Holding(uid); holds != (p.pool == "") {
-			return fmt.Errorf("pod %s of pool %q: holds CPUs of its own: %v", uid, p.pool, holds)
+		if _, holds := c.alloc.Holding(uid); holds != p.holds() {
+			return fmt.Errorf("pod %s of pool %q: holds something of NUMA nodes: %v", uid, p.pool, holds)
 		}
 	}
 	for _, uid := range c.alloc.Holders() {
 		if ps.known[uid] == nil {
-			return fmt.Errorf("pod %s holds CPUs and is not known", uid)
+			return fmt.Errorf("pod %s holds something of NUMA nodes and is not known", uid)
 		}
 	}
 	return nil

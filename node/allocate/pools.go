@@ -70,6 +70,18 @@ func (ps *Pools) NUMANodes() []PoolNUMANode {
 	return out
 }
 
+// Bound is what pods that are bound request of the shared pools in each NUMA node, in CPUs.
+func (ps *Pools) Bound() (cpus [topology.MaxNUMANodes]int) {
+	for uid, p := range ps.pods.known {
+		if h, ok := ps.capacity.alloc.Holding(uid); ok && p.pool != "" {
+			for z, n := range h.Grant.CPUs {
+				cpus[z] += int(n)
+			}
+		}
+	}
+	return cpus
+}
+
 // Demand is what the pods of each shared pool request together, in millicores.
 func (ps *Pools) Demand() map[string]int64 {
 	milliCPU := make(map[string]int64)
@@ -84,8 +96,8 @@ func (ps *Pools) Demand() map[string]int64 {
 // List lists the pools that have CPUs or pods, by name.
 func (ps *Pools) List() (out []Pool) {
 	count := make(map[string]int)
-	for uid, p := range ps.pods.known {
-		if _, ok := ps.capacity.alloc.Holding(uid); !ok {
+	for _, p := range ps.pods.known {
+		if p.pool != "" {
 			count[p.pool]++
 		}
 	}
@@ -106,10 +118,13 @@ func (ps *Pools) List() (out []Pool) {
 	return out
 }
 
-// hints are the NUMA nodes that have a core to give, or all of theirs if the pod wants NUMA nodes alone. A NUMA node
+// hints are the NUMA nodes that have a core to give, or a CPU to share, or all of theirs if the pod wants NUMA nodes alone. A NUMA node
 // of which the promise takes no CPU does not matter here.
 func (ps *Pools) hints(p *pod) uint8 {
-	threads := int32(max(ps.capacity.alloc.Shape().Threads, 1))
+	least := int32(max(ps.capacity.alloc.Shape().Threads, 1))
+	if p.Request.Binding == topology.BoundShared {
+		least = 1
+	}
 	return ps.capacity.usable(func(z int, whole topology.NUMACapacity, left topology.NUMARoom) bool {
 		switch {
 		case p.Promise.Memory[z] > 0 && p.Promise.CPUs[z] == 0:
@@ -117,7 +132,7 @@ func (ps *Pools) hints(p *pod) uint8 {
 		case p.Request.Binding == topology.Exclusive:
 			return left.CPUs == int32(whole.CPUs)
 		}
-		return left.CPUs >= threads
+		return left.CPUs >= least
 	})
 }
 
@@ -162,7 +177,9 @@ func (ps *Pools) place(p *pod, out *Placement) {
 		ps.yield(p, out)
 	}
 	if h, ok := ps.capacity.alloc.Holding(p.UID); ok {
-		out.CPUs = h.CPUs
+		if out.CPUs = h.CPUs; p.pool != "" {
+			out.CPUs = ps.capacity.alloc.RunsIn(&h.Grant)
+		}
 		return
 	}
 	pools := ps.capacity.alloc.Pools()

@@ -23,7 +23,7 @@ type Report struct {
 	Counts     Counts
 }
 
-// Held is what one pod has for itself.
+// Held is what one pod has of the NUMA nodes: for itself, or with topology.BoundShared as room in the pool that it shares.
 type Held struct {
 	UID, Namespace, Name string
 	cores.Holding
@@ -76,7 +76,7 @@ func (m *Manager) Report() Report {
 	return r
 }
 
-// Held lists the pods that have something for themselves, by UID.
+// Held lists the pods that have something of the NUMA nodes, by UID.
 func (m *Manager) Held() (out []Held) {
 	for uid, p := range m.pods.known {
 		if h, ok := m.capacity.alloc.Holding(uid); ok {

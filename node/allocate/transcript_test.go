@@ -20,7 +20,7 @@ import (
 // TestTranscripts runs the stories in testdata/stories. Run with -rewrite to accept new output.
 //
 //	machine numaNodes=2 cores=4 threads=2 l3=2 memory=4096 reserved=1 floor=1 mode=agent
-//	admit UID [level=dedicated] [numa=bound] [pool=ads] [cpus=4] [memory=1024] [promise=0:4] [milli=500] [besteffort] [unsaid] [fixed=0-3] …
+//	admit UID [level=dedicated|shared] [numa=bound] [pool=ads] [cpus=4] [memory=1024] [promise=0:4] [milli=500] [besteffort] [unsaid] [fixed=0-3] …
 //	confirm UID, resize UID milli=…, release UID, close numaNode=…, open numaNode=…, want cores=2,2
 //	pools, pod UID, dump
 //	checkpoint, restore [damage=sum|version] [differs] [machine arguments]
@@ -220,6 +220,9 @@ func podOf(t *testing.T, d *datadriven.TestData) Pod {
 			d.Fatalf(t, "%v", err)
 		}
 	}
+	if p.QoS.Level == spec.QoSShared && p.Request.Binding == topology.Bound { // of its milli CPU, as the agent reads it
+		p.QoS.NUMA, p.Request.Binding, p.Request.CPUs = spec.NUMABound, topology.BoundShared, uint16((p.MilliCPU+999)/1000)
+	}
 	return p
 }
 
@@ -303,7 +306,10 @@ func (s *story) dump() string {
 		b.WriteByte('\n')
 	}
 	for _, h := range r.Held {
-		fmt.Fprintf(&b, "%s/%s: %v for %d CPUs %v, on %v", h.Namespace, h.Name, h.Grant, h.Request.CPUs, h.Request.Binding, h.CPUs)
+		fmt.Fprintf(&b, "%s/%s: %v for %d CPUs %v", h.Namespace, h.Name, h.Grant, h.Request.CPUs, h.Request.Binding)
+		if !h.CPUs.IsEmpty() {
+			fmt.Fprintf(&b, ", on %v", h.CPUs)
+		}
 		if h.Moved {
 			b.WriteString(", moved")
 		}

@@ -33,7 +33,7 @@ func Message(text string) string { return cut(text, maxMessage) }
 // it), and the conditions that the agent knows of. NUMANodesClosed and UnlabelledBestEffort follow from the allocator's report unless they are among them. Nothing given is kept.
 func Build(m *topology.Machine, r *allocate.Report, lent *spec.Colocation, conditions []spec.NodeCondition) *spec.NodeReport {
 	out := &spec.NodeReport{
-		Status: spec.NodeStatus{Mode: r.Mode, ThreadsPerCore: m.Threads(), Topology: tree(m, r), Pools: pools(r), Colocation: bounded(lent), Summary: summary(m, r)},
+		Status: spec.NodeStatus{Mode: r.Mode, ThreadsPerCore: m.Threads(), BindsShared: r.Mode == spec.ModeAgent && r.Shape.BindsShared, Topology: tree(m, r), Pools: pools(r), Colocation: bounded(lent), Summary: summary(m, r)},
 	}
 	out.Conditions = complete(conditions, r)
 	return out
@@ -123,7 +123,7 @@ func closed(r *allocate.Report, numa int) bool {
 	return r.Shape.Closed&(1<<numa) != 0 || slices.ContainsFunc(r.Closed, func(c allocate.Closed) bool { return c.NUMANode == numa })
 }
 
-// allocations are what the pods hold of a NUMA node, by UID. The CPUs count as they are, whatever the grant says.
+// allocations are what the pods hold of a NUMA node, by UID. CPUs of a pod's own count as they are, whatever the grant says.
 func allocations(n *topology.NUMANode, r *allocate.Report, index int) (out []spec.NUMAAllocation) {
 	for i := range r.Held {
 		h := &r.Held[i]
@@ -133,6 +133,9 @@ func allocations(n *topology.NUMANode, r *allocate.Report, index int) (out []spe
 		}
 		set := h.CPUs.Intersection(n.CPUs)
 		a.CPUs, a.CPUSet = set.Len(), set.String()
+		if a.Shared = h.Request.Binding == topology.BoundShared; a.Shared && index < topology.MaxNUMANodes {
+			a.CPUs, a.CPUSet = int(h.Grant.CPUs[index]), ""
+		}
 		if index < topology.MaxNUMANodes {
 			a.MemoryMiB = int64(h.Grant.Memory[index])
 		}
@@ -187,7 +190,12 @@ func pools(r *allocate.Report) (out []spec.Pool) {
 
 // summary sums the NUMA nodes up that may still give something.
 func summary(m *topology.Machine, r *allocate.Report) spec.NodeSummary {
-	s := spec.NodeSummary{NUMANodes: len(m.NUMA), DedicatedPods: len(r.Held)}
+	s := spec.NodeSummary{NUMANodes: len(m.NUMA)}
+	for i := range r.Held {
+		if r.Held[i].Request.Binding != topology.BoundShared {
+			s.DedicatedPods++
+		}
+	}
 	var memory int64
 	if r.Mode == spec.ModeAgent {
 		for z := range int(r.Shape.NUMANodes) {

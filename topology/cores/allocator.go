@@ -20,7 +20,8 @@ var (
 	ErrUnfit = errors.New("this machine cannot give it")
 )
 
-// Holding is what one pod holds exclusively. Where the kubelet assigns the CPUs, Request and Grant are zero: only the CPUs are known.
+// Holding is what one pod holds of the machine. Where the kubelet assigns the CPUs, Request and Grant are zero: only the CPUs are known. A pod with
+// BoundShared has no CPUs of its own: its grant is room that SharePool keeps in those NUMA nodes, see RunsIn.
 type Holding struct {
 	Request topology.NUMARequest
 	Grant   topology.NUMAGrant
@@ -56,7 +57,8 @@ type standing struct {
 	shape    topology.NUMAShape
 	free     topology.NUMAFree
 	held     topology.CPUSet
-	alone    uint8 // NUMA nodes that somebody has alone
+	alone    uint8                      // NUMA nodes that somebody has alone
+	bound    [topology.MaxNUMANodes]int // CPUs of each NUMA node that pods with BoundShared have room for
 	division Division
 	pools    Pools
 }
@@ -105,6 +107,24 @@ func (a *Allocator) Reserved() topology.CPUSet { return a.reserved }
 
 // Pools are the CPUs that no pod holds, as the last Divide divided them.
 func (a *Allocator) Pools() Pools { return a.pools }
+
+// RunsIn is where a pod with BoundShared runs: the part of SharePool that is in the NUMA nodes of its grant which give it CPUs. If SharePool has none there, it is
+// what no pod holds of them, of the reclaimed pool and the reserved cores last; and if that is nothing either, what SharePool runs on.
+func (a *Allocator) RunsIn(g *topology.NUMAGrant) topology.CPUSet {
+	var in topology.CPUSet
+	for z := range a.numaNodes {
+		if z < topology.MaxNUMANodes && g.CPUs[z] > 0 {
+			in = in.Union(a.numaNodes[z].cpus)
+		}
+	}
+	free := a.all.Minus(a.held)
+	for _, set := range []topology.CPUSet{a.pools.Of(SharePool), free.Minus(a.reserved).Minus(a.pools.Reclaimed), free.Minus(a.reserved), free} {
+		if part := set.Intersection(in); !part.IsEmpty() {
+			return part
+		}
+	}
+	return a.pools.Runs(a.pools.Of(SharePool))
+}
 
 // Held are the CPUs that some pod holds exclusively.
 func (a *Allocator) Held() topology.CPUSet { return a.held }
@@ -161,6 +181,9 @@ func (a *Allocator) Offer(r topology.NUMARequest, promised topology.NUMAGrant, a
 // offer turns a grant that fits into CPUs.
 func (a *Allocator) offer(r topology.NUMARequest, g topology.NUMAGrant) (Offer, bool) {
 	o := Offer{Revision: a.revision, Holding: Holding{Request: r, Grant: g}}
+	if r.Binding == topology.BoundShared {
+		return o, true
+	}
 	for z := range int(a.shape.NUMANodes) {
 		free := a.numaNodes[z].givable.Minus(a.held)
 		o.CPUs = o.CPUs.Union(a.choose(z, int(g.CPUs[z])/a.threads, free, topology.CPUSet{}))
@@ -182,7 +205,7 @@ func (a *Allocator) starves(cpus topology.CPUSet) bool {
 func (a *Allocator) Answers(r topology.NUMARequest, g *topology.NUMAGrant) bool {
 	var cpus, memory int64
 	for z := range topology.MaxNUMANodes {
-		if int(g.CPUs[z])%a.threads != 0 {
+		if r.Binding != topology.BoundShared && int(g.CPUs[z])%a.threads != 0 {
 			return false
 		}
 		cpus += int64(g.CPUs[z])
@@ -194,7 +217,7 @@ func (a *Allocator) Answers(r topology.NUMARequest, g *topology.NUMAGrant) bool 
 	switch r.Binding {
 	case topology.Unbound:
 		return cpus == a.shape.Charged(r) && memory == 0
-	case topology.Bound:
+	case topology.Bound, topology.BoundShared:
 		return cpus == a.shape.Charged(r) && memory == int64(r.Memory)
 	default: // whole NUMA nodes may have more than is asked for
 		return cpus >= a.shape.Charged(r) && memory >= int64(r.Memory)
@@ -283,6 +306,9 @@ func (a *Allocator) Resize(id string, cpus uint16) bool {
 		return false
 	}
 	h.Request.CPUs = cpus
+	if h.Request.Binding == topology.BoundShared {
+		return a.resizeBound(id, h)
+	}
 	cores := a.shape.Charged(h.Request) / int64(a.threads)
 	has := int64(h.CPUs.Len() / a.threads)
 	switch {
@@ -295,6 +321,30 @@ func (a *Allocator) Resize(id string, cpus uint16) bool {
 		ok = ok && !a.starves(h.CPUs)
 	}
 	if !ok {
+		return false
+	}
+	a.change(id)
+	a.remove(id)
+	a.put(id, h)
+	a.divide()
+	return true
+}
+
+// resizeBound gives a pod that shares CPUs room for another number of them in its NUMA nodes.
+func (a *Allocator) resizeBound(id string, h Holding) bool {
+	had, left := h.Grant, int64(h.Request.CPUs)
+	parts := topology.SpreadEvenly(had.NUMANodes(), left, func(z int) int64 {
+		room := int64(had.CPUs[z])
+		if a.shape.Closed&(1<<z) == 0 {
+			room += max(int64(a.free[z].CPUs), 0)
+		}
+		return room
+	})
+	for z, n := range parts {
+		h.Grant.CPUs[z] = uint16(n)
+		left -= n
+	}
+	if left > 0 {
 		return false
 	}
 	a.change(id)
@@ -362,6 +412,12 @@ func (a *Allocator) Close(numa int, closed bool) {
 
 // sound judges a holding by itself: does this machine have such a thing to give?
 func (a *Allocator) sound(h Holding) error {
+	if h.Request.Binding == topology.BoundShared {
+		if a.shape.Ruler != topology.RulerAgent || !h.CPUs.IsEmpty() || h.Grant.NUMANodes()>>a.shape.NUMANodes != 0 || h.Request.IsZero() || !a.Answers(h.Request, &h.Grant) {
+			return fmt.Errorf("grant %v and CPUs %q for %d shared CPUs, %d MiB: %w", h.Grant, h.CPUs, h.Request.CPUs, h.Request.Memory, ErrUnfit)
+		}
+		return nil
+	}
 	if h.CPUs.IsEmpty() || h.CPUs != h.CPUs.Intersection(a.all) {
 		return fmt.Errorf("CPUs %q of a machine with %v: %w", h.CPUs, a.all, ErrUnfit)
 	}
@@ -395,6 +451,7 @@ func (a *Allocator) put(id string, h Holding) {
 	a.holdings[id] = h
 	a.free.Commit(&h.Grant)
 	a.held = a.held.Union(h.CPUs)
+	a.keepRoom(&h, 1)
 	if h.Request.Binding == topology.Exclusive {
 		a.alone |= h.Grant.NUMANodes()
 	}
@@ -405,7 +462,18 @@ func (a *Allocator) remove(id string) {
 	delete(a.holdings, id)
 	a.free.Release(&h.Grant)
 	a.held = a.held.Minus(h.CPUs)
+	a.keepRoom(&h, -1)
 	if h.Request.Binding == topology.Exclusive {
 		a.alone &^= h.Grant.NUMANodes()
+	}
+}
+
+// keepRoom keeps room of SharePool for a pod that shares CPUs, or with sign -1 no longer.
+func (a *Allocator) keepRoom(h *Holding, sign int) {
+	if h.Request.Binding != topology.BoundShared {
+		return
+	}
+	for z, cpus := range h.Grant.CPUs {
+		a.bound[z] += sign * int(cpus)
 	}
 }

@@ -67,7 +67,7 @@ func (s *stream) machine() *topology.Machine {
 }
 
 func (s *stream) request() topology.NUMARequest {
-	return topology.NUMARequest{CPUs: uint16(1 + s.below(9)), Binding: topology.Binding(s.below(3)), Memory: uint32(s.below(6)) * 90}
+	return topology.NUMARequest{CPUs: uint16(1 + s.below(9)), Binding: topology.Binding(s.below(4)), Memory: uint32(s.below(6)) * 90}
 }
 
 // driver plays a stream to the allocator and to the oracle.
@@ -78,6 +78,7 @@ type driver struct {
 	ids   int
 	stale Offer
 	marks []mark
+	bound int // NUMA nodes with pods that share their CPUs, before the step
 }
 
 // mark is what a Rollback has to come back to.
@@ -107,6 +108,7 @@ func play(data []byte) error {
 	}
 	d.a, d.n = a, newNaive(m, reserved, kept)
 	for len(d.bytes) > 0 {
+		_, d.bound = d.n.boundCores()
 		before, revision, there := d.a.Pools(), d.a.Revision(), d.n.cpusOfPools()
 		name, err := d.step()
 		if err == nil {
@@ -125,7 +127,8 @@ func play(data []byte) error {
 			// Whoever comes or goes with n cores moves no more than these: a pool that lost one takes another's, and the reclaimed
 			// pool of a NUMA node may have to take that from a third; and a pool may get another rounding.
 			changed := d.n.changed(there)
-			if most := 2*changed + len(d.n.demand); cores > most || changed == 0 && cores > 0 {
+			_, bound := d.n.boundCores()
+			if most := 2*changed + len(d.n.demand); bound == 0 && d.bound == 0 && (cores > most || changed == 0 && cores > 0) {
 				err = fmt.Errorf("%d cores came or went, and %d changed pools: %v to %v", changed, cores, before, d.a.Pools())
 			}
 		}
@@ -254,6 +257,12 @@ func (d *driver) offer() error {
 	case !o.Kept && keeps && !d.n.starved(chosen(d.a, promised)):
 		return fmt.Errorf("%v: promised %v not kept", r, promised)
 	}
+	if r.Binding == topology.BoundShared {
+		if !o.CPUs.IsEmpty() {
+			return fmt.Errorf("%v: offered CPUs %v of its own", r, o.CPUs)
+		}
+		return d.commit(o)
+	}
 	if err := errors.Join(d.n.sane(o.CPUs, o.Grant), d.n.packed(o.CPUs)); err != nil {
 		return err
 	}
@@ -326,6 +335,12 @@ func (d *driver) adopt() error {
 		ok = ok && memory >= int64(h.Request.Memory)
 	}
 	id := fmt.Sprintf("p%d", d.ids)
+	if d.below(4) == 0 {
+		h = Holding{Request: d.request()}
+		h.Request.Binding = topology.BoundShared
+		h.Grant = d.promise(h.Request)
+		ok = !h.Grant.IsZero() && d.answers(h.Request, h.Grant)
+	}
 	if err := d.a.Adopt(id, h); (err == nil) != ok {
 		return fmt.Errorf("%v: want it adopted: %v; %w", h, ok, err)
 	}
@@ -334,6 +349,20 @@ func (d *driver) adopt() error {
 		d.ids++
 	}
 	return nil
+}
+
+// answers: as much as is asked for, of NUMA nodes that are there and that nobody has alone.
+func (d *driver) answers(r topology.NUMARequest, g topology.NUMAGrant) bool {
+	cpus, memory := 0, 0
+	for z := range topology.MaxNUMANodes {
+		cpus, memory = cpus+int(g.CPUs[z]), memory+int(g.Memory[z])
+		if g.CPUs[z] > 0 || g.Memory[z] > 0 {
+			if z >= len(d.n.machine.NUMA) || d.n.alone(z) {
+				return false
+			}
+		}
+	}
+	return cpus == int(r.CPUs) && memory == int(r.Memory)
 }
 
 func (d *driver) resize() error {
@@ -354,6 +383,9 @@ func (d *driver) resize() error {
 	if !known || now.Request.CPUs != cpus {
 		return fmt.Errorf("%s: has %v", id, now)
 	}
+	if now.Request.Binding == topology.BoundShared {
+		return d.resizeBound(id, before, now)
+	}
 	smaller, larger := now.CPUs.Minus(before.CPUs), before.CPUs.Minus(now.CPUs)
 	if !smaller.IsEmpty() && !larger.IsEmpty() {
 		return fmt.Errorf("%s: from %v to %v: neither has all of the other", id, before.CPUs, now.CPUs)
@@ -366,6 +398,24 @@ func (d *driver) resize() error {
 		return err
 	}
 	d.n.put(id, now)
+	return nil
+}
+
+// resizeBound: all CPUs that are asked for, in the NUMA nodes of before, and no more than there is.
+func (d *driver) resizeBound(id string, before, now Holding) error {
+	cpus := 0
+	for z := range topology.MaxNUMANodes {
+		cpus += int(now.Grant.CPUs[z])
+	}
+	if cpus != int(now.Request.CPUs) || now.Grant.NUMANodes()&^before.Grant.NUMANodes() != 0 || now.Grant.Memory != before.Grant.Memory || !now.CPUs.IsEmpty() {
+		return fmt.Errorf("%s: resized from %v to %v", id, before, now)
+	}
+	d.n.put(id, now)
+	for z := range d.n.machine.NUMA {
+		if now.Grant.CPUs[z] > before.Grant.CPUs[z] && d.n.bound(z) > len(d.n.free(z))*d.n.threads {
+			return fmt.Errorf("%s: resized to %v, and NUMA node %d is too small", id, now.Grant, z)
+		}
+	}
 	return nil
 }
 

@@ -96,7 +96,38 @@ func (n *naive) alone(numa int) bool {
 	return false
 }
 
-func (n *naive) want(r topology.NUMARequest) int { return (int(r.CPUs) + n.threads - 1) / n.threads }
+// unit is the fewest CPUs that a request can have of a NUMA node.
+func (n *naive) unit(r topology.NUMARequest) int {
+	if r.Binding == topology.BoundShared {
+		return 1
+	}
+	return n.threads
+}
+
+func (n *naive) want(r topology.NUMARequest) int { return (int(r.CPUs) + n.unit(r) - 1) / n.unit(r) }
+
+// bound is how many CPUs of a NUMA node are kept for pods that share CPUs.
+func (n *naive) bound(numa int) (cpus int) {
+	for _, h := range n.pods {
+		if h.Request.Binding == topology.BoundShared {
+			cpus += int(h.Grant.CPUs[numa])
+		}
+	}
+	return cpus
+}
+
+// boundCores are the cores that share should keep in each NUMA node, as many as there are, and in how many it should.
+func (n *naive) boundCores() (cores [topology.MaxNUMANodes]int, numaNodes int) {
+	for z := range n.machine.NUMA {
+		for cores[z] < len(n.pooled(z)) && cores[z]*n.threads < n.bound(z) {
+			cores[z]++
+		}
+		if cores[z] > 0 {
+			numaNodes++
+		}
+	}
+	return cores, numaNodes
+}
 
 // fewest is the least number of NUMA nodes that hold a request, 0 if no set of them does, by trying all.
 func (n *naive) fewest(r topology.NUMARequest, among uint8) int {
@@ -108,11 +139,11 @@ func (n *naive) fewest(r topology.NUMARequest, among uint8) int {
 				continue
 			}
 			numaNodes++
-			free := len(n.free(z))
+			free := (len(n.free(z))*n.threads - n.bound(z)) / n.unit(r)
 			cores += free
 			memory += max(n.memoryLeft(z), 0)
 			usable = usable && !n.closed[z] && among&(1<<z) != 0 && free > 0
-			usable = usable && (r.Binding != topology.Exclusive || n.claims(z) == 0 && free == len(n.givable(z)))
+			usable = usable && (r.Binding != topology.Exclusive || n.claims(z) == 0 && len(n.free(z)) == len(n.givable(z)))
 		}
 		holds := usable && cores >= n.want(r) && (r.Binding == topology.Unbound || memory >= int64(r.Memory))
 		if holds && (best == 0 || numaNodes < best) {
@@ -200,12 +231,20 @@ func (n *naive) packed(cpus topology.CPUSet) error {
 
 // sizes are the cores of each shared pool that asks and of the reclaimed pool by NUMA node.
 func (n *naive) sizes() (pools map[string]int, reclaimed [topology.MaxNUMANodes]int, total int) {
+	bound, numaNodes := n.boundCores()
 	for z := range n.machine.NUMA {
 		cores := len(n.pooled(z))
 		total += cores
 		reclaimed[z] = min(n.wish[z], cores)
+		if bound[z] > 0 {
+			reclaimed[z] = min(n.wish[z], cores-1)
+		}
 	}
 	demand, wants := n.ownCores()
+	if numaNodes > 0 {
+		least := int64(sum(bound[:]) * n.threads * 1000)
+		demand[SharePool], wants[SharePool] = max(demand[SharePool], least), max(wants[SharePool], least)
+	}
 	names := slices.Sorted(maps.Keys(demand))
 	entitled := 0
 	for name, milli := range demand {
@@ -213,7 +252,7 @@ func (n *naive) sizes() (pools map[string]int, reclaimed [topology.MaxNUMANodes]
 			entitled++
 		}
 	}
-	for sum(reclaimed[:]) > max(total-entitled, 0) {
+	for sum(reclaimed[:]) > max(total-entitled-max(numaNodes-1, 0), 0) {
 		z := len(reclaimed) - 1
 		for i := z; i >= 0; i-- {
 			if reclaimed[i] > reclaimed[z] {
@@ -237,7 +276,7 @@ func (n *naive) sizes() (pools map[string]int, reclaimed [topology.MaxNUMANodes]
 		asked += pools[name]
 	}
 	if asked > rest {
-		return n.ration(pools, demand, asked, rest), reclaimed, total
+		return n.ration(pools, demand, rest, max(numaNodes, 1)), reclaimed, total
 	}
 	n.dealRest(pools, wants, rest-asked)
 	return pools, reclaimed, total
@@ -287,7 +326,7 @@ func (n *naive) dealRest(pools map[string]int, wants map[string]int64, left int)
 }
 
 // ration deals the cores out: first one each, to share and then the hungriest first; then what each is due beyond; then one each by what is still due.
-func (n *naive) ration(want map[string]int, demand map[string]int64, asked, rest int) map[string]int {
+func (n *naive) ration(want map[string]int, demand map[string]int64, rest, ofShare int) map[string]int {
 	got := map[string]int{}
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(want)), func(name string) bool { return want[name] == 0 })
 	slices.SortStableFunc(names, func(x, y string) int { return int(demand[y] - demand[x]) })
@@ -301,12 +340,20 @@ func (n *naive) ration(want map[string]int, demand map[string]int64, asked, rest
 		}
 	}
 	left := rest - len(names)
+	if more := min(ofShare, want[SharePool]) - 1; more > 0 { // share has one in each NUMA node where it keeps any
+		got[SharePool] += max(min(more, left), 0)
+		left -= more
+	}
 	if left <= 0 {
 		return got
 	}
 	due := map[string]*big.Rat{}
+	beyond := 0
 	for _, name := range names {
-		due[name] = big.NewRat(int64(left)*int64(want[name]-1), int64(asked-len(names)))
+		beyond += want[name] - got[name]
+	}
+	for _, name := range names {
+		due[name] = big.NewRat(int64(left)*int64(want[name]-got[name]), int64(beyond))
 	}
 	slices.Sort(names)
 	one := big.NewRat(1, 1)
@@ -355,6 +402,9 @@ func (n *naive) pools(p Pools) error {
 	if total != sum(reclaimed[:]) {
 		return fmt.Errorf("%d cores are in pools that nobody asked for", total-sum(reclaimed[:]))
 	}
+	if err := n.keeps(p, got[SharePool], reclaimed); err != nil {
+		return err
+	}
 	there := n.cpusOfPools()
 	for _, c := range n.machine.CPUs {
 		if name := poolOf(p, c.ID); name != "" && !there.Has(c.ID) {
@@ -362,6 +412,34 @@ func (n *naive) pools(p Pools) error {
 		}
 	}
 	return nil
+}
+
+// keeps says where share has fewer cores than the pods that are bound there need, though it has enough of them: one in each of their NUMA nodes, and all that
+// is kept for them.
+func (n *naive) keeps(p Pools, has int, reclaimed [topology.MaxNUMANodes]int) error {
+	bound, numaNodes := n.boundCores()
+	all := 0
+	for z := range bound {
+		bound[z] = min(bound[z], len(n.pooled(z))-reclaimed[z])
+		all += bound[z]
+	}
+	for z := range n.machine.NUMA {
+		cores := n.ofShare(p, z)
+		if bound[z] > 0 && has >= numaNodes && cores == 0 || has >= all && cores < bound[z] {
+			return fmt.Errorf("share has %d of its %d cores in NUMA node %d; %v are bound", cores, has, z, bound)
+		}
+	}
+	return nil
+}
+
+// ofShare is how many cores of a NUMA node share has.
+func (n *naive) ofShare(p Pools, numa int) (cores int) {
+	for _, core := range n.pooled(numa) {
+		if slices.ContainsFunc(core, func(c topology.CPU) bool { return poolOf(p, c.ID) == SharePool }) {
+			cores++
+		}
+	}
+	return cores
 }
 
 // count is how many cores the pools have.
@@ -433,6 +511,10 @@ func (n *naive) moved(before, after Pools) (cores, needed int) {
 		if name != "" {
 			needed += max(had-now[name], 0)
 		}
+	}
+	bound, _ := n.boundCores()
+	for z := range n.machine.NUMA { // for each that share lacks here, a named pool gets one elsewhere
+		needed += 2 * max(bound[z]-n.ofShare(before, z), 0)
 	}
 	for z, has := range gained {
 		needed += max(has-kept["reclaimed!"+string(rune('0'+z))], 0)

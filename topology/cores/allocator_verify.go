@@ -19,6 +19,7 @@ func (a *Allocator) Verify() error {
 func (a *Allocator) verifyHoldings() error {
 	var held topology.CPUSet
 	var alone uint8
+	var bound [topology.MaxNUMANodes]int
 	free := topology.NewNUMAFree(&a.shape)
 	for id, h := range a.holdings {
 		if err := a.sound(h); err != nil {
@@ -32,9 +33,14 @@ func (a *Allocator) verifyHoldings() error {
 		if h.Request.Binding == topology.Exclusive {
 			alone |= h.Grant.NUMANodes()
 		}
+		for z := range bound {
+			if h.Request.Binding == topology.BoundShared {
+				bound[z] += int(h.Grant.CPUs[z])
+			}
+		}
 	}
-	if held != a.held || free != a.free || alone != a.alone {
-		return fmt.Errorf("held %v, alone %b, free %v; the holdings say %v, %b, %v", a.held, a.alone, a.free, held, alone, free)
+	if held != a.held || free != a.free || alone != a.alone || bound != a.bound {
+		return fmt.Errorf("held %v, alone %b, free %v, bound %v; the holdings say %v, %b, %v, %v", a.held, a.alone, a.free, a.bound, held, alone, free, bound)
 	}
 	for set := alone; set != 0; set &= set - 1 {
 		if z := bits.TrailingZeros8(set); free[z].Claims != 1 {
@@ -80,21 +86,29 @@ func (a *Allocator) verifyPools() error {
 func (a *Allocator) verifySizes() error {
 	var count [topology.MaxNUMANodes]int
 	has := make(map[string]int)
-	var taken [topology.MaxNUMANodes]int
+	var taken, ofShare [topology.MaxNUMANodes]int
 	for _, u := range a.units() { // whose owners are what the pools say
 		count[u.numa]++
 		if u.owner == reclaimed {
 			taken[u.numa]++
 		}
+		if u.owner == share {
+			ofShare[u.numa]++
+		}
 		has[u.owner]++
 	}
-	s := a.division.sizes(count, a.threads)
+	s := a.division.sizes(count, a.bound, a.threads)
 	if taken != s.reclaimed {
 		return fmt.Errorf("reclaimed has %v cores by NUMA node, not %v", taken, s.reclaimed)
 	}
 	for _, name := range s.names {
 		if has[shared+name] != s.shared[name] {
 			return fmt.Errorf("pool %s has %d cores, not %d", name, has[shared+name], s.shared[name])
+		}
+	}
+	for z, n := range s.keeps {
+		if ofShare[z] < n {
+			return fmt.Errorf("pool %s has %d cores in NUMA node %d, not %d", SharePool, ofShare[z], z, n)
 		}
 	}
 	// SharePool has what is left; so it has no core only if others have none, or if no pod asks for it.

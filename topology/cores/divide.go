@@ -61,6 +61,9 @@ func (p *Pools) Runs(pool topology.CPUSet) topology.CPUSet {
 // proportion to what they request beyond it; if there are fewer cores than pools, SharePool has one, and then those that request most. Reclaimed yields
 // before any of them goes without.
 //
+// In each NUMA node SharePool keeps the cores that pods with BoundShared have room for there, as far as its size goes, and named pools get theirs elsewhere.
+// Reclaimed leaves it one of them.
+//
 // For example, of 47 cores with two threads each SharePool's pods request 80 CPUs, and it has all of them. Forty pools of 10m change nothing. One that
 // requests 6 CPUs gets three cores. If it wants 40 it gets four more, the three beyond those 40 that share's pods request.
 //
@@ -152,8 +155,9 @@ const (
 // sizes is how many cores each pool should have.
 type sizes struct {
 	reclaimed [topology.MaxNUMANodes]int
-	names     []string       // of the shared pools except SharePool, ascending
-	shared    map[string]int // by name; SharePool gets what is left
+	names     []string                   // of the shared pools except SharePool, ascending
+	shared    map[string]int             // by name; SharePool gets what is left
+	keeps     [topology.MaxNUMANodes]int // cores that SharePool must have of each NUMA node
 }
 
 // divide makes pools of what no pod holds, starting from the present pools.
@@ -164,7 +168,7 @@ func (a *Allocator) divide() {
 		count[u.numa]++
 		d.own(i, u.owner)
 	}
-	d.sizes = a.division.sizes(count, a.threads)
+	d.sizes = a.division.sizes(count, a.bound, a.threads)
 	for z, n := range count {
 		d.room[z] = n - d.sizes.reclaimed[z]
 	}
@@ -173,6 +177,9 @@ func (a *Allocator) divide() {
 	}
 	for _, name := range d.sizes.names {
 		d.shrink(shared+name, d.sizes.shared[name])
+	}
+	for z := range a.numaNodes {
+		d.reserve(z)
 	}
 	for _, name := range d.sizes.names {
 		d.grow(shared+name, d.sizes.shared[name])
@@ -232,16 +239,20 @@ func (a *Allocator) units() (units []unit) {
 	return units
 }
 
-// sizes divides the cores of the NUMA nodes among the pools, by number.
-func (d *Division) sizes(count [topology.MaxNUMANodes]int, threads int) sizes {
+// sizes divides the cores of the NUMA nodes among the pools, by number. bound is the CPUs of each NUMA node that SharePool keeps.
+func (d *Division) sizes(count, bound [topology.MaxNUMANodes]int, threads int) sizes {
+	keeps, numaNodes := coresOf(bound, count, threads)
+	if numaNodes > 0 {
+		d = d.withBound(keeps, threads)
+	}
 	s := sizes{shared: make(map[string]int, len(d.Shared))}
 	total, asked := 0, 0
 	for z, n := range count {
-		s.reclaimed[z] = min(d.Reclaimed[z], n)
+		s.reclaimed[z] = min(d.Reclaimed[z], n-min(keeps[z], 1))
 		total += n
 		asked += s.reclaimed[z]
 	}
-	for left := total - min(d.entitled(), total); asked > left; asked-- {
+	for left := total - min(d.entitled()+max(numaNodes-1, 0), total); asked > left; asked-- {
 		most := 0
 		for z, n := range s.reclaimed {
 			if n >= s.reclaimed[most] {
@@ -263,16 +274,68 @@ func (d *Division) sizes(count [topology.MaxNUMANodes]int, threads int) sizes {
 		left -= got[i]
 	}
 	if left < 0 {
-		got = d.scaled(got, total-asked)
+		got = d.scaled(got, total-asked, max(numaNodes, 1))
 	} else {
 		for i, n := range apportion(more, left) {
 			got[i] += n
 		}
 	}
+	ofShare := total - asked
 	for i, p := range d.Shared {
 		s.shared[p.Name] = got[i]
+		if p.Name != SharePool {
+			ofShare -= got[i]
+		}
 	}
+	for z := range keeps {
+		keeps[z] = min(keeps[z], count[z]-s.reclaimed[z])
+	}
+	s.keeps = kept(keeps, ofShare, numaNodes)
 	return s
+}
+
+// coresOf is the cores that CPUs of NUMA nodes fill or begin, as many as there are, and how many NUMA nodes those are.
+func coresOf(cpus, count [topology.MaxNUMANodes]int, threads int) (cores [topology.MaxNUMANodes]int, numaNodes int) {
+	for z, n := range cpus {
+		if cores[z] = min((n+threads-1)/threads, count[z]); cores[z] > 0 {
+			numaNodes++
+		}
+	}
+	return cores, numaNodes
+}
+
+// withBound is the division in which SharePool asks for no less than the cores that it must keep in NUMA nodes.
+func (d *Division) withBound(keeps [topology.MaxNUMANodes]int, threads int) *Division {
+	milli := int64(0)
+	for _, n := range keeps {
+		milli += int64(n*threads) * milliPerCPU
+	}
+	out := *d
+	out.Shared = slices.Clone(d.Shared)
+	at, there := slices.BinarySearchFunc(d.Shared, SharePool, func(p PoolDemand, name string) int { return strings.Compare(p.Name, name) })
+	if !there {
+		out.Shared = slices.Insert(out.Shared, at, PoolDemand{Name: SharePool})
+	}
+	p := &out.Shared[at]
+	p.MilliCPU, p.WantsMilliCPU = max(p.MilliCPU, milli), max(p.WantsMilliCPU, milli)
+	return &out
+}
+
+// kept is what SharePool keeps of the NUMA nodes where it has fewer cores than it should keep: one of each, and the rest in proportion to what it lacks.
+func kept(keeps [topology.MaxNUMANodes]int, has, numaNodes int) (out [topology.MaxNUMANodes]int) {
+	beyond, each := make([]int, len(keeps)), 0
+	if has >= numaNodes {
+		each = 1
+	}
+	for z, n := range keeps {
+		out[z] = min(n, each)
+		beyond[z] = n - out[z]
+		has -= out[z]
+	}
+	for z, n := range apportion(beyond, max(has, 0)) {
+		out[z] += n
+	}
+	return out
 }
 
 // entitled is how many pools must have a core: SharePool, and those whose requests fill one.
@@ -311,20 +374,26 @@ func apportion(wants []int, cores int) []int {
 	return got
 }
 
-// scaled divides fewer cores than are requested: one for each pool that is entitled to some, and the rest in proportion to what each requests beyond it. Where
-// not all can have one, SharePool has, and then those that request most.
-func (d *Division) scaled(wants []int, cores int) []int {
-	got, beyond := make([]int, len(wants)), make([]int, len(wants))
+// scaled divides fewer cores than are requested: one for each pool that is entitled to some, for SharePool one in each NUMA node where it keeps any, and the
+// rest in proportion to what each requests beyond it. Where not all can have so many, SharePool has one, then those that request most, and what is left is SharePool's.
+func (d *Division) scaled(wants []int, cores, ofShare int) []int {
+	got, least, beyond := make([]int, len(wants)), make([]int, len(wants)), make([]int, len(wants))
 	var order []int
+	sum := 0
 	for i, n := range wants {
-		if n > 0 {
-			order, beyond[i] = append(order, i), n-1
+		if n == 0 {
+			continue
 		}
+		if least[i] = 1; d.Shared[i].Name == SharePool {
+			least[i] = min(n, ofShare)
+		}
+		order, beyond[i] = append(order, i), n-least[i]
+		sum += least[i]
 	}
-	if cores > len(order) {
-		got = apportion(beyond, cores-len(order))
+	if cores > sum {
+		got = apportion(beyond, cores-sum)
 		for _, i := range order {
-			got[i]++
+			got[i] += least[i]
 		}
 		return got
 	}
@@ -338,8 +407,10 @@ func (d *Division) scaled(wants []int, cores int) []int {
 		}
 		return cmp.Compare(y.MilliCPU, x.MilliCPU)
 	})
-	for _, i := range order[:cores] {
-		got[i] = 1
+	for at, i := range order[:min(cores, len(order))] {
+		if got[i] = 1; at == 0 { // SharePool, if it is there
+			got[i] += max(cores-len(order), 0)
+		}
 	}
 	return got
 }
@@ -367,6 +438,9 @@ func (d *divider) spare(z int) int {
 		rest += n
 	}
 	consider := func(key string, size int) {
+		if key == share && d.spareOfShare(z) <= 0 {
+			return
+		}
 		if i := d.highest(key, z); i >= 0 && (best < 0 || d.total(key)-size > most) {
 			best, most = i, d.total(key)-size
 		}
@@ -378,7 +452,31 @@ func (d *divider) spare(z int) int {
 	for _, name := range d.sizes.names {
 		consider(shared+name, d.sizes.shared[name])
 	}
+	if best < 0 {
+		return d.highest(share, z)
+	}
 	return best
+}
+
+// spareOfShare is how many cores of the NUMA node SharePool could give to others.
+func (d *divider) spareOfShare(z int) int {
+	return d.has[share][z] + d.has[loose][z] - d.sizes.keeps[z]
+}
+
+// reserve gives SharePool the cores that it keeps in the NUMA node, of the named pools that have most there.
+func (d *divider) reserve(z int) {
+	for ; d.spareOfShare(z) < 0; d.move(d.lowest(d.most(z), z), loose) {
+	}
+}
+
+// most is the named pool that has most cores of the NUMA node.
+func (d *divider) most(z int) (key string) {
+	for _, name := range d.sizes.names {
+		if other := shared + name; key == "" || d.has[other][z] > d.has[key][z] {
+			key = other
+		}
+	}
+	return key
 }
 
 // shrink takes cores from a pool where it has most beyond its part of the NUMA node.
@@ -411,7 +509,7 @@ func (d *divider) numa(key string, size int, from string, sign int) int {
 	}
 	best, most := -1, 0
 	for z, room := range d.room {
-		if d.has[from][z] == 0 {
+		if d.has[from][z] == 0 || sign > 0 && d.spareOfShare(z) <= 0 {
 			continue
 		}
 		if lacks := sign * (size*room - d.has[key][z]*total); best < 0 || lacks > most {

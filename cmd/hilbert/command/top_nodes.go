@@ -114,7 +114,7 @@ func rowOfNode(c *v1alpha1.CustomNodeResource, now time.Time, staleAfter time.Du
 
 func rowOfNUMANode(z *spec.TopologyElement, socket string, s *v1alpha1.CustomNodeResourceStatus) numaRow {
 	pools := s.Pools
-	row := numaRow{NUMANode: z.Name, Socket: socket, Closed: z.Closed, DedicatedPods: len(z.Allocations), Pools: make(map[string]int), Devices: make(map[string]int), poolSets: make(map[string]string)}
+	row := numaRow{NUMANode: z.Name, Socket: socket, Closed: z.Closed, Pools: make(map[string]int), Devices: make(map[string]int), poolSets: make(map[string]string)}
 	if z.Allocatable != nil {
 		row.CPUs, row.MemoryMiB = z.Allocatable.CPUs, z.Allocatable.MemoryMiB
 	}
@@ -122,6 +122,9 @@ func rowOfNUMANode(z *spec.TopologyElement, socket string, s *v1alpha1.CustomNod
 	for i := range z.Allocations {
 		row.FreeCPUs -= z.Allocations[i].CPUs
 		row.FreeMemoryMiB -= z.Allocations[i].MemoryMiB
+		if !z.Allocations[i].Shared {
+			row.DedicatedPods++
+		}
 		row.Alone = row.Alone || z.Allocations[i].Exclusive
 	}
 	if z.Capacity != nil {
