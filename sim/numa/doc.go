@@ -13,13 +13,13 @@
 // the share Balanced of what would be elsewhere, whoever placed it. What a service meets is what is so when it begins.
 //
 // Four placements of the same servers are compared, two by two. CPUs are shared, or a server has whole cores for itself. And the placement is
-// blind, or topology.OfferNUMA chose the NUMA nodes of a pod that is Bound:
+// blind, or topology.OfferNUMA chose the NUMA nodes of a pod that is Bound or BoundShared:
 //
 //	stock   shared, blind      no CPU manager: threads run where CPUs are idle, memory lies where the threads ran that touched it first, that is, everywhere
 //	static  exclusive, blind   the kubelet's static CPU manager without a topology manager: whole NUMA nodes, then cores of the socket and of the NUMA node
 //	                           with the fewest free, then of the next; memory beside the cores while there is room
-//	zoned   shared, aware      threads run on idle CPUs of the granted NUMA nodes, which others use too
-//	bound   exclusive, aware   cores and memory of the grant: what a dedicated pod gets from Hilbert
+//	zoned   shared, aware      threads run on idle CPUs of the granted NUMA nodes, which others use too: what a shared pod that is bound gets from Hilbert
+//	bound   exclusive, aware   cores and memory of the grant: what a dedicated pod that is bound gets
 //
 // The kernel is thought to find an idle core at no cost, anywhere that it may look. That favours stock, which may look everywhere.
 //

@@ -61,7 +61,7 @@ Its formulas and figures stand in package sim/numa. Published by others, on thei
 <table><tr><th></th><th>mean ms</th><th>p50</th><th>p99</th><th>local %</th><th>same socket %</th><th>other socket %</th><th>split %</th><th>link %</th><th>busy %</th></tr>
 {{range .Mean}}<tr><td>{{.Placement}}</td><td>{{f2 .Latency.Mean}}</td><td>{{f2 .Latency.P50}}</td><td>{{f2 .Latency.P99}}</td><td>{{f1 .Local}}</td><td>{{f1 .Near}}</td><td>{{f1 .Far}}</td><td>{{f1 .Split}}</td><td>{{f1 .Link}}</td><td>{{f1 .Busy}}</td></tr>
 {{end}}</table>
-<p>stock: shared CPUs, memory everywhere. static: exclusive cores without a topology manager. zoned: shared CPUs of the granted NUMA nodes. bound: exclusive cores and memory of the granted NUMA nodes.</p>
+<p>stock: shared CPUs, memory everywhere. static: exclusive cores without a topology manager. zoned: shared CPUs of the granted NUMA nodes (a bound shared pod). bound: exclusive cores and memory of the granted NUMA nodes (a bound dedicated pod).</p>
 {{.Shared}}{{.Exclusive}}
 <h2>All figures</h2>
 <table><tr><th></th>{{range .Gains}}<th>{{.Of}} from {{.Against}}: mean</th><th>p99</th>{{end}}<th>busiest %</th></tr>

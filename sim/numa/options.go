@@ -104,7 +104,7 @@ func (m *Machine) distance(from, to int) float64 {
 
 // shape is the machine as the allocator sees it.
 func (m *Machine) shape() *topology.NUMAShape {
-	s := &topology.NUMAShape{Ruler: topology.RulerAgent, NUMANodes: uint8(m.numaNodes()), Threads: uint8(m.Threads)}
+	s := &topology.NUMAShape{Ruler: topology.RulerAgent, NUMANodes: uint8(m.numaNodes()), Threads: uint8(m.Threads), BindsShared: true}
 	for z := range m.numaNodes() {
 		s.NUMANode[z] = topology.NUMACapacity{CPUs: uint16(m.CPUs), Socket: uint8(m.socket(z)), Memory: uint32(m.Memory)}
 	}

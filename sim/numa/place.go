@@ -11,10 +11,10 @@ type Placement uint8
 
 // The placements.
 const (
-	Stock Placement = iota
-	Static
-	Zoned
-	Bound
+	Stock  Placement = iota
+	Static           // the kubelet's static CPU manager
+	Zoned            // shared pods with hilbert.dev/numa: bound
+	Bound            // dedicated pods with hilbert.dev/numa: bound
 	placements
 )
 
@@ -58,7 +58,11 @@ func newNode(m *Machine, by Placement) *node {
 func (n *node) offer(s server, oneLoader bool, draw *rand.Rand) (topology.NUMAGrant, bool) {
 	switch n.by {
 	case Zoned, Bound:
-		return topology.OfferNUMA(n.shape, &n.free, topology.NUMARequest{CPUs: uint16(s.cpus), Binding: topology.Bound, Memory: uint32(s.memory)})
+		r := topology.NUMARequest{CPUs: uint16(s.cpus), Binding: topology.Bound, Memory: uint32(s.memory)}
+		if n.by == Zoned {
+			r.Binding = topology.BoundShared
+		}
+		return topology.OfferNUMA(n.shape, &n.free, r)
 	case Static:
 		return n.offerStatic(s), true
 	default:
