@@ -147,7 +147,7 @@ func (w *Watch) See(x *Window, now time.Time) []Action {
 		return nil
 	}
 	bin := &w.bins[w.bin(x.Load)]
-	residual, which := w.residual(bin, x)
+	residual, which := w.residual(w.bin(x.Load), x)
 	w.remember(residual, x.Neighbours)
 	if math.IsNaN(residual) || residual <= w.params.High {
 		w.high = 0
@@ -176,11 +176,22 @@ func (w *Watch) bin(load float64) int {
 	return min(int(min(load, 1)*float64(w.params.Bins)), w.params.Bins-1)
 }
 
+// baseline is that of a signal in a bin. Of the indicator, where this bin is not known, it is that of the nearest bin below which is: a service that is slowed works longer for the
+// same requests, and its use takes it to where it never was. Waiting grows with use, and is not compared so.
+func (w *Watch) baseline(bin int, s Signal) *baseline {
+	for i := bin; s == Indicator && i >= 0; i-- {
+		if w.bins[i][s].seen >= w.params.Enough {
+			return &w.bins[i][s]
+		}
+	}
+	return &w.bins[bin][s]
+}
+
 // residual is how many deviations the worst of the signals is beyond its baseline; NaN: none is known.
-func (w *Watch) residual(bin *[signals]baseline, x *Window) (float64, Signal) {
+func (w *Watch) residual(bin int, x *Window) (float64, Signal) {
 	most, which := math.NaN(), Delay
 	for s := range signals {
-		b := &bin[s]
+		b := w.baseline(bin, s)
 		if v := x.Signals[s]; b.seen >= w.params.Enough && v >= 0 && !math.IsInf(v, 0) {
 			if r := (v - b.mean) / max(b.deviation, w.params.Least*b.mean, w.params.Floor[s], 1e-9); !(r <= most) {
 				most, which = r, s

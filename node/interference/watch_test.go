@@ -108,6 +108,32 @@ func TestNobody(t *testing.T) {
 	}
 }
 
+// TestIndicatorBeyondKnownLoad: a service that is slowed uses more CPU than it ever did. Its indicator is compared with what it was at less; its delay is not.
+func TestIndicatorBeyondKnownLoad(t *testing.T) {
+	for _, c := range []struct {
+		indicator, delay float64
+		want             int
+	}{{2, 0, 1}, {1, 9, 0}, {1, 0, 0}} {
+		p := DefaultParams()
+		w := NewWatch(&p)
+		see := func(load, delay, indicator float64) int {
+			return len(w.See(&Window{Load: load, Signals: [signals]float64{delay, math.NaN(), indicator}}, start))
+		}
+		for range 100 {
+			if see(0.35, 0.1, 1) > 0 {
+				t.Fatal("an alarm without harm")
+			}
+		}
+		got := 0
+		for range 5 {
+			got += see(0.85, c.delay, c.indicator)
+		}
+		if got != c.want {
+			t.Errorf("%+v: %d actions", c, got)
+		}
+	}
+}
+
 // TestBaselineKeeps: harm that lasts does not become usual.
 func TestBaselineKeeps(t *testing.T) {
 	b := newBench()

@@ -67,6 +67,8 @@ type Result struct {
 // What a Watch may see.
 const (
 	withIndicator = "counters and indicator"
+	// asAgent is as an agent sees: it does not know what a service has to do, and takes its CPU use for that.
+	asAgent       = "the same, load by CPU use"
 	countersAlone = "counters alone"
 	allHogs       = "all"
 )
@@ -77,20 +79,20 @@ func Run(ctx context.Context, o *Options, progress func(done, of int)) (*Result,
 		return nil, err
 	}
 	res := &Result{Setup: *o}
-	for i, sees := range []string{withIndicator, countersAlone} {
+	for i, sees := range []string{withIndicator, asAgent, countersAlone} {
 		var list []outcome
 		for n := range o.Seeds {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
 			if progress != nil {
-				progress(i*o.Seeds+n, 2*o.Seeds)
+				progress(i*o.Seeds+n, 3*o.Seeds)
 			}
 			seed := uint64(n)
 			if !o.Tuning {
 				seed += heldOut
 			}
-			list = append(list, newMix(seed, n%2 == 0, sees == withIndicator, &o.Params).play())
+			list = append(list, newMix(seed, n%2 == 0, sees, &o.Params).play())
 		}
 		for _, hog := range []string{allHogs, "threads", "bandwidth", "cache"} {
 			res.Scores = append(res.Scores, scored(sees, hog, list))

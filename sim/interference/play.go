@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"hilbert.dev/hilbert/node/interference"
 	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/interference"
 	"hilbert.dev/hilbert/sim/corun"
 )
 
@@ -40,7 +40,7 @@ type mix struct {
 	hog        int // -1: a control
 	hogAt      int // window
 	watches    []*interference.Watch
-	indicator  bool
+	sees       string
 	seen       advise.Observation
 	late       []float64 // share of late seconds, by window
 	out        outcome
@@ -55,8 +55,8 @@ type outcome struct {
 }
 
 // newMix draws a mix.
-func newMix(seed uint64, hog, indicator bool, p *interference.Params) *mix {
-	m := &mix{random: rand.New(rand.NewPCG(seed, 7)), hog: -1, indicator: indicator}
+func newMix(seed uint64, hog bool, sees string, p *interference.Params) *mix {
+	m := &mix{random: rand.New(rand.NewPCG(seed, 7)), hog: -1, sees: sees}
 	machine, params := corun.DefaultMachine(), corun.DefaultParams()
 	for z := range machine.NUMANodes {
 		m.services = append(m.services, corun.Service{
@@ -171,9 +171,11 @@ func (m *mix) watch(w int, offered []float64) {
 		x.Signals[interference.Delay] = measured(m.seen.NUMANodes[m.services[i].NUMANode].SharedDelay.Value)
 		x.Signals[interference.Pressure] = measured(m.seen.Services[i].CPUPressure.Value)
 		x.Signals[interference.Indicator] = math.NaN()
-		if m.indicator {
-			x.Load = measured(offered[i]) / m.services[i].Request
+		if m.sees != countersAlone {
 			x.Signals[interference.Indicator] = measured(use / offered[i])
+		}
+		if m.sees == withIndicator {
+			x.Load = measured(offered[i]) / m.services[i].Request
 		}
 		for _, a := range watch.See(&x, now) {
 			m.obey(w, &a)
