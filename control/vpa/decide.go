@@ -261,12 +261,11 @@ func (s *State) mode(o *Object) (recommend.Mode, string) {
 	switch mode := recommend.Mode(o.Mode); mode {
 	case "", recommend.ModeOff:
 		return recommend.ModeOff, ""
-	case recommend.ModeInitial, recommend.ModeRecreate:
+	case recommend.ModeInitial:
+		return mode, ""
+	case recommend.ModeRecreate:
 		if update != UpdateInitial {
-			return recommend.ModeOff, fmt.Sprintf("mode %s needs updatePolicy.updateMode: Initial: VPA's admission controller gives new pods what is recommended", mode)
-		}
-		if mode == recommend.ModeInitial {
-			return mode, ""
+			return recommend.ModeOff, "mode Recreate needs updatePolicy.updateMode: Initial, which says that new pods are to be given what is recommended"
 		}
 	case recommend.ModeInPlace:
 	default:

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,10 +27,11 @@ const maxSeriesBytes = 256 << 20
 type planTarget struct {
 	series, indicator, output string
 	params                    target.Params
+	past                      past
 }
 
 func newPlanTarget() *cobra.Command {
-	f := planTarget{params: target.Defaults()}
+	f := planTarget{params: target.Defaults(), past: newPast()}
 	cmd := &cobra.Command{
 		Use:   "target",
 		Short: "Propose the target of a ServiceProfile from a service's own indicator",
@@ -40,15 +42,22 @@ indicator stays within its limit.
 The file is CSV in the order of time, with a header. One column is the indicator, the columns RunDelay, CPUPressure and CPI are what an agent can steer by, and
 any other column is shown as evidence. The column timestamp is not looked at. An empty field is not known.
 
+In place of a file, --prometheus asks any server that has Prometheus's HTTP API: --indicator is then a query, and each --measure a name with a query, of one
+series each. A time at which the indicator or a measure is not known is no evidence.
+
 Nothing is changed: the answer is advice, with its evidence.`,
 		Example: `  hilbert plan target --series web.csv --indicator latency --limit 0.2
-  hilbert plan target --series web.csv --indicator latency --limit 0.2 -o json`,
+  hilbert plan target --series web.csv --indicator latency --limit 0.2 -o json
+  hilbert plan target --prometheus http://prometheus:9090 --limit 0.2 --since 168h --step 5m \
+    --indicator 'histogram_quantile(0.99, sum by (le) (rate(web_latency_seconds_bucket[5m])))' \
+    --measure 'RunDelay=avg(rate(web_run_delay_seconds_total[5m]))'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.series, "series", "", `a CSV file ("-": standard input)`)
-	flags.StringVar(&f.indicator, "indicator", "indicator", "the column of the service's own indicator; less is better")
+	flags.StringVar(&f.indicator, "indicator", "indicator", "the column of the service's own indicator, or with --prometheus its query; less is better")
+	f.past.flags(flags)
 	flags.Float64Var(&f.params.Limit, "limit", 0, "what the indicator has to stay within")
 	flags.Float64Var(&f.params.Within, "within", f.params.Within, "in which share of the rows it has to")
 	flags.Float64Var(&f.params.Correlation, "correlation", f.params.Correlation, "the least rank correlation that is evidence")
@@ -61,11 +70,18 @@ func (f *planTarget) run(cmd *cobra.Command) (err error) {
 	switch {
 	case f.output != output.Table && f.output != output.JSON:
 		return exitcode.Usagef("plan target: --output %q is not known; write table or json", f.output)
-	case f.series == "":
-		return exitcode.Usagef("plan target: write --series FILE")
+	case (f.series == "") == (f.past.server.URL == ""):
+		return exitcode.Usagef("plan target: write --series FILE, or --prometheus URL")
 	}
 	if err := f.params.Validate(); err != nil {
 		return exitcode.Usagef("plan target: --%v", err)
+	}
+	if f.past.server.URL != "" {
+		series, err := f.past.series(cmd.Context(), f.indicator, time.Now())
+		if err != nil {
+			return err
+		}
+		return f.propose(cmd, series, "the answers of "+f.past.server.URL)
 	}
 	in := cmd.InOrStdin()
 	if f.series != "-" {
@@ -80,14 +96,22 @@ func (f *planTarget) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return exitcode.BadInputf("read %s: %w", f.series, err)
 	}
+	return f.propose(cmd, series, f.series)
+}
+
+func (f *planTarget) propose(cmd *cobra.Command, series *target.Series, from string) error {
 	proposal, err := target.Propose(series, &f.params)
 	if err != nil {
-		return exitcode.BadInputf("%s: %w", f.series, err)
+		return exitcode.BadInputf("%s: %w", from, err)
 	}
 	if f.output == output.JSON {
 		return output.WriteJSON(cmd.OutOrStdout(), proposal)
 	}
 	return writeProposal(cmd.OutOrStdout(), proposal)
+}
+
+func newSeries() *target.Series {
+	return &target.Series{Measures: make(map[string][]float64), Steered: []string{spec.IndicatorRunDelay, spec.IndicatorCPUPressure, spec.IndicatorCPI}}
 }
 
 // readSeries reads the file's columns.
@@ -101,7 +125,7 @@ func readSeries(in io.Reader, indicator string) (*target.Series, error) {
 	if at < 0 {
 		return nil, fmt.Errorf("the header has no column %s, only %q; name the indicator with --indicator", indicator, header)
 	}
-	s := &target.Series{Measures: make(map[string][]float64), Steered: []string{spec.IndicatorRunDelay, spec.IndicatorCPUPressure, spec.IndicatorCPI}}
+	s := newSeries()
 	for line := 2; ; line++ {
 		fields, err := r.Read()
 		if errors.Is(err, io.EOF) {

@@ -79,6 +79,25 @@ func podNames(w metrics.Workload) string {
 
 // CPU is what a workload used in each step between two times, as far as the server knows.
 func (c *Client) CPU(ctx context.Context, w metrics.Workload, from, until time.Time, step time.Duration) ([]metrics.Load, error) {
+	points, err := c.Range(ctx, Query(c.config.CPUQuery, w), from, until, step)
+	if err != nil {
+		return nil, fmt.Errorf("what %s used, by metrics.prometheus.cpuQuery: %w", w, err)
+	}
+	var loads []metrics.Load
+	for _, p := range points {
+		loads = append(loads, metrics.Load{At: p.At, Cores: p.Value})
+	}
+	return loads, nil
+}
+
+// Point is a value at a time.
+type Point struct {
+	At    time.Time
+	Value float64
+}
+
+// Range is what a query of one series is at each step between two times, as far as the server knows: at most the last MaxPoints steps. What is negative or no number is not known.
+func (c *Client) Range(ctx context.Context, query string, from, until time.Time, step time.Duration) ([]Point, error) {
 	if points := until.Sub(from) / step; points > MaxPoints {
 		from = until.Add(-MaxPoints * step)
 	}
@@ -86,18 +105,18 @@ func (c *Client) CPU(ctx context.Context, w metrics.Workload, from, until time.T
 	defer cancel()
 	seconds := func(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 	form := url.Values{
-		"query": {Query(c.config.CPUQuery, w)}, "start": {seconds(from)}, "end": {seconds(until)},
+		"query": {query}, "start": {seconds(from)}, "end": {seconds(until)},
 		"step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)}, "timeout": {c.config.Timeout.D().String()},
 	}
 	body, err := c.post(ctx, strings.TrimSuffix(c.config.URL, "/")+"/api/v1/query_range", form)
 	if err != nil {
-		return nil, fmt.Errorf("ask Prometheus what %s used: %w", w, err)
+		return nil, fmt.Errorf("ask Prometheus: %w", err)
 	}
-	loads, err := read(body)
+	points, err := read(body)
 	if err != nil {
-		return nil, fmt.Errorf("read what Prometheus says that %s used: %w", w, err)
+		return nil, fmt.Errorf("read the answer of Prometheus: %w", err)
 	}
-	return loads, nil
+	return points, nil
 }
 
 func (c *Client) post(ctx context.Context, at string, form url.Values) (body []byte, err error) {
@@ -131,7 +150,7 @@ func (c *Client) post(ctx context.Context, at string, form url.Values) (body []b
 }
 
 // read reads a matrix of one series.
-func read(body []byte) ([]metrics.Load, error) {
+func read(body []byte) ([]Point, error) {
 	var answer struct {
 		Status, Error string
 		Data          struct {
@@ -150,11 +169,11 @@ func read(body []byte) ([]metrics.Load, error) {
 	case len(answer.Data.Result) == 0:
 		return nil, nil
 	case len(answer.Data.Result) > 1:
-		return nil, fmt.Errorf("%d series; write metrics.prometheus.cpuQuery so that it has one, such as sum(…)", len(answer.Data.Result))
+		return nil, fmt.Errorf("%d series; write the query so that it has one, such as sum(…)", len(answer.Data.Result))
 	case len(answer.Data.Result[0].Values) > MaxPoints+1:
 		return nil, fmt.Errorf("%d points, want at most %d", len(answer.Data.Result[0].Values), MaxPoints)
 	}
-	out := make([]metrics.Load, 0, len(answer.Data.Result[0].Values))
+	out := make([]Point, 0, len(answer.Data.Result[0].Values))
 	for _, point := range answer.Data.Result[0].Values {
 		var at float64
 		var text string
@@ -168,7 +187,7 @@ func read(body []byte) ([]metrics.Load, error) {
 		if math.IsNaN(value) || math.IsInf(value, 0) || value < 0 || at < 0 || at > math.MaxInt32*2 {
 			continue // it is not known
 		}
-		out = append(out, metrics.Load{At: time.Unix(int64(at), 0), Cores: value})
+		out = append(out, Point{At: time.Unix(int64(at), 0), Value: value})
 	}
 	return out, nil
 }
