@@ -250,6 +250,10 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 	default:
 		s.grants.reports[node] = &reported{NodeReport: r}
 	}
+	var none facts.NodeReport
+	if before := cmp.Or(reportOf(old), &none).Resources; !slices.Equal(before, cmp.Or(r, &none).Resources) {
+		s.rebrought(node)
+	}
 	s.evictions.set(node, r)
 	s.nodeEvents.set(node, r)
 	slot, known := s.slots.byNode[node]
@@ -284,6 +288,13 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 	if changed != 0 {
 		s.note(slot, changed)
 	} // else the node has only confirmed what was known, and no reader need look again
+}
+
+func reportOf(r *reported) *facts.NodeReport {
+	if r == nil {
+		return nil
+	}
+	return r.NodeReport
 }
 
 func sameHeadroom(a, b *facts.NodeReport) bool {

@@ -26,7 +26,7 @@ func (t *slotTable) reuse() (slot Slot, ok bool) {
 
 func (s *Store) upsertNode(n *facts.Node) {
 	slot, known := s.slots.byNode[n.Name]
-	n = s.withMigrated(n)
+	n = s.withMigrated(s.withBrought(n))
 	if known && facts.SameNode(s.nodes[slot], n) {
 		return
 	}
@@ -135,6 +135,7 @@ func (s *Store) removeNode(name string) {
 	eachResource(s.nodes[slot], func(name string, _ int64) { s.kinds.Release(name) })
 	s.vacate(slot)
 	delete(s.slots.byNode, name)
+	delete(s.brought, name)
 	s.slots.vacant = append(s.slots.vacant, slot)
 	s.note(slot, changes.Redefined|changes.Charged)
 }

@@ -26,7 +26,8 @@ type Store struct {
 	placeholders Placeholders
 	nodeEvents   NodeEvents
 	dra          *dra.Book
-	revolumed    []facts.UID // pods about whose volumes or ResourceClaims something changed
+	brought      map[string]*broughtNode // by node
+	revolumed    []facts.UID             // pods about whose volumes or ResourceClaims something changed
 
 	placed      PodCounts
 	victims     victimLog
@@ -52,6 +53,7 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(), dra: dra.New(), placeholders: newPlaceholders(),
 	}
 	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed}
+	s.brought = make(map[string]*broughtNode)
 	s.fitKinds()
 	s.quota = quota.NewTree(kinds, func(namespace string) []facts.Label { return s.selection.namespaces[namespace] })
 	s.classes.gpuKind, s.gpuKind = s.quota.GPUKind(), s.quota.GPUKind()

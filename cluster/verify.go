@@ -313,7 +313,8 @@ func (a *audit) exceeded(slot Slot) bool {
 		return true
 	}
 	for kind := range s.allocatable {
-		if s.Free(slot, resource.Kind(kind)) < 0 && !s.IsReclaimed(resource.Kind(kind)) { // headroom may fall below what runs
+		// Headroom and what plugins bring may fall below what runs.
+		if s.Free(slot, resource.Kind(kind)) < 0 && !s.IsReclaimed(resource.Kind(kind)) && !s.wasBrought(slot, resource.Kind(kind)) {
 			return true
 		}
 	}

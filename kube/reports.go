@@ -154,7 +154,8 @@ func (v *vouched) event(unguarded string) facts.NodeReported {
 	closed := unguarded != "" && v.report.Headroom.State == facts.HeadroomOpen
 	devices := withheld && v.report.Devices != nil
 	usage := v.stale.usage && v.report.Usage.Known()
-	if !numaNodes && !lent && !devices && !usage && !closed {
+	resources := withheld && len(v.report.Resources) > 0
+	if !numaNodes && !lent && !devices && !usage && !closed && !resources {
 		return facts.NodeReported{Node: v.node, Report: v.report}
 	}
 	why := facts.ReportStale
@@ -164,6 +165,9 @@ func (v *vouched) event(unguarded string) facts.NodeReported {
 	shown := *v.report
 	if devices {
 		shown.Devices, shown.DeviceNote = v.silenced(), why
+	}
+	if resources {
+		shown.Resources = nil
 	}
 	if numaNodes {
 		shown.NUMANodes.Ruler, shown.Why = topology.RulerNone, why

@@ -26,12 +26,15 @@ func bindingBody(w *bind.Write) ([]byte, error) {
 		Target:     corev1.ObjectReference{Kind: "Node", Name: w.Node},
 	}
 	reclaims := w.Reclaimed != spec.ReclaimedAmounts{}
-	if !w.Grant.IsZero() || reclaims || w.Placeholder != "" {
+	if !w.Grant.IsZero() || reclaims || w.Placeholder != "" || w.Resources != "" {
 		b.Annotations = make(map[string]string, 2)
 	}
 	if reclaims {
 		b.Annotations[spec.AnnotationReclaimed] = w.Reclaimed.String()
 		b.Annotations[spec.AnnotationPriority] = strconv.Itoa(int(w.Priority))
+	}
+	if w.Resources != "" {
+		b.Annotations[spec.AnnotationResources] = w.Resources
 	}
 	if w.Grant.GPUs != 0 {
 		b.Annotations[spec.AnnotationGPUs] = w.Grant.GPUText()

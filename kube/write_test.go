@@ -162,6 +162,15 @@ func TestBindingCarriesTheGrant(t *testing.T) {
 	if got := r.do(t, write).Outcome; got != bind.Written {
 		t.Fatalf("outcome %d", got)
 	}
+	r.server.SetPod(testPod("s", ""))
+	write = bindingOf("s")
+	write.Resources = "main/example.com/fpga=2"
+	if got := r.do(t, write).Outcome; got != bind.Written {
+		t.Fatalf("outcome %d", got)
+	}
+	if pod := r.server.Pod("default", "s"); len(pod.Annotations) != 1 || pod.Annotations["hilbert.dev/node-resources"] != write.Resources {
+		t.Errorf("annotations %v", pod.Annotations)
+	}
 	if pod := r.server.Pod("default", "r"); len(pod.Annotations) != 2 || pod.Annotations["hilbert.dev/reclaimed"] != "1500m/2048Mi" || pod.Annotations["hilbert.dev/priority"] != "-10" {
 		t.Errorf("annotations %v", pod.Annotations)
 	}

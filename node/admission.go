@@ -22,6 +22,7 @@ import (
 // off; create then answers the runtime that the container runs on 4 and 5.
 type admission struct {
 	node       *nodeState
+	plugins    *pluginController
 	profiles   *profileController
 	eviction   *evictionController
 	devices    *deviceController
@@ -55,6 +56,8 @@ func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fix
 	}
 	d.releaseStale(order, running)
 	d.node.pods.clear()
+	clear(d.plugins.unmanaged)
+	d.plugins.recall(order, containers)
 	// Pods with cores of their own come first, so that pods that share are moved only once.
 	slices.SortStableFunc(order, func(x, y Sandbox) int { return d.adoptionRank(&x, running) - d.adoptionRank(&y, running) })
 	for i := range order {
@@ -192,6 +195,7 @@ func (d *admission) adopt(s *Sandbox, fixed, running topology.CPUSet) {
 		if v.Refused != nil {
 			d.node.events.note(nameOf(s), allocate.Note(*v.Refused))
 			d.node.counts.Refused[v.Refused.Reason]++
+			d.plugins.unmanaged[s.UID] = true
 			return
 		}
 		if v.Lost != nil { // it loses what it was promised, and hears of it; its NUMA nodes are closed until the report says what is held there
@@ -306,9 +310,14 @@ func (d *admission) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out
 	if out.Devices, err = d.injector.inject(s, c); err != nil {
 		return created{}, err
 	}
+	if out.Resources, err = d.plugins.contribution(s, c); err != nil {
+		return created{}, err
+	}
 	noted := d.attach(c)
 	held, _ := d.node.manager.Placement(s.UID)
 	out.Mark = markOf(c.ID, &held.Devices, &out.Devices)
+	out.Mark.Env = append(slices.Clip(out.Mark.Env), out.Resources.Env...)
+	out.Mark.Resources = d.plugins.marks(s.UID)
 	if p, ok := d.node.placement(noted.pod); ok {
 		out.CPUs, out.Mems, out.OOMScoreAdj = p.CPUs, p.Mems, p.OOMScoreAdj
 		noted.cpus, noted.mems = p.CPUs, p.Mems
@@ -323,7 +332,7 @@ func (d *admission) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out
 func podOf(s *Sandbox) allocate.Pod {
 	p := allocate.Pod{
 		UID: s.UID, Namespace: s.Namespace, Name: s.Name, MilliCPU: s.Amounts.MilliCPU, BestEffort: s.BestEffort,
-		MemoryLimit: s.Amounts.MemoryLimit,
+		MemoryLimit: s.Amounts.MemoryLimit, Within: s.within,
 	}
 	qos, err := spec.QoSOf(s.Labels, s.Annotations)
 	if p.QoS = qos; err != nil {

@@ -16,6 +16,7 @@ import (
 	"hilbert.dev/hilbert/node/interference"
 	"hilbert.dev/hilbert/node/loop"
 	"hilbert.dev/hilbert/node/observe"
+	"hilbert.dev/hilbert/node/plugin"
 	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/node/scrape"
 	"hilbert.dev/hilbert/node/shrink"
@@ -67,6 +68,8 @@ type Options struct {
 	Observe *observe.Reader
 	// Devices looks at GPUs and network cards; nil: nothing is said of them.
 	Devices DeviceInspector
+	// Plugins is where plugins have their sockets; nil: none is asked.
+	Plugins *plugin.Directory
 	// Absence lies between the agent and its watchdog; nil: there is none.
 	Absence *Absence
 	Ports   Ports
@@ -95,6 +98,7 @@ type Agent struct {
 	knobs      *knobController
 	devices    *deviceController
 	injector   *deviceInjector
+	plugins    *pluginController
 	governors  *governorController
 	profiles   *profileController
 	lending    *lendingController
@@ -130,6 +134,7 @@ func New(o Options) (*Agent, error) {
 	a := &Agent{options: o}
 	a.node = newNodeState(&a.options, manager)
 	a.node.apply = a.apply
+	a.plugins = newPluginController(a.node)
 	if err := a.addControllers(); err != nil {
 		return nil, err
 	}
@@ -140,6 +145,7 @@ func New(o Options) (*Agent, error) {
 		a.node.events.noteTransient(spec.ReasonMachineChanged, o.Changed)
 	}
 	a.promises.closed = a.checkpoint.restore()
+	a.plugins.restore()
 	return a, nil
 }
 
@@ -160,8 +166,7 @@ func (a *Agent) addControllers() (err error) {
 	a.configuration = newConfigurationController(n, a.lending, a.eviction, a.memory, a.thresholds)
 	a.configuration.restore(n.now())
 	a.health = &healthController{eviction: a.eviction}
-	a.governors = &governorController{node: n}
-	a.bursts = newBurstController(n)
+	a.governors, a.bursts = &governorController{node: n}, newBurstController(n)
 	a.interference = newInterferenceController(n, a.profiles)
 	a.eviction.interference = a.interference
 	a.knobs = newKnobController(n, a.governors, a.memory, a.bursts, a.interference)
@@ -169,7 +174,7 @@ func (a *Agent) addControllers() (err error) {
 	a.absence = newAbsenceController(n, n.options.Absence, a.lending, a.injector, a.knobs)
 	a.usage = &usageController{node: n}
 	a.reporter = &reporter{
-		node: n, lending: a.lending, eviction: a.eviction, devices: a.devices, usage: a.usage,
+		node: n, lending: a.lending, eviction: a.eviction, devices: a.devices, plugins: a.plugins, usage: a.usage,
 		configuration: a.configuration, health: a.health, interference: a.interference,
 		throttle: report.NewThrottle(n.options.Node, n.options.Config.WriteInterval.D(), n.options.Config.RefreshInterval.D()),
 	}
@@ -177,8 +182,8 @@ func (a *Agent) addControllers() (err error) {
 	a.reporter.promises = a.promises
 	a.missed = &missedContainers{node: n, devices: a.devices, injector: a.injector}
 	a.admission = &admission{
-		missed: a.missed,
-		node:   n, profiles: a.profiles, eviction: a.eviction, devices: a.devices, injector: a.injector, promises: a.promises,
+		missed: a.missed, plugins: a.plugins,
+		node: n, profiles: a.profiles, eviction: a.eviction, devices: a.devices, injector: a.injector, promises: a.promises,
 		checkpoint: a.checkpoint, knobs: a.knobs,
 	}
 	a.observer = &observe.Poller{Reader: n.options.Observe, Interval: n.options.Config.ObserveInterval.D(), Clock: n.options.Clock, Observed: a.wasRead}
@@ -198,6 +203,7 @@ func (a *Agent) addControllers() (err error) {
 		a.updates,
 		a.governors,
 		a.devices,
+		a.plugins,
 		a.missed,
 	}
 	a.onObservation = []controller{
@@ -234,6 +240,7 @@ func (a *Agent) Run(ctx context.Context) {
 		messages.Close()
 		wait()
 		a.governors.close()
+		a.plugins.close()
 		a.flush()
 	}()
 	a.devices.inspect(a.node.now())
@@ -287,7 +294,7 @@ func (a *Agent) giveBack() {
 func (a *Agent) flush() {
 	timeout, cancel := context.WithTimeout(context.Background(), maxLastSave) //nolint:forbidigo // that of the agent has ended
 	defer cancel()
-	last := map[string]*saver{"the checkpoint": a.checkpoint.saver, "the numbers of devices": a.devices.numbers.saver, "the configuration": a.configuration.saver}
+	last := map[string]*saver{"the checkpoint": a.checkpoint.saver, "the numbers of devices": a.devices.numbers.saver, "the configuration": a.configuration.saver, "what plugins gave": a.plugins.saver}
 	if a.absence.with != nil {
 		last["the plan for the agent's absence"] = a.absence.saver
 	}

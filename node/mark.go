@@ -9,6 +9,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/plugin"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -25,6 +26,8 @@ type Mark struct {
 	// CDI are the full names of the CDI devices that the container was given, and Env the variables, "NAME=value".
 	CDI []string `json:"cdi,omitempty"`
 	Env []string `json:"env,omitempty"`
+	// Resources is what the pod holds of plugins' resources, without what its containers get.
+	Resources []*plugin.Holding `json:"resources,omitempty"`
 }
 
 // maxMark bounds what is read of a mark: a hundred times what one has.
@@ -118,7 +121,7 @@ func NeedsAgent(s *Sandbox, c *Container, ours bool) bool {
 
 // placedHere reports whether the Binding says that Hilbert promised the pod something of this node.
 func placedHere(s *Sandbox) bool {
-	for _, key := range []string{spec.AnnotationNUMANodes, spec.AnnotationGPUs, spec.AnnotationNICs, spec.AnnotationReclaimed} {
+	for _, key := range []string{spec.AnnotationNUMANodes, spec.AnnotationGPUs, spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationResources} {
 		if s.Annotations[key] != "" {
 			return true
 		}

@@ -6,6 +6,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/gpu/kubelet"
+	"hilbert.dev/hilbert/node/plugin"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -22,6 +23,8 @@ type Sandbox struct {
 	BestEffort      bool // the Kubernetes QoS class
 	// Processless: the sandbox has no process, or none yet. Runtimes tell of dead sandboxes for as long as they keep them.
 	Processless bool
+	// within is the set of NUMA nodes that its CPUs must come from, as pluginController has found out; 0: any.
+	within uint8
 }
 
 // Amounts are what a pod asks for.
@@ -60,7 +63,9 @@ type Adjustment struct {
 	CPUs, Mems  topology.CPUSet
 	OOMScoreAdj *int
 	Devices     cdi.Edits
-	Mark        Mark
+	// Resources is what plugins contribute.
+	Resources plugin.Contribution
+	Mark      Mark
 }
 
 // Update is what a container gets later.
@@ -93,6 +98,8 @@ type Ports struct {
 	Configuration Store
 	// Devices keeps which number belongs to which GPU and network card.
 	Devices Store
+	// Resources keeps what pods hold of the resources that plugins bring.
+	Resources Store
 }
 
 // PodKey names a pod as people do; a spec.PodRef says which one of that name.

@@ -22,11 +22,13 @@ type pod struct {
 	cgroup     string
 	bestEffort bool
 	priority   int32 // as its Binding says
-	labels     map[string]string
-	address    string             // its IP; empty: it has none of its own
-	profile    *spec.NamedProfile // nil: none selects it
-	conflict   string             // the last conflict of profiles that was told
-	since      time.Time          // when the agent first heard of it
+	// resources is what its Binding says of plugins' resources.
+	resources string
+	labels    map[string]string
+	address   string             // its IP; empty: it has none of its own
+	profile   *spec.NamedProfile // nil: none selects it
+	conflict  string             // the last conflict of profiles that was told
+	since     time.Time          // when the agent first heard of it
 	// swapRoom is what it may yet swap, as of swapLooked.
 	swapRoom   advise.Sample
 	swapLooked time.Time
@@ -105,7 +107,7 @@ func (t *podTable) remember(s *Sandbox) *pod {
 		t.changes++
 	}
 	p.name, p.sandbox, p.cgroup, p.bestEffort = nameOf(s), s.ID, s.Cgroup, s.BestEffort
-	p.priority = priorityOf(s.Annotations)
+	p.priority, p.resources = priorityOf(s.Annotations), s.Annotations[spec.AnnotationResources]
 	p.labels, p.address = s.Labels, s.Address
 	t.sandboxes[s.ID] = p
 	if t.qosCgroups == nil {

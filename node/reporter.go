@@ -28,6 +28,7 @@ type reporter struct {
 	lending  *lendingController
 	eviction *evictionController
 	devices  *deviceController
+	plugins  *pluginController
 	usage    *usageController
 	promises *brokenPromises
 	// configuration and health are of what the node was told, and of how it fares since.
@@ -53,6 +54,7 @@ func (p *reporter) build(now time.Time) *spec.NodeReport {
 	conditions := []spec.NodeCondition{n.events.problems.condition(n.options.Mode, n.options.Why)}
 	out := report.Build(n.options.Machine, &r, p.lending.colocation(now, p.eviction), conditions)
 	out.Status.Devices, out.Status.Summary.GPUs = p.devices.status(now)
+	out.Status.Resources = p.plugins.status()
 	out.Status.Usage = p.usage.status(now)
 	out.Status.Configuration, out.Status.Health = p.configuration.applied.DeepCopy(), p.health.status(now)
 	out.Status.Interference = p.interference.status(now)

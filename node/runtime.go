@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/loop"
 	"hilbert.dev/hilbert/topology"
 )
@@ -56,6 +55,11 @@ func (a *Agent) RunSandbox(ctx context.Context, s Sandbox) error {
 		a.admission.unadjusted(s, err)
 		return nil
 	}
+	admitted, err := a.plugins.prepare(ctx, &s)
+	if err != nil {
+		return err
+	}
+	defer admitted()
 	_, err = loop.Returned(ctx, a.node.loop, func() (struct{}, error) { return struct{}{}, a.admission.admit(&s, fixed[PodKey{s.Namespace, s.Name}]) })
 	return err
 }
@@ -87,9 +91,20 @@ func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (Ad
 	fixed, err := a.admission.exclusive(ctx)
 	if err != nil {
 		a.admission.unadjusted(s, err)
-		devices, err := loop.Returned(ctx, a.node.loop, func() (cdi.Edits, error) { return a.injector.inject(&s, &c) })
-		return Adjustment{Devices: devices, Mark: markOf(c.ID, &topology.Grant{}, &devices)}, err
+		return loop.Returned(ctx, a.node.loop, func() (Adjustment, error) {
+			devices, err := a.injector.inject(&s, &c)
+			if err != nil {
+				return Adjustment{}, err
+			}
+			resources, err := a.plugins.contribution(&s, &c)
+			return Adjustment{Devices: devices, Resources: resources, Mark: markOf(c.ID, &topology.Grant{}, &devices)}, err
+		})
 	}
+	admitted, err := a.plugins.prepare(ctx, &s)
+	if err != nil {
+		return Adjustment{}, err
+	}
+	defer admitted()
 	made, err := loop.Returned(ctx, a.node.loop, func() (created, error) { return a.admission.create(&s, &c, fixed[PodKey{s.Namespace, s.Name}]) })
 	if err != nil || made.settled == nil {
 		return made.Adjustment, err

@@ -18,6 +18,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/gpu/kubelet"
+	"hilbert.dev/hilbert/node/plugin"
 	"hilbert.dev/hilbert/node/watchdog"
 	"hilbert.dev/hilbert/topology"
 )
@@ -173,7 +174,10 @@ type world struct {
 	// configuration is what was told last.
 	configuration *kept
 	// numbers are those of devices, which the inspector sees on hardware; nil: they are not inspected, and hardware is machine's.
-	numbers   *kept
+	numbers *kept
+	// plugins is where plugins have their sockets; nil: none is asked. resources is what pods hold of theirs.
+	plugins   *plugin.Directory
+	resources *kept
 	inspector DeviceInspector
 	hardware  *topology.Machine
 	mode      string
@@ -184,6 +188,8 @@ type world struct {
 	ignoreToolkit  bool // the setting of that name
 	// seldom: devices are looked at when that is asked for, not ever again. late: the test connects the runtime itself.
 	seldom, late bool
+
+	pluginTimeout spec.Duration
 
 	directory string
 	absence   *Absence
@@ -211,7 +217,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		directory: t.TempDir(),
-		T:         t, kernel: newKernel(), store: &kept{}, lawState: &kept{}, configuration: &kept{}, numbers: &kept{}, hardware: machine(), mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
+		T:         t, kernel: newKernel(), store: &kept{}, lawState: &kept{}, configuration: &kept{}, numbers: &kept{}, resources: &kept{}, pluginTimeout: spec.Duration(10 * time.Second), hardware: machine(), mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
 		running: make(map[string]runningPod),
 	}
 	t.Cleanup(func() {
@@ -244,6 +250,9 @@ func (w *world) start() {
 	config := spec.Default().Node
 	config.TickInterval, config.WriteInterval = spec.Duration(20*time.Millisecond), spec.Duration(time.Millisecond)
 	config.Devices.Interval = config.TickInterval
+	if w.plugins != nil {
+		config.Plugins.Interval, config.Plugins.Timeout = config.TickInterval, w.pluginTimeout
+	}
 	if w.seldom {
 		config.Devices.Interval = spec.Duration(time.Hour)
 	}
@@ -253,7 +262,7 @@ func (w *world) start() {
 	config.Devices.IgnoreToolkit = w.ignoreToolkit
 	agent, err := New(Options{
 		Thresholds: w.thresholds,
-		Node:       "n1", Machine: w.hardware, Devices: w.inspector, Mode: w.mode, Config: config, Kernel: w.absence.Kernel, Absence: w.absence, Log: slog.New(slog.DiscardHandler),
+		Node:       "n1", Machine: w.hardware, Devices: w.inspector, Plugins: w.plugins, Mode: w.mode, Config: config, Kernel: w.absence.Kernel, Absence: w.absence, Log: slog.New(slog.DiscardHandler),
 		Ports: Ports{
 			Report: func(_ context.Context, r *spec.NodeReport) error {
 				w.mu.Lock()
@@ -275,6 +284,7 @@ func (w *world) start() {
 			LawState:       w.lawState,
 			Configuration:  w.configuration,
 			Devices:        w.numbers,
+			Resources:      w.resources,
 		},
 	})
 	if err != nil {

@@ -263,6 +263,8 @@ type Node struct {
 	Metrics NodeMetrics `json:"metrics,omitzero"`
 	// Devices is about GPUs and network cards.
 	Devices NodeDevices `json:"devices,omitzero"`
+	// Plugins is about resources that processes of their own bring.
+	Plugins NodePlugins `json:"plugins,omitzero"`
 }
 
 // Usage says whether an agent reports what its node uses. The scheduler reads that for the score LoadAware.

@@ -152,6 +152,10 @@ func TestValidateNamesTheField(t *testing.T) {
 		"node.devices.otherResources[0]": func(c *Configuration) { c.Node.Devices.OtherResources = []string{"rdma/shared"} },
 		"node.devices.toolkitConfig":     func(c *Configuration) { c.Node.Devices.ToolkitConfig = "config.toml" },
 		"node.devices.interval":          func(c *Configuration) { c.Node.Devices.Interval = Duration(time.Millisecond) },
+		"node.plugins.directory":         func(c *Configuration) { c.Node.Plugins.Directory = "plugins" },
+		"node.plugins.timeout":           func(c *Configuration) { c.Node.Plugins.Timeout = Duration(2 * time.Second) },
+		"node.plugins.interval":          func(c *Configuration) { c.Node.Plugins.Interval = 0 },
+		"node.plugins.mounts[1]":         func(c *Configuration) { c.Node.Plugins.Mounts = []string{"/opt/fpga", "/opt/../etc"} },
 		"scheduling.backoff":             func(c *Configuration) { c.Scheduling.Backoff.Max = 1 },
 		"scheduling.scores.LeastAllocated": func(c *Configuration) {
 			c.Scheduling.Scores = map[string]int64{"LeastAllocated": -1}

@@ -100,6 +100,7 @@ func newNode() Node {
 		TickInterval:   Duration(5 * time.Second), ObserveInterval: Duration(time.Second),
 		WriteInterval: Duration(10 * time.Second), RefreshInterval: Duration(5 * time.Minute),
 		Devices: NodeDevices{Owner: OwnerAuto, ToolkitConfig: "/etc/nvidia-container-runtime/config.toml", Interval: Duration(15 * time.Second)},
+		Plugins: NodePlugins{Directory: "/run/hilbert/plugins", Timeout: Duration(time.Second), Interval: Duration(10 * time.Second)},
 		Lending: Lending{
 			LendingParameters: LendingParameters{
 				TargetUtilization: 80, Interval: Duration(10 * time.Second), Step: 25, Evictions: EvictionsOn,

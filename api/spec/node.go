@@ -41,6 +41,8 @@ type NodeStatus struct {
 	BrokenPromises []BrokenPromise `json:"brokenPromises,omitempty"`
 	// Devices are the node's GPUs and network cards; nil: the agent does not report them, and none is promised.
 	Devices *Devices `json:"devices,omitempty"`
+	// Resources are what plugins of the agent bring, by name.
+	Resources []NodeResource `json:"resources,omitempty"`
 	// Events are what the agent has to tell people about pods and the node, the oldest first. hilbertd writes them as Events.
 	Events []NodeEvent `json:"events,omitempty"`
 	// Configuration is what the agent has made of the configuration that it was told; nil: it was told none.
@@ -51,6 +53,30 @@ type NodeStatus struct {
 	Interference *Interference `json:"interference,omitempty"`
 	// Summary is what the printer columns show.
 	Summary NodeSummary `json:"summary"`
+}
+
+// +kubebuilder:object:generate=true
+
+// NodeResource is a resource that a plugin of the node's agent brings. Pods request it under its name, as any other; the scheduler counts it, and the agent chooses
+// where on the node it comes from.
+type NodeResource struct {
+	Name   string `json:"name"`
+	Plugin string `json:"plugin"`
+	// Amount is what pods may hold together. While the plugin does not serve it is what they hold, so that nothing more is given.
+	Amount int64 `json:"amount"`
+	// NUMANodes are the NUMA nodes' parts of it, by number; what is near none of them is not in it.
+	NUMANodes []NUMAAmount `json:"numaNodes,omitempty"`
+	// Message says why the plugin does not serve; empty: it does.
+	Message string `json:"message,omitempty"`
+}
+
+// +kubebuilder:object:generate=true
+
+// NUMAAmount is how much of a resource a NUMA node has, and how much of that pods hold.
+type NUMAAmount struct {
+	Name   string `json:"name"`
+	Amount int64  `json:"amount"`
+	Held   int64  `json:"held,omitempty"`
 }
 
 // +kubebuilder:object:generate=true
@@ -318,6 +344,8 @@ const (
 	ReasonSliceUnserved      = "SliceUnserved"            // a container is not created, because its pod's GPU needs MPS and no MPS daemon serves it
 	ReasonSliceOfHostRoot    = "SliceOfHostRoot"          // a container with a soft slice is not created, because it runs as root of the host, who controls the MPS daemon
 	ReasonSliceOfOtherUser   = "SliceOfOtherUser"         // a container is not created, because processes of another user share its pod's GPU
+	ReasonPluginFailed       = "PluginFailed"             // a plugin does not serve, or said what cannot be; pods that ask for its resource are not started
+	ReasonPluginLost         = "PluginLost"               // a plugin does not know what a pod holds of its resource
 	ReasonUnlabelled         = "Unlabelled"               // BestEffort pods have no QoS level; the message names them
 	ReasonAllLabelled        = "AllLabelled"              // all BestEffort pods have a QoS level
 	ReasonNUMANodesOpen      = "NUMANodesOpen"            // no NUMA node is closed

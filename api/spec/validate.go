@@ -3,6 +3,7 @@ package spec
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -81,7 +82,13 @@ func validateNode(n *Node, bad report) {
 	for _, x := range []struct {
 		field string
 		path  string
-	}{{"stateDirectory", n.StateDirectory}, {"kubeletDirectory", n.KubeletDirectory}, {"nriSocket", n.NRISocket}, {"devices.toolkitConfig", n.Devices.ToolkitConfig}} {
+	}{
+		{"stateDirectory", n.StateDirectory},
+		{"kubeletDirectory", n.KubeletDirectory},
+		{"nriSocket", n.NRISocket},
+		{"devices.toolkitConfig", n.Devices.ToolkitConfig},
+		{"plugins.directory", n.Plugins.Directory},
+	} {
 		if !strings.HasPrefix(x.path, "/") {
 			bad("node."+x.field, "%q is no absolute path", x.path)
 		}
@@ -116,9 +123,25 @@ func validateNode(n *Node, bad report) {
 	if n.Devices.Interval < Duration(time.Second) {
 		bad("node.devices.interval", "%v: want at least 1s", n.Devices.Interval.D())
 	}
+	validatePlugins(&n.Plugins, bad)
 	validateLending(n, bad)
 	validateNodeMetrics(&n.Metrics, bad)
 	validateNodeRules(n, bad)
+}
+
+func validatePlugins(p *NodePlugins, bad report) {
+	const least, most = Duration(100 * time.Millisecond), Duration(1500 * time.Millisecond)
+	if p.Timeout < least || p.Timeout > most {
+		bad("node.plugins.timeout", "%v: want %v to %v, for the container runtime waits 2s for the agent", p.Timeout.D(), least.D(), most.D())
+	}
+	if p.Interval < Duration(time.Second) {
+		bad("node.plugins.interval", "%v: want at least 1s", p.Interval.D())
+	}
+	for i, m := range p.Mounts {
+		if !strings.HasPrefix(m, "/") || path.Clean(m) != m || m == "/" {
+			bad(fmt.Sprintf("node.plugins.mounts[%d]", i), "%q: want the absolute path of a directory below /", m)
+		}
+	}
 }
 
 // CheckNode returns every mistake in a node's configuration that has its defaults set, as Validate does. The controller and the agents hold parameters that come through

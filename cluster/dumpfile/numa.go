@@ -70,6 +70,7 @@ type reportRecord struct {
 
 	Headroom  headroomRecord    `json:"headroom,omitzero"`
 	Usage     usageRecord       `json:"usage,omitzero"`
+	Resources []quantityRecord  `json:"resources,omitempty"`
 	Evictions []evictionRecord  `json:"wishes,omitempty"`
 	Refused   []facts.UID       `json:"refused,omitempty"`
 	Events    []nodeEventRecord `json:"events,omitempty"`
@@ -134,7 +135,7 @@ func writeReport(r facts.NodeReported) reportRecord {
 	out.Headroom = headroomRecord{headroomText(h.State), h.MilliCPU, h.Memory, h.Note}
 	out.Usage = usageRecord(r.Report.Usage)
 	out.Evictions = each(r.Report.Evictions, func(w facts.EvictionRequest) evictionRecord { return evictionRecord(w) })
-	out.Refused = r.Report.Refused
+	out.Refused, out.Resources = r.Report.Refused, each(r.Report.Resources, writeQuantity)
 	out.Events = each(r.Report.Events, func(e facts.NodeEvent) nodeEventRecord { return nodeEventRecord(e) })
 	return out
 }
@@ -164,6 +165,7 @@ func readReport(r *reportRecord) (facts.NodeReported, error) {
 		}
 		out.Report.HeldDevices = append(out.Report.HeldDevices, facts.HeldDevices{UID: held.UID, Grant: grant})
 	}
+	out.Report.Resources = each(r.Resources, readQuantity)
 	h := &r.Headroom
 	out.Report.Headroom = facts.Headroom{State: facts.HeadroomState(h.State), MilliCPU: h.MilliCPU, Memory: h.Memory, Note: h.Note}
 	out.Report.Usage = facts.Usage(r.Usage)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -26,6 +27,8 @@ type NodeReport struct {
 	Headroom Headroom
 	// Usage is what the node uses.
 	Usage Usage
+	// Resources is what plugins of the agent bring, sorted by name, each once.
+	Resources []resource.Quantity
 	// Evictions are the pods that the agent wants evicted, the first most.
 	Evictions []EvictionRequest
 	// Refused are the pods whose eviction a disruption budget refuses, as the node was told last.
@@ -68,7 +71,7 @@ const (
 // SameReport reports whether two reports say the same.
 func SameReport(a, b *NodeReport) bool {
 	return a.NUMANodes == b.NUMANodes && a.Why == b.Why && a.Headroom == b.Headroom && a.Usage == b.Usage && slices.Equal(a.Held, b.Held) && slices.Equal(a.Evictions, b.Evictions) && slices.Equal(a.Refused, b.Refused) && slices.Equal(a.Events, b.Events) &&
-		a.Devices == b.Devices && a.DeviceNote == b.DeviceNote && slices.Equal(a.HeldDevices, b.HeldDevices)
+		a.Devices == b.Devices && a.DeviceNote == b.DeviceNote && slices.Equal(a.HeldDevices, b.HeldDevices) && slices.Equal(a.Resources, b.Resources)
 }
 
 // Headroom is what reclaimed pods may hold of a node, those that run included.

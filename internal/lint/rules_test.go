@@ -24,7 +24,7 @@ type breach struct {
 // core is where decisions are made; CONTRIBUTING.md lists it.
 var core = []string{
 	"./resource/...", "./topology/...", "./cluster/...", "./schedule/...",
-	"./node/advise/...", "./node/allocate/...", "./node/evict/...", "./node/interference/...",
+	"./node/advise/...", "./node/allocate/...", "./node/evict/...", "./node/hint/...", "./node/interference/...",
 	"./control/...",
 }
 
@@ -37,7 +37,7 @@ var (
 	roles      = [][]string{{"./schedule/..."}, {"./node/..."}, {"./control/..."}}
 	kubeDoor   = []string{"./kube/..."}
 	simDoor    = []string{"./sim/..."}
-	crds       = []string{"./api/..."} // without spec, see crd()
+	crds       = []string{"./api/..."} // without spec and nodeplugin, see crd()
 	// generation is where code and manifests are generated from the CRDs.
 	generation = []string{"./internal/gen/..."}
 )

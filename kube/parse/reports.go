@@ -36,6 +36,9 @@ func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *facts.NodeRepor
 	if r.Usage, err = NodeUsage(&n.Status); err != nil {
 		p.warner.Warn("customnoderesource "+n.Name, "what the node uses is malformed, so that it counts as not known", "err", err)
 	}
+	if r.Resources, err = NodeResources(n.Status.Resources); err != nil {
+		p.warner.Warn("customnoderesource "+n.Name, "what plugins bring is malformed, so that the node has none of it", "err", err)
+	}
 	r.Events = nodeEvents(n.Status.Events)
 	p.reportDevices(n, r)
 	return r

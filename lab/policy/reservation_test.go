@@ -145,7 +145,7 @@ func reservationRows() []request {
 		{"another template", changesKept(owner, map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}}}}), stays},
 		{"a status", changesKept(admin, map[string]any{"status": map[string]any{"reserved": 1}}, "status"), ""},
 	}
-	for _, key := range []string{spec.AnnotationNUMANodes, spec.AnnotationGPUs, spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationPriority, spec.AnnotationReservation} {
+	for _, key := range []string{spec.AnnotationNUMANodes, spec.AnnotationGPUs, spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationResources, spec.AnnotationPriority, spec.AnnotationReservation} {
 		rows = append(rows, request{"with " + key, keeps(owner, plain, annotated(key, "1")), leave})
 	}
 	return rows

@@ -89,7 +89,8 @@ func (d *dedicated) hold(p *pod) ([]Note, *Refusal) {
 	}
 	gone := d.gone(p)
 	promise, notes := d.promise(p)
-	o, ok := d.capacity.alloc.Offer(p.Request, promise, d.pods.among(p))
+	near := d.near(p, promise)
+	o, ok := d.capacity.alloc.Offer(p.Request, near, d.pods.among(p))
 	if ok {
 		ok = d.capacity.alloc.Commit(p.UID, o) == nil
 	}
@@ -110,12 +111,12 @@ func (d *dedicated) hold(p *pod) ([]Note, *Refusal) {
 		return notes, &Refusal{spec.ReasonInsufficientCores, fmt.Sprintf("asks for %s: %s", ask(p.Request), d.capacity.left())}
 	case !promised:
 		d.counts.Foreign++
-	case o.Kept:
+	case o.Kept && near == promise:
 		d.counts.Kept++
 	default:
 		d.counts.Moved++
 		p.moved = true
-		notes = append(notes, Note{spec.ReasonPromiseMoved, fmt.Sprintf("promised %v, which is gone; took %v", promise, o.Grant)})
+		notes = append(notes, Note{spec.ReasonPromiseMoved, fmt.Sprintf("promised %v, which %s; took %v", promise, d.why(p, &promise), o.Grant)})
 	}
 	return notes, nil
 }

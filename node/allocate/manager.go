@@ -42,6 +42,8 @@ type Pod struct {
 	Near          topology.Near
 	// Running: the pod runs already, and so has what it was promised of devices.
 	Running bool
+	// Within, if not 0, is the set of NUMA nodes that its CPUs must come from, whatever was promised: the resources that plugins bring are near there.
+	Within uint8
 	// Fixed are the CPUs that the kubelet gave it for itself, in mode kubelet. In mode agent they are what a dedicated pod runs on already.
 	Fixed topology.CPUSet
 }

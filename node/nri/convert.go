@@ -1,6 +1,7 @@
 package nri
 
 import (
+	"os"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/cdi"
+	resources "hilbert.dev/hilbert/node/plugin"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -135,6 +137,7 @@ func adjustmentOf(a node.Adjustment) *api.ContainerAdjustment {
 		out.SetLinuxOomScoreAdj(a.OOMScoreAdj)
 	}
 	addEdits(out, &a.Devices)
+	addContribution(out, &a.Resources)
 	if a.Mark.Container != "" {
 		out.AddAnnotation(spec.AnnotationAdjusted, a.Mark.String())
 	}
@@ -156,6 +159,28 @@ func addEdits(out *api.ContainerAdjustment, e *cdi.Edits) {
 	}
 	for _, m := range e.Mounts {
 		out.AddMount(&api.Mount{Source: m.Source, Destination: m.Place, Type: "bind", Options: m.Options})
+	}
+}
+
+// addContribution hands on what plugins contribute.
+func addContribution(out *api.ContainerAdjustment, c *resources.Contribution) {
+	for _, variable := range c.Env {
+		name, value, _ := strings.Cut(variable, "=")
+		out.AddEnv(name, value)
+	}
+	for _, d := range c.Devices {
+		const everybody = os.FileMode(0o666) // NRI lets a container read and write each device that it gets
+		out.AddDevice(&api.LinuxDevice{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor, FileMode: api.FileMode(everybody)})
+	}
+	for _, m := range c.Mounts {
+		access := "ro"
+		if m.Writable {
+			access = "rw"
+		}
+		out.AddMount(&api.Mount{Source: m.Source, Destination: m.Place, Type: "bind", Options: []string{"rbind", "rprivate", access, "nosuid", "nodev"}})
+	}
+	for key, value := range c.Annotations {
+		out.AddAnnotation(key, value)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/cdi"
+	plugins "hilbert.dev/hilbert/node/plugin"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -174,6 +175,24 @@ func TestAdjustment(t *testing.T) {
 }
 
 // What a container has that devices depend on is read, and what it gets of them is asked of the runtime as the runtime understands it.
+// What plugins contribute reaches the container, readable alone where they do not say otherwise.
+func TestContribution(t *testing.T) {
+	a := adjustmentOf(node.Adjustment{Resources: plugins.Contribution{
+		Env: []string{"FPGA=a=b"}, Devices: []plugins.Device{{Path: "/dev/fpga0", Type: "c", Major: 240, Minor: 3}},
+		Mounts:      []plugins.Mount{{Source: "/opt/fpga", Place: "/fpga"}, {Source: "/opt/work", Place: "/work", Writable: true}},
+		Annotations: map[string]string{"example.com/card": "1"},
+	}})
+	if len(a.Env) != 1 || a.Env[0].Key != "FPGA" || a.Env[0].Value != "a=b" || a.Annotations["example.com/card"] != "1" {
+		t.Errorf("variables %v, annotations %v", a.Env, a.Annotations)
+	}
+	if d := a.GetLinux().GetDevices(); len(d) != 1 || d[0].Path != "/dev/fpga0" || d[0].Type != "c" || d[0].Major != 240 || d[0].Minor != 3 || d[0].GetFileMode().GetValue() != 0o666 {
+		t.Errorf("devices %v", d)
+	}
+	if len(a.Mounts) != 2 || !slices.Contains(a.Mounts[0].Options, "ro") || !slices.Contains(a.Mounts[1].Options, "rw") || a.Mounts[0].Source != "/opt/fpga" || a.Mounts[0].Destination != "/fpga" {
+		t.Errorf("mounts %v", a.Mounts)
+	}
+}
+
 func TestDevices(t *testing.T) {
 	c := containerOf(&api.Container{
 		Env: []string{"A=b=c"}, Mounts: []*api.Mount{{Source: "/x", Destination: "/data"}, {Destination: "/dev/shm"}},

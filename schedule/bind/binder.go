@@ -325,6 +325,7 @@ func (b *Binder) start(r *row) {
 		}
 	case WriteBinding:
 		write.Placeholder = b.store.Placeholders().TakenBy(pod)
+		write.Resources = resourcesOf(b.store.Extended(r.pod), b.store.Brought(r.node))
 		if write.Reclaimed = reclaimedBy(pod.Class); pod.Class.Reclaimed {
 			write.Priority = pod.Priority
 		}

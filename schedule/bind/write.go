@@ -89,6 +89,8 @@ type Write struct {
 	Grant     topology.Grant        // WriteBinding: the GPUs, zero for none
 	Reclaimed spec.ReclaimedAmounts // WriteBinding: what a reclaimed pod may have
 	Priority  int32                 // WriteBinding: of a reclaimed pod
+	// Resources of WriteBinding is what containers of the pod ask for of the resources that plugins of the node's agent bring, as spec.FormatResources has it.
+	Resources string
 	// Placeholder of WriteBinding is the place of a Reservation whose room the pod has; empty: none.
 	Placeholder facts.UID
 	Condition   facts.Condition // WriteCondition, WriteNomination: why the pod waits; WriteDisruption: why it has to leave

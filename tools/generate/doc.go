@@ -1,4 +1,5 @@
-// Package generate holds the version of controller-gen, which writes the deep copies of the API's types, and tests that what it has written is what it writes now.
+// Package generate holds the versions of controller-gen, which writes the deep copies of the API's types, and of the generators of the plugin protocol, and tests that what
+// they have written is what they write now.
 //
 // Data flow: `make gen` runs the lines go:generate of the packages below api/, which take controller-gen from this module; so its dependencies are none of the product's. The test runs
 // the same into another folder, and compares.

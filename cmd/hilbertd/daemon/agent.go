@@ -22,6 +22,7 @@ import (
 	"hilbert.dev/hilbert/node/machine"
 	"hilbert.dev/hilbert/node/nri"
 	"hilbert.dev/hilbert/node/observe"
+	"hilbert.dev/hilbert/node/plugin"
 	"hilbert.dev/hilbert/node/scrape"
 )
 
@@ -101,10 +102,8 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	}
 	defer api.close()
 	options.Ports = api.ports
-	options.Ports.Checkpoint = node.File(filepath.Join(config.Node.StateDirectory, "checkpoint.json"))
-	options.Ports.LawState = node.File(filepath.Join(config.Node.StateDirectory, "law-state.json"))
-	options.Ports.Configuration = node.File(filepath.Join(config.Node.StateDirectory, "configuration.json"))
-	options.Ports.Devices = node.File(filepath.Join(config.Node.StateDirectory, "devices.json"))
+	keepIn(config.Node.StateDirectory, &options.Ports)
+	options.Plugins = plugins(&options)
 	options.Storage = roots.StorageReader(config.Node.KubeletDirectory)
 	options.Devices = realnode.NewDevices(roots, options.Machine, config.Node.Devices.ToolkitConfig, api.offers, log)
 	options.Ports.Exclusive = exclusiveCPUs(config.Node.KubeletDirectory)
@@ -131,6 +130,25 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 		"numaNodes", len(options.Machine.NUMA), "cpus", len(options.Machine.CPUs), "apiServer", api.host, "address", served.at())
 	defer log.Info("hilbertd stopped")
 	return runBoth(ctx, agent, &options, roots)
+}
+
+// keepIn has an agent keep in a directory what must outlast it.
+func keepIn(directory string, p *node.Ports) {
+	for name, store := range map[string]*node.Store{
+		"checkpoint": &p.Checkpoint, "law-state": &p.LawState, "configuration": &p.Configuration, "devices": &p.Devices, "resources": &p.Resources,
+	} {
+		*store = node.File(filepath.Join(directory, name+".json"))
+	}
+}
+
+// plugins is where the agent looks for plugins; nil: it does not.
+func plugins(o *node.Options) *plugin.Directory {
+	if !o.Config.Plugins.Enabled {
+		return nil
+	}
+	return &plugin.Directory{
+		Path: o.Config.Plugins.Directory, Node: o.Node, Machine: o.Machine, Mounts: o.Config.Plugins.Mounts, Owner: uint32(os.Geteuid()),
+	}
 }
 
 // runBoth runs the loop and its connection to the runtime, until the node is no longer what the agent was made for.

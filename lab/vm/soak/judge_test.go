@@ -31,6 +31,9 @@ type Reading struct {
 	Turn string
 	// Allocations are what the CustomNodeResource says that pods hold.
 	Allocations []Allocation
+	// Cards is how many cards of the plugin it says that pods hold, and CardsSay why the plugin does not serve; empty: it does.
+	Cards    int64
+	CardsSay string
 }
 
 // Party is a process.
@@ -47,6 +50,8 @@ type Pod struct {
 	Wanted, Exists, Running bool
 	// MilliCPU is what the kubelet has given it. Known is what that was when the agent was last seen to be there; -1: the agent has not seen the pod.
 	MilliCPU, Known int64
+	// Cards is how many cards of the plugin it asks for.
+	Cards int64
 	// Promised are the NUMA nodes that it was promised; nil: none.
 	Promised []int
 	// Says is why it does not run; empty: it does not say. Events are the reasons of the events about it.
@@ -90,6 +95,7 @@ func Judge(r *Reading) []string {
 	j.promises()
 	j.noLoanOfTheAbsent()
 	j.poolsHoldRequests()
+	j.cardsAreHeld()
 	return j.wrong
 }
 
@@ -119,6 +125,29 @@ func (j *judge) level(uid string) Level {
 		return p.Level
 	}
 	return ""
+}
+
+// cardsAreHeld: the plugin serves; pods that run hold the cards that they asked for, and nobody else holds any.
+func (j *judge) cardsAreHeld() {
+	if j.Agent.Away {
+		return
+	}
+	if j.CardsSay != "" {
+		j.says("the plugin does not serve: %s", j.CardsSay)
+		return
+	}
+	var run, there int64
+	for _, p := range j.pods {
+		if p.Exists {
+			there += p.Cards
+		}
+		if p.Exists && p.Running {
+			run += p.Cards
+		}
+	}
+	if j.Cards < run || j.Cards > there {
+		j.says("%d cards are held; pods that run asked for %d, and all pods for %d", j.Cards, run, there)
+	}
 }
 
 // noCPUTwice: what a dedicated pod runs on, no other pod runs on; and no CPU is reported as held by two, or by a pod that is gone.

@@ -90,8 +90,7 @@ func (r *rig) read(ctx context.Context) (*Reading, error) {
 	if out.Pods, err = r.pods(ctx); err != nil {
 		return nil, err
 	}
-	out.Allocations, err = r.allocations(ctx)
-	return &out, err
+	return &out, r.reported(ctx, &out)
 }
 
 // containers are the cgroups below kubepods that have processes.
@@ -164,6 +163,9 @@ func podOf(p *corev1.Pod) Pod {
 		}
 	}
 	out.MilliCPU = requests.Cpu().MilliValue()
+	if cards, asks := p.Spec.Containers[0].Resources.Requests[join.PluginResource]; asks {
+		out.Cards = cards.Value()
+	}
 	if out.Level == "" {
 		out.Level = BestEffort
 		if out.MilliCPU > 0 {
@@ -205,28 +207,35 @@ func says(p *corev1.Pod) string {
 	return strings.Join(out, "; ")
 }
 
-// allocations are what the report says that pods hold.
-func (r *rig) allocations(ctx context.Context) (out []Allocation, err error) {
+// reported reads what the report says that pods hold.
+func (r *rig) reported(ctx context.Context, out *Reading) error {
 	data, err := r.Client.Discovery().RESTClient().Get().AbsPath(reportsPath, r.Name).SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	report := &v1alpha1.CustomNodeResource{}
 	if err := json.Unmarshal(data, report); err != nil {
-		return nil, err
+		return err
 	}
 	for _, socket := range report.Status.Topology {
 		for _, numa := range socket.Children {
 			for _, a := range numa.Allocations {
 				cpus, err := topology.ParseCPUSet(a.CPUSet)
 				if err != nil {
-					return nil, fmt.Errorf("the report: %s: %w", a.Name, err)
+					return fmt.Errorf("the report: %s: %w", a.Name, err)
 				}
-				out = append(out, Allocation{UID: a.UID, CPUs: cpus, Moved: a.Moved})
+				out.Allocations = append(out.Allocations, Allocation{UID: a.UID, CPUs: cpus, Moved: a.Moved})
 			}
 		}
 	}
-	return out, nil
+	out.CardsSay = "it has not registered"
+	for _, resource := range report.Status.Resources {
+		out.CardsSay = resource.Message
+		for _, numa := range resource.NUMANodes {
+			out.Cards += numa.Held
+		}
+	}
+	return nil
 }
 
 // isWell remembers a reading with which nothing was wrong.

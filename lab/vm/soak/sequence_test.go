@@ -50,6 +50,7 @@ const (
 	Watchdog   = "watchdog"
 	Containerd = "containerd"
 	Kubelet    = "kubelet"
+	Plugin     = "plugin"
 )
 
 // Action is one step. What it does not need is zero.
@@ -285,7 +286,7 @@ func (s *Sequence) drawResize() (Action, bool) {
 }
 
 func (s *Sequence) drawKill() (Action, bool) {
-	return Action{Kind: Kill, Service: []string{Agent, Agent, Watchdog, Containerd, Kubelet}[s.random.IntN(5)]}, true
+	return Action{Kind: Kill, Service: []string{Agent, Agent, Watchdog, Containerd, Kubelet, Plugin}[s.random.IntN(6)]}, true
 }
 
 // holds reports whether a condition lasts that ends so.

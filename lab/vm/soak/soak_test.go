@@ -45,6 +45,8 @@ const (
 	guestCPUs = 12
 	// lendsWithin is how long a soak is in which something has to be lent.
 	lendsWithin = 15 * time.Minute
+	// pluginCards are the cards that the plugin brings: one for each shared pod, by NUMA node.
+	pluginCards = "0,0,1,1"
 	// service is the online pod whose use rises and falls, and how many threads it then keeps busy: as many CPUs as online pods request together, and the agent leaves a margin.
 	service, serviceMilliCPU, serviceThreads = "service", 1000, "3"
 )
@@ -58,6 +60,7 @@ node:
   name: %s
   tickInterval: %s
   writeInterval: 1s
+  plugins: {enabled: true, interval: 1s}
   lending: {interval: 10s, step: 25, targetUtilization: 95, refreshInterval: 10s}
 `
 
@@ -166,6 +169,7 @@ func newRig(t *testing.T) *rig {
 			return r.StartAgent(ctx, agentService, fmt.Sprintf(agentConfiguration, r.Name, agentTick))
 		},
 		func(ctx context.Context) error { _, err := r.StartWatchdog(ctx); return err },
+		func(ctx context.Context) error { return r.StartPlugin(ctx, r.Root, Plugin, pluginCards) },
 		r.readMachine,
 		r.startService,
 	} {
@@ -387,6 +391,8 @@ func (r *rig) pod(a Action) *corev1.Pod {
 		p.Spec.Containers[0].Resources = amounts(corev1.ResourceCPU, corev1.ResourceMemory)
 	case Shared:
 		p.Spec.Containers[0].Resources = amounts(corev1.ResourceCPU, corev1.ResourceMemory)
+		p.Spec.Containers[0].Resources.Requests[join.PluginResource] = resource.MustParse("1")
+		p.Spec.Containers[0].Resources.Limits[join.PluginResource] = resource.MustParse("1")
 	case Reclaimed:
 		p.Labels[spec.LabelQoS] = string(a.Level)
 		if asks(a) {

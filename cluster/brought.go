@@ -1,0 +1,92 @@
+package cluster
+
+import (
+	"slices"
+
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/resource"
+)
+
+// What plugins of a node's agent bring comes with the node's report, and counts like any other resource that the node has: it is requested, fitted and preempted for
+// by its name. So the ledger adds it to what the node says of itself. What the node says itself goes first: a device plugin gives that out.
+//
+// For example, node n has 4 CPUs, and its report says that a plugin brings 2 of example.com/fpga. Then n counts as a node with 4 CPUs and 2 of example.com/fpga. When
+// the report no longer says so, or is too old to act on, it has none. What runs there stays.
+
+// broughtNode is a node that has, or had, resources of plugins.
+type broughtNode struct {
+	said *facts.Node // what the node says of itself
+	// names are what was brought since the node came. Pods may request more of it than there is: the plugin has gone, or brings less.
+	names []string
+}
+
+// withBrought is a node with what its report says that plugins bring.
+func (s *Store) withBrought(n *facts.Node) *facts.Node {
+	var brought []resource.Quantity
+	if r := s.grants.reports[n.Name]; r != nil {
+		brought = r.Resources
+	}
+	known := s.brought[n.Name]
+	if len(brought) == 0 && known == nil {
+		return n
+	}
+	if known == nil {
+		known = &broughtNode{}
+		s.brought[n.Name] = known
+	}
+	known.said = n
+	full := *n
+	full.Allocatable = slices.Clone(n.Allocatable)
+	for _, q := range brought {
+		if q.Amount <= 0 || slices.ContainsFunc(n.Allocatable, func(own resource.Quantity) bool { return own.Name == q.Name && own.Amount > 0 }) {
+			continue
+		}
+		full.Allocatable = append(full.Allocatable, q)
+		if !slices.Contains(known.names, q.Name) {
+			known.names = append(known.names, q.Name)
+			known.names = known.names[max(0, len(known.names)-maxBrought):]
+		}
+	}
+	return &full
+}
+
+// maxBrought bounds the names that are remembered of a node: four times what a report may have.
+const maxBrought = 64
+
+// rebrought counts a node anew whose report says something else of what plugins bring.
+func (s *Store) rebrought(name string) {
+	slot, ok := s.slots.byNode[name]
+	if !ok {
+		return
+	}
+	n := s.nodes[slot]
+	if known := s.brought[name]; known != nil {
+		n = known.said
+	}
+	s.upsertNode(n)
+}
+
+// said is what a node says of itself, without what plugins bring.
+func (s *Store) said(n *facts.Node) *facts.Node {
+	if known := s.brought[n.Name]; known != nil {
+		return known.said
+	}
+	return n
+}
+
+// Brought is what plugins bring to a node, as its report says, sorted by name. It must not be changed.
+func (s *Store) Brought(node string) []resource.Quantity {
+	if r := s.grants.reports[node]; r != nil {
+		return r.Resources
+	}
+	return nil
+}
+
+// Extended is what the containers of a pod ask for of extended resources. It must not be changed.
+func (s *Store) Extended(uid facts.UID) []facts.ExtendedContainer { return s.dra.Extended(uid) }
+
+// wasBrought reports whether plugins bring a resource to a slot's node, or did.
+func (s *Store) wasBrought(slot Slot, kind resource.Kind) bool {
+	known := s.brought[s.nodes[slot].Name]
+	return known != nil && slices.Contains(known.names, s.kinds.Name(kind))
+}

@@ -1,0 +1,488 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/topology"
+)
+
+// pluginController brings resources of plugins to pods: it finds the plugins, keeps the book of who holds what, and compares the book with what plugins say.
+//
+// A plugin that fails is not asked for anything until it has answered Reconcile again, at the next interval. So pods that ask for its resource are refused at once,
+// and a plugin that hangs delays the start of one pod per interval, by the timeout. Other pods never wait for a plugin.
+//
+// Where a plugin and the book differ, the book is right: what the plugin says that a pod holds, and no pod here does, is released; what a pod holds and the plugin
+// has forgotten was in the request, so the plugin has it again or the pod is told.
+type pluginController struct {
+	node    *nodeState
+	book    *plugin.Book
+	saver   *saver
+	plugins map[string]*pluginState // by name
+	// busy counts what is under way for a pod, by UID: an admission, or releases. Nothing else begins for it meanwhile.
+	busy map[string]int
+	// unmanaged are pods that run and could not be adopted. What they hold stays theirs until the runtime tells anew what runs.
+	unmanaged map[string]bool
+	looked    time.Time
+	looking   bool
+	counts    PluginCounts
+}
+
+// PluginCounts are what plugins have done since the agent was started.
+type PluginCounts struct {
+	Allocated, Released, Refused uint64
+	// Failures are calls that ended with an error, or with what cannot be.
+	Failures uint64
+	// Lost are holdings that a plugin had forgotten, Unknown those that it had and no pod has.
+	Lost, Unknown uint64
+}
+
+// pluginState is one plugin.
+type pluginState struct {
+	name string
+	// client is nil while there is no connection.
+	client *plugin.Client
+	// serves: it may be asked. Otherwise why says why not.
+	serves bool
+	why    string
+	busy   bool // it is being connected, or compared
+	told   map[string]bool
+}
+
+func newPluginController(n *nodeState) *pluginController {
+	c := &pluginController{node: n, book: plugin.NewBook(), plugins: make(map[string]*pluginState), busy: make(map[string]int), unmanaged: make(map[string]bool)}
+	c.saver = newSaver(n, n.ports.Resources, func(err error) {
+		if err != nil {
+			n.events.problems.set(spec.ReasonCheckpointLost, err.Error())
+			return
+		}
+		n.events.problems.resolve(spec.ReasonCheckpointLost)
+	})
+	return c
+}
+
+// resourcesVersion is that of the file with what pods hold.
+const resourcesVersion = 1
+
+type resourcesState struct {
+	Version int               `json:"version"`
+	Held    []*plugin.Holding `json:"held"`
+}
+
+// restore takes over what was on disk.
+func (c *pluginController) restore() {
+	if c.node.ports.Resources == nil {
+		return
+	}
+	data, err := c.node.ports.Resources.Load()
+	if err == nil && data == nil {
+		return
+	}
+	var state resourcesState
+	if err == nil {
+		err = json.Unmarshal(data, &state)
+	}
+	if err == nil && state.Version != resourcesVersion {
+		err = fmt.Errorf("version %d: want %d", state.Version, resourcesVersion)
+	}
+	if err != nil {
+		c.node.counts.CheckpointErrors++
+		c.node.log.Warn("what pods hold of plugins' resources cannot be read; what the plugins say is taken over", "err", err)
+		return
+	}
+	c.book.Restore(state.Held)
+}
+
+func (c *pluginController) save() {
+	if c.node.options.Plugins == nil {
+		return
+	}
+	data, err := json.Marshal(resourcesState{resourcesVersion, c.book.All()})
+	if err != nil {
+		c.node.events.problems.set(spec.ReasonCheckpointLost, err.Error())
+		return
+	}
+	c.saver.save(data, c.node.now())
+}
+
+// Tick implements controller: it releases what pods held that are gone, and looks for plugins when it is time.
+func (c *pluginController) Tick(in *inputs) (changed bool) {
+	directory := c.node.options.Plugins
+	if directory == nil || !c.node.loop.Running() {
+		return false
+	}
+	if c.node.runtime.synced {
+		c.releaseGone()
+	}
+	c.save()
+	if c.looking || !c.looked.IsZero() && in.now.Sub(c.looked) < c.node.options.Config.Plugins.Interval.D() {
+		return false
+	}
+	c.looking, c.looked = true, in.now
+	c.node.loop.Work(func(context.Context) {
+		sockets, notes, err := directory.List()
+		c.node.loop.Post(func() { c.found(sockets, notes, err) })
+	})
+	return false
+}
+
+// found takes in which sockets there are.
+func (c *pluginController) found(sockets []plugin.Socket, notes []string, err error) {
+	c.looking = false
+	if err != nil {
+		notes, sockets = []string{err.Error()}, nil
+	}
+	if len(notes) > 0 {
+		c.node.events.problems.set(spec.ReasonPluginFailed, strings.Join(notes, "; "))
+	} else {
+		c.node.events.problems.resolve(spec.ReasonPluginFailed)
+	}
+	for _, name := range sortedKeys(c.plugins) {
+		if p := c.plugins[name]; !p.busy && !slices.ContainsFunc(sockets, func(s plugin.Socket) bool { return s.Name == name }) {
+			c.stop(p, "its socket is gone")
+		}
+	}
+	for _, s := range sockets {
+		p := c.plugins[s.Name]
+		if p == nil {
+			p = &pluginState{name: s.Name, why: "it is not connected yet", told: make(map[string]bool)}
+			c.plugins[s.Name] = p
+		}
+		if p.busy {
+			continue
+		}
+		if p.client != nil && p.client.Socket != s {
+			c.stop(p, "it was started anew")
+		}
+		p.busy = true
+		if p.client != nil {
+			c.compare(p)
+			continue
+		}
+		c.connect(p, s)
+	}
+}
+
+// call runs something that asks a plugin, beside the loop, within the timeout.
+func (c *pluginController) call(ask func(ctx context.Context) (then func())) {
+	timeout := c.node.options.Config.Plugins.Timeout.D()
+	c.node.loop.Work(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		c.node.loop.Post(ask(ctx))
+	})
+}
+
+func (c *pluginController) connect(p *pluginState, s plugin.Socket) {
+	directory := c.node.options.Plugins
+	c.call(func(ctx context.Context) func() {
+		client, err := directory.Connect(ctx, s)
+		return func() {
+			p.busy = false
+			if err != nil {
+				c.fail(p, err)
+				return
+			}
+			if other := c.serving(client.Info.Resource); other != nil {
+				client.Close()
+				c.fail(p, fmt.Errorf("plugin %s: resource %s is plugin %s's already", p.name, client.Info.Resource, other.name))
+				return
+			}
+			p.client, p.busy = client, true
+			c.node.log.Info("a plugin has registered", "plugin", p.name, "resource", client.Info.Resource, "version", client.Info.Version)
+			c.compare(p)
+		}
+	})
+}
+
+// serving is the plugin that has registered a resource; nil: none has.
+func (c *pluginController) serving(resource string) *pluginState {
+	for _, name := range sortedKeys(c.plugins) {
+		if p := c.plugins[name]; p.client != nil && p.client.Info.Resource == resource {
+			return p
+		}
+	}
+	return nil
+}
+
+// compare compares what the plugin says with the book.
+func (c *pluginController) compare(p *pluginState) {
+	client := p.client
+	held := c.book.Of(client.Info.Resource)
+	c.call(func(ctx context.Context) func() {
+		capacity, has, err := client.Reconcile(ctx, held)
+		return func() {
+			p.busy = false
+			switch {
+			case p.client != client: // it failed meanwhile
+			case err != nil:
+				c.fail(p, err)
+			default:
+				c.book.Offer(client.Info.Resource, capacity)
+				p.serves, p.why = true, ""
+				c.compared(p, held, has)
+			}
+		}
+	})
+}
+
+// compared takes in what a plugin, which was told what pods hold, says that they do.
+func (c *pluginController) compared(p *pluginState, told, has []*plugin.Holding) {
+	client, resource := p.client, p.client.Info.Resource
+	knows := make(map[string]bool, len(has))
+	for _, h := range has {
+		knows[h.Pod.UID] = true
+		if c.book.Holds(h.Pod.UID, resource) == nil && c.busy[h.Pod.UID] == 0 {
+			c.unknown(client, h)
+		}
+	}
+	for _, h := range told {
+		uid := h.Pod.UID
+		if lost := !knows[uid] && c.book.Holds(uid, resource) == h; lost && !p.told[uid] {
+			c.counts.Lost++
+			c.node.events.note(h.Pod, allocate.Note{Reason: spec.ReasonPluginLost, Message: fmt.Sprintf("plugin %s does not know that it holds %d of %s", p.name, h.Amounts.Sum(), resource)})
+		} else if !lost {
+			delete(p.told, uid)
+			continue
+		}
+		p.told[uid] = true
+	}
+}
+
+// unknown takes in that a plugin has something set up for a pod that holds nothing by the book. If the pod runs here and was promised it, the book was lost; else it
+// is released.
+func (c *pluginController) unknown(client *plugin.Client, h *plugin.Holding) {
+	if !c.node.runtime.synced { // it is not known yet what runs
+		return
+	}
+	if p := c.node.pods.byUID[h.Pod.UID]; p != nil {
+		requests, _ := spec.ParseResources(p.resources) // what cannot be read was never given
+		for i := range requests {
+			if r := requestOfPlugin(p.name, &requests[i]); r.Resource == h.Resource && c.book.Take(r, 0, h) == nil {
+				c.node.log.Info("took over what a plugin says that a pod holds", "pod", p.name, "resource", h.Resource)
+				return
+			}
+		}
+	}
+	c.counts.Unknown++
+	c.release(client, h.Pod)
+}
+
+func requestOfPlugin(pod spec.PodRef, r *spec.ResourceRequest) *plugin.Request {
+	return &plugin.Request{Pod: pod, Resource: r.Resource, Amount: r.Amount(), Containers: r.Containers}
+}
+
+// fail has a plugin asked for nothing until it has been connected and compared again.
+func (c *pluginController) fail(p *pluginState, err error) {
+	c.counts.Failures++
+	if p.serves || p.why != err.Error() {
+		c.node.events.note(spec.PodRef{}, allocate.Note{Reason: spec.ReasonPluginFailed, Message: err.Error()})
+	}
+	why := err.Error()
+	p.serves, p.why = false, why
+	if p.client != nil {
+		p.client.Close()
+		p.client = nil
+	}
+}
+
+// stop is the end of a plugin that has ended itself.
+func (c *pluginController) stop(p *pluginState, why string) {
+	if p.client != nil {
+		c.node.log.Info("a plugin has gone", "plugin", p.name, "why", why)
+		p.client.Close()
+	}
+	p.client, p.serves, p.why = nil, false, why
+}
+
+// releaseGone releases what pods held that are gone.
+func (c *pluginController) releaseGone() {
+	for _, h := range c.book.All() {
+		uid := h.Pod.UID
+		if c.node.pods.byUID[uid] != nil || c.unmanaged[uid] || c.busy[uid] > 0 {
+			continue
+		}
+		c.book.Drop(uid, h.Resource)
+		c.counts.Released++
+		if p := c.serving(h.Resource); p != nil { // else it is released when the plugin is compared
+			c.release(p.client, h.Pod)
+		}
+	}
+}
+
+// release has a plugin take back what a pod had. If that fails, the next comparison finds it.
+func (c *pluginController) release(client *plugin.Client, pod spec.PodRef) {
+	c.busy[pod.UID]++
+	c.call(func(ctx context.Context) func() {
+		err := client.Release(ctx, pod)
+		return func() {
+			c.done(pod.UID)
+			if err != nil {
+				c.counts.Failures++
+				c.node.log.Warn("a plugin has not released what a pod had; it is asked again", "pod", pod, "err", err)
+			}
+		}
+	})
+}
+
+func (c *pluginController) done(uid string) {
+	if c.busy[uid]--; c.busy[uid] <= 0 {
+		delete(c.busy, uid)
+	}
+}
+
+// marks is what a pod holds, for the marks of its containers: they outlast the loss of the agent's state and of the plugin's.
+func (c *pluginController) marks(uid string) (out []*plugin.Holding) {
+	for _, h := range c.book.All() {
+		if h.Pod.UID == uid {
+			out = append(out, &plugin.Holding{Pod: h.Pod, Resource: h.Resource, Amounts: h.Amounts, IDs: h.IDs})
+		}
+	}
+	return out
+}
+
+// recall takes over from the marks of containers what their pods hold and the book does not know.
+func (c *pluginController) recall(sandboxes []Sandbox, containers []Container) {
+	pods := make(map[string]*Sandbox, len(sandboxes))
+	for i := range sandboxes {
+		pods[sandboxes[i].ID] = &sandboxes[i]
+	}
+	for i := range containers {
+		box := &containers[i]
+		s := pods[box.Sandbox]
+		m, ok := ParseMark(box.Mark, box.ID)
+		if !ok || box.Stopped || s == nil || s.Annotations[spec.AnnotationResources] == "" {
+			continue
+		}
+		for _, h := range m.Resources {
+			if h != nil && h.Pod.UID == s.UID && c.book.Holds(s.UID, h.Resource) == nil {
+				c.book.Restore([]*plugin.Holding{h})
+			}
+		}
+	}
+}
+
+// contribution is what a container gets of what its pod holds.
+func (c *pluginController) contribution(s *Sandbox, box *Container) (out plugin.Contribution, err error) {
+	text := s.Annotations[spec.AnnotationResources]
+	if text == "" {
+		return out, nil
+	}
+	requests, err := spec.ParseResources(text)
+	if err != nil {
+		return out, fmt.Errorf("hilbert: %w", err)
+	}
+	seen := make(map[string]string) // variables, devices and mounts: which resource brings each
+	for i := range requests {
+		r := &requests[i]
+		if !slices.ContainsFunc(r.Containers, func(a spec.ContainerAmount) bool { return a.Container == box.Name }) {
+			continue
+		}
+		h := c.book.Holds(s.UID, r.Resource)
+		if h == nil || h.Containers == nil {
+			return out, fmt.Errorf("hilbert: %s: container %s asks for %s, and its pod holds none yet; the kubelet tries again", spec.ReasonPluginFailed, box.Name, r.Resource)
+		}
+		if err := join(&out, h.Containers[box.Name], r.Resource, seen); err != nil {
+			return out, fmt.Errorf("hilbert: %s: container %s: %w", spec.ReasonPluginFailed, box.Name, err)
+		}
+	}
+	return out, nil
+}
+
+// join adds what one plugin contributes to what others do. Two that want the same place would undo each other.
+func join(out *plugin.Contribution, more plugin.Contribution, resource string, seen map[string]string) error {
+	claim := func(what string) error {
+		if other, taken := seen[what]; taken {
+			return fmt.Errorf("%s and %s both bring the %s", other, resource, what)
+		}
+		seen[what] = resource
+		return nil
+	}
+	var err error
+	for _, v := range more.Env {
+		name, _, _ := strings.Cut(v, "=")
+		err = errors.Join(err, claim("variable "+name))
+	}
+	for _, d := range more.Devices {
+		err = errors.Join(err, claim("file "+d.Path))
+	}
+	for _, m := range more.Mounts {
+		err = errors.Join(err, claim("file "+m.Place))
+	}
+	out.Env, out.Devices, out.Mounts = append(out.Env, more.Env...), append(out.Devices, more.Devices...), append(out.Mounts, more.Mounts...)
+	for key, value := range more.Annotations {
+		if out.Annotations == nil {
+			out.Annotations = make(map[string]string)
+		}
+		err = errors.Join(err, claim("annotation "+key))
+		out.Annotations[key] = value
+	}
+	return err
+}
+
+// status is what the report says: a resource for each that a plugin serves, and for each that pods hold.
+func (c *pluginController) status() (out []spec.NodeResource) {
+	resources := make(map[string]*pluginState)
+	for _, p := range c.plugins {
+		if p.client != nil {
+			resources[p.client.Info.Resource] = p
+		}
+	}
+	held := make(map[string]*plugin.Amounts)
+	for _, h := range c.book.All() {
+		if held[h.Resource] == nil {
+			held[h.Resource] = &plugin.Amounts{}
+		}
+		held[h.Resource].Add(&h.Amounts)
+		if _, known := resources[h.Resource]; !known {
+			resources[h.Resource] = nil
+		}
+	}
+	for _, name := range sortedKeys(resources) {
+		p, r := resources[name], spec.NodeResource{Name: name}
+		has := held[name]
+		if has == nil {
+			has = &plugin.Amounts{}
+		}
+		r.Amount = has.Sum()
+		switch {
+		case p == nil:
+			r.Message = "no plugin serves it"
+		case !p.serves:
+			r.Plugin, r.Message = p.name, p.why
+		default:
+			r.Plugin = p.name
+			capacity, _ := c.book.Capacity(name)
+			r.Amount, r.NUMANodes = max(capacity.Sum(), has.Sum()), c.numaAmounts(&capacity, has)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func (c *pluginController) numaAmounts(capacity, held *plugin.Amounts) (out []spec.NUMAAmount) {
+	for i := range c.node.options.Machine.NUMA {
+		if i < topology.MaxNUMANodes && (capacity.NUMA[i] > 0 || held.NUMA[i] > 0) {
+			out = append(out, spec.NUMAAmount{Name: strconv.Itoa(c.node.options.Machine.NUMA[i].ID), Amount: capacity.NUMA[i], Held: held.NUMA[i]})
+		}
+	}
+	return out
+}
+
+// close closes all connections when the agent ends. What pods hold stays set up.
+func (c *pluginController) close() {
+	for _, p := range c.plugins {
+		if p.client != nil {
+			p.client.Close()
+		}
+	}
+}
