@@ -172,8 +172,7 @@ func (s *State) see(r *Request, now time.Time) (l look, actions []Action) {
 	if r.Problem != "" {
 		return l, nil
 	}
-	asked := make(map[slotID]bool)
-	names := make(map[string]bool)
+	asked, matched := 0, 0
 	for i := range r.Asks {
 		a := &r.Asks[i]
 		released := make(map[int]bool, len(a.Release))
@@ -182,32 +181,58 @@ func (s *State) see(r *Request, now time.Time) (l look, actions []Action) {
 		}
 		prefix := prefixOf(r, a.Name)
 		for index := range a.Count {
-			name := prefix + strconv.Itoa(index)
-			asked[slotID{a.Name, index}], names[name] = true, true
-			actions = append(actions, s.slot(&l, a, index, name, released[index], now)...)
+			slot := k.slot(a, index, prefix, now)
+			if asked++; r.Pods[slot.name] != nil {
+				matched++
+			}
+			actions = append(actions, s.slot(&l, a, slot, released[index], now)...)
 		}
 	}
-	maps.DeleteFunc(k.slots, func(id slotID, _ *Slot) bool { return !asked[id] })
-	for _, name := range slices.Sorted(maps.Keys(r.Pods)) {
-		delete(k.making, name)
-		if p := r.Pods[name]; !names[name] && !p.Deleting && !p.Gone {
-			actions = append(actions, k.remove(r, &Delete{Name: p.Name, UID: p.UID, Why: "it is not asked for any more"}, &l, s.params.Unseen, now)...)
-		}
+	if len(k.slots) > asked || len(r.Pods) > matched {
+		actions = append(actions, s.surplus(&l, now)...)
 	}
 	maps.DeleteFunc(k.making, func(_ string, until time.Time) bool { return !now.Before(until) })
 	maps.DeleteFunc(k.removing, func(_ string, until time.Time) bool { return !now.Before(until) })
-	maps.DeleteFunc(k.taken, func(name string, _ int) bool { return !names[name] })
 	return l, actions
 }
 
-// slot looks at one slot, and says what must go; what is to be made is noted.
-func (s *State) slot(l *look, a *Ask, index int, name string, released bool, now time.Time) []Action {
-	k, id, p := l.k, slotID{a.Name, index}, l.r.Pods[name]
+// slot is what is known of a slot.
+func (k *known) slot(a *Ask, index int, prefix string, now time.Time) *Slot {
+	id := slotID{a.Name, index}
 	slot := k.slots[id]
 	if slot == nil {
 		slot = &Slot{Ask: a.Name, Index: index, State: SlotWaiting, Level: a.first(), Since: now}
 		k.slots[id] = slot
 	}
+	if slot.name == "" {
+		slot.name = prefix + strconv.Itoa(index)
+	}
+	return slot
+}
+
+// surplus forgets slots that are not asked for any more, and says which pods must go.
+func (s *State) surplus(l *look, now time.Time) (actions []Action) {
+	r, k := l.r, l.k
+	names := make(map[string]bool)
+	for i := range r.Asks {
+		for index := range r.Asks[i].Count {
+			names[k.slots[slotID{r.Asks[i].Name, index}].name] = true
+		}
+	}
+	maps.DeleteFunc(k.slots, func(_ slotID, slot *Slot) bool { return !names[slot.name] })
+	maps.DeleteFunc(k.taken, func(name string, _ int) bool { return !names[name] })
+	for _, name := range slices.Sorted(maps.Keys(r.Pods)) {
+		delete(k.making, name)
+		if p := r.Pods[name]; !names[name] && !p.Deleting && !p.Gone {
+			actions = append(actions, k.remove(r, &Delete{Name: p.Name, UID: p.UID, Why: "it is not asked for any more"}, l, s.params.Unseen, now)...)
+		}
+	}
+	return actions
+}
+
+// slot looks at one slot, and says what must go; what is to be made is noted.
+func (s *State) slot(l *look, a *Ask, slot *Slot, released bool, now time.Time) []Action {
+	k, name, p := l.k, slot.name, l.r.Pods[slot.name]
 	if p != nil {
 		delete(k.making, name)
 		delete(k.taken, name)
@@ -234,7 +259,7 @@ func (s *State) slot(l *look, a *Ask, index int, name string, released bool, now
 	case do.create && now.Before(k.making[name]):
 		l.soon(k.making[name])
 	case do.create:
-		l.creates = append(l.creates, Create{Name: name, Ask: a.Name, Index: index, Level: slot.Level})
+		l.creates = append(l.creates, Create{Name: name, Ask: a.Name, Index: slot.Index, Level: slot.Level})
 	}
 	return nil
 }

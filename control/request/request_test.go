@@ -73,7 +73,9 @@ func (w *world) masters(round int) {
 	case 4, 5, 6:
 		if !q.Gang {
 			for range 1 + r.IntN(3) {
-				delete(q.done, slotID{a.Name, a.Count}) // it may have been there before
+				id := slotID{a.Name, a.Count} // it may have been there before
+				delete(q.done, id)
+				delete(q.final, id)
 				a.Count++
 			}
 		}

@@ -26,6 +26,8 @@ type Slot struct {
 	Since          time.Time
 	Reason,
 	Message string
+	// name is what its pod is called.
+	name string
 }
 
 // Ended reports whether nothing happens to the slot any more.

@@ -21,7 +21,7 @@ func (l Level) String() string { return [...]string{"Nodes", "Racks", "Any"}[l] 
 
 // LevelOf reads what String has written; what it does not know is Any.
 func LevelOf(text string) Level {
-	for l := Nodes; l < Any; l++ {
+	for l := range Any {
 		if l.String() == text {
 			return l
 		}

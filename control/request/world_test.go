@@ -33,6 +33,7 @@ type asked struct {
 	first    map[slotID]time.Time // when the first pod of a slot was made since it last failed
 	done     map[slotID]int       // in which term a slot's pod succeeded
 	ever     map[slotID]bool      // whether one did
+	final    map[slotID]bool      // whether the status has said that it has ended
 	failedIn map[slotID]int       // in which term a slot's pod failed last
 }
 
@@ -98,7 +99,7 @@ func (w *world) see(t *told, request string) {
 func (w *world) ask(r Request) *asked {
 	w.uids++
 	r.UID, r.Created, r.Generation = fmt.Sprintf("r%d", w.uids), w.now, 1
-	a := &asked{Request: r, failures: make(map[slotID]int), first: make(map[slotID]time.Time), done: make(map[slotID]int), failedIn: make(map[slotID]int), ever: make(map[slotID]bool)}
+	a := &asked{Request: r, failures: make(map[slotID]int), first: make(map[slotID]time.Time), done: make(map[slotID]int), failedIn: make(map[slotID]int), ever: make(map[slotID]bool), final: make(map[slotID]bool)}
 	w.requests = append(w.requests, a)
 	return a
 }
@@ -282,6 +283,7 @@ func (w *world) apply(act *Action) Result {
 		a.Status = slices.Clone(act.Status.Slots)
 		for i := range a.Status {
 			s := &a.Status[i]
+			a.final[slotID{s.Ask, s.Index}] = s.Ended()
 			if most := a.failures[slotID{s.Ask, s.Index}]; s.Failures > most {
 				w.bad("%s %d: %d failures are counted, there were %d", s.Ask, s.Index, s.Failures, most)
 			}
@@ -312,6 +314,8 @@ func (w *world) create(a *asked, c *Create) {
 		return
 	case slices.Contains(ask.Release, c.Index):
 		w.bad("a pod is made of a number that was released: %+v", *c)
+	case a.final[id]:
+		w.bad("a pod is made of a number that has ended, as the status says: %+v", *c)
 	case a.done[id] == w.term:
 		w.bad("a pod is made of a number that has succeeded: %+v", *c)
 	}

@@ -126,6 +126,14 @@ type listPointer[L any] interface {
 
 // NewObjectClient reads objects of types that client-go does not know but the scheme does, in JSON.
 func NewObjectClient[T, L any, O objectPointer[T], P listPointer[L]](scheme *runtime.Scheme, c *Connection, shared *http.Client, gv schema.GroupVersion, resource string) (*gentype.ClientWithList[O, P], error) {
+	return NewNamespacedClient[T, L, O, P](scheme, c, shared, gv.WithResource(resource), metav1.NamespaceAll)
+}
+
+// NewNamespacedClient is NewObjectClient for the objects of one namespace.
+func NewNamespacedClient[T, L any, O objectPointer[T], P listPointer[L]](
+	scheme *runtime.Scheme, c *Connection, shared *http.Client, of schema.GroupVersionResource, namespace string,
+) (*gentype.ClientWithList[O, P], error) {
+	gv := of.GroupVersion()
 	own := rest.CopyConfig(c)
 	own.APIPath, own.GroupVersion = "/apis", &gv
 	own.ContentType, own.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
@@ -134,6 +142,6 @@ func NewObjectClient[T, L any, O objectPointer[T], P listPointer[L]](scheme *run
 	if err != nil {
 		return nil, err
 	}
-	return gentype.NewClientWithList[O, P](resource, client, runtime.NewParameterCodec(scheme), metav1.NamespaceAll,
+	return gentype.NewClientWithList[O, P](of.Resource, client, runtime.NewParameterCodec(scheme), namespace,
 		func() O { return new(T) }, func() P { return new(L) }), nil
 }

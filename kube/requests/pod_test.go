@@ -12,7 +12,7 @@ import (
 	"hilbert.dev/hilbert/control/request"
 )
 
-func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
+func contextOf(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }
 
