@@ -39,7 +39,7 @@ type Prometheus struct {
 	CPUQuery string `json:"cpuQuery,omitempty"`
 }
 
-// PlannedPeak is a load that is known beforehand: each time the schedule begins, for so long.
+// PlannedPeak is a load that is known beforehand: each time the schedule begins, or from one date on, for so long.
 type PlannedPeak struct {
 	// Name is told in answers.
 	Name string `json:"name"`
@@ -49,9 +49,11 @@ type PlannedPeak struct {
 	Kind string `json:"kind,omitempty"`
 	// Workload is the workload's name.
 	Workload string `json:"workload"`
-	// Schedule is when it begins, as a CronJob has it: five fields, or @daily and the like.
-	Schedule string `json:"schedule"`
-	// TimeZone is that of the schedule, such as Europe/Berlin. Empty: UTC.
+	// Schedule is when it begins, as a CronJob has it: five fields, or @daily and the like. Either it or Begins.
+	Schedule string `json:"schedule,omitempty"`
+	// Begins is the one time at which it begins, such as 2026-11-27T08:00:00, by the clock of the time zone. It may be days ahead.
+	Begins string `json:"begins,omitempty"`
+	// TimeZone is that of the schedule and of Begins, such as Europe/Berlin. Empty: UTC.
 	TimeZone string `json:"timeZone,omitempty"`
 	// Duration is how long it lasts.
 	Duration Duration `json:"duration"`
@@ -143,10 +145,16 @@ func validatePrometheus(p *Prometheus, bad report) {
 
 // validatePeak leaves schedules and time zones to cmd/hilbertd/configfile, which reads them.
 func validatePeak(p *PlannedPeak, at string, bad report) {
-	for _, x := range []struct{ field, value string }{{"name", p.Name}, {"namespace", p.Namespace}, {"workload", p.Workload}, {"schedule", p.Schedule}} {
+	for _, x := range []struct{ field, value string }{{"name", p.Name}, {"namespace", p.Namespace}, {"workload", p.Workload}} {
 		if x.value == "" {
 			bad(at+x.field, "it is empty")
 		}
+	}
+	switch {
+	case p.Schedule == "" && p.Begins == "":
+		bad(at+"schedule", "it is empty; write when it begins, as schedule for a peak that comes again or as begins for one date")
+	case p.Schedule != "" && p.Begins != "":
+		bad(at+"begins", "schedule is there too; write one of them")
 	}
 	if p.Duration <= 0 || p.Duration > Duration(31*24*time.Hour) {
 		bad(at+"duration", "%v is not between 0 and 31 days", p.Duration.D())
