@@ -26,6 +26,7 @@ import (
 	"hilbert.dev/hilbert/kube/metrics"
 	"hilbert.dev/hilbert/kube/moves"
 	"hilbert.dev/hilbert/kube/requests"
+	"hilbert.dev/hilbert/kube/tides"
 	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/kube/vpa"
 )
@@ -69,7 +70,7 @@ func deployed(t *testing.T) []runtime.Object {
 func TestRolesGrantThePermissions(t *testing.T) {
 	grants(t, "hilbertd", slices.Concat(Permissions, OptionalPermissions))
 	grants(t, "hilbert-metrics-server", metrics.Permissions)
-	grants(t, "hilbert-controller", slices.Concat(controller.Permissions, moves.AdvicePermissions, moves.Permissions, vpa.Permissions, vpa.ChangePermissions, requests.Permissions))
+	grants(t, "hilbert-controller", slices.Concat(controller.Permissions, moves.AdvicePermissions, moves.Permissions, tides.Permissions, vpa.Permissions, vpa.ChangePermissions, requests.Permissions))
 	grants(t, "hilbert-agent", slices.Concat(agent.Permissions, agent.KubeletPermissions))
 }
 
@@ -270,7 +271,7 @@ func TestPeoplesRoles(t *testing.T) {
 	want := map[string][]string{
 		"view": {
 			"get podexplanations,podgroupexplanations,reservationexplanations.visibility.hilbert.dev", "get,list,watch serviceprofiles,customnoderesources,nodeconfigurations.node.hilbert.dev",
-			"get,list,watch queues,reservations,resourcerequests.scheduling.hilbert.dev",
+			"get,list,watch queues,reservations,resourcerequests,tidepools.scheduling.hilbert.dev",
 		},
 		"edit": {
 			"create,update,patch,delete,deletecollection serviceprofiles.node.hilbert.dev",

@@ -111,6 +111,7 @@ func TestZeroIsZero(t *testing.T) {
 			"spec.priority", "spec.rollout.gate.evictionsPerHundred", "spec.rollout.gate.runDelayPercent", "spec.rollout.gate.runDelaySlack", "spec.rollout.gate.unreadyPercent",
 		},
 		"resourcerequest.yaml": {"spec.asks[].release[]", "spec.asks[].retries"},
+		"tidepool.yaml":        {"spec.headroomPercent", "spec.reserve.offline", "spec.reserve.online", "spec.slack"},
 	}
 	eachDefinition(t, func(name string, text []byte) {
 		var d struct {

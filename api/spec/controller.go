@@ -6,7 +6,9 @@ import "time"
 type Controller struct {
 	// Recommendation is about what pods should ask for.
 	Recommendation Recommendation `json:"recommendation,omitzero"`
-	// Disturbances bounds how many pods are disturbed, for recommendations and moves together.
+	// Tides has nodes of TidePools change hands between services and offline work.
+	Tides Tides `json:"tides,omitzero"`
+	// Disturbances bounds how many pods are disturbed, for recommendations, moves and TidePools together.
 	Disturbances Disturbances `json:"disturbances,omitzero"`
 	// Requests is about ResourceRequests.
 	Requests Requests `json:"requests,omitzero"`
@@ -20,6 +22,15 @@ type Requests struct {
 	PodsPerSecond int `json:"podsPerSecond,omitempty"`
 	// MaxWaitingPerNamespace bounds the pods of a namespace that wait for a node: no more are made for its ResourceRequests meanwhile.
 	MaxWaitingPerNamespace int `json:"maxWaitingPerNamespace,omitempty"`
+}
+
+// Tides says whether nodes of TidePools change hands.
+type Tides struct {
+	// Enabled reads TidePools, gives their nodes to sides, and moves pods off nodes of the other side, each to a target that is reserved. It needs the rights of
+	// deploy/controller: advise.yaml, moves.yaml and tides.yaml.
+	Enabled bool `json:"enabled,omitempty"`
+	// Interval is how often everything is decided anew. Each time costs the leading scheduler a snapshot, where there is a TidePool.
+	Interval Duration `json:"interval,omitempty"`
 }
 
 // Recommendation says whether and how requests are recommended, in the statuses of VerticalPodAutoscalers that name the recommender.
@@ -56,7 +67,7 @@ type RecommendationRollout struct {
 	Pause Duration `json:"pause,omitempty"`
 }
 
-// Disturbances bounds how many pods are evicted, or have containers restarted, by all that the role controller does: recommendations and moves take from one budget.
+// Disturbances bounds how many pods are evicted, or have containers restarted, by all that the role controller does: recommendations, moves and TidePools take from one budget.
 type Disturbances struct {
 	// PodsPerHour is how many pods in the long run; 0: none.
 	PodsPerHour int `json:"podsPerHour,omitempty"`
@@ -72,6 +83,7 @@ func newController() Controller {
 				CanaryPercent: 10, Watch: Duration(time.Hour), ConfidencePercent: 50, ThrottledPercent: 5, ShrinkAfter: Duration(6 * time.Hour), Pause: Duration(6 * time.Hour),
 			},
 		},
+		Tides:        Tides{Interval: Duration(30 * time.Second)},
 		Disturbances: Disturbances{PodsPerHour: 60, Burst: 20},
 		Requests:     Requests{PodsPerSecond: 1000, MaxWaitingPerNamespace: 5000},
 	}
@@ -109,6 +121,9 @@ func validateController(c *Controller, bad report) {
 		if x.value < x.least || x.value > 100 {
 			bad("controller.recommendation."+x.field, "%d is not between %d and 100", x.value, x.least)
 		}
+	}
+	if t := c.Tides.Interval.D(); t < time.Second || t > time.Hour {
+		bad("controller.tides.interval", "%v is not between %v and %v", t, time.Second, time.Hour)
 	}
 	d := &c.Disturbances
 	if d.PodsPerHour < 0 {

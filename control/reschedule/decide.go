@@ -2,6 +2,7 @@ package reschedule
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -57,6 +58,9 @@ func Decide(v *View, judge Judge, p *Params, now time.Time) Plan {
 	d := &decision{v: v, judge: judge, p: p, now: now, moving: make(map[int]bool), workloads: make(map[string]bool), declined: make(map[int]bool)}
 	var chosen [][]Planned
 	for _, r := range Reasons() {
+		if len(p.Only) > 0 && !slices.Contains(p.Only, r.Name) {
+			continue
+		}
 		for _, proposal := range r.Propose(d) {
 			if moves, ok := d.accept(&proposal); ok {
 				chosen = append(chosen, moves)

@@ -25,6 +25,7 @@ type Reason struct {
 // Names of reasons.
 const (
 	ReasonLeaving       = "empty a node"
+	ReasonHands         = "a node changes hands"
 	ReasonBroken        = "a promise is broken"
 	ReasonViolated      = "a rule is violated"
 	ReasonRoom          = "make room"
@@ -36,6 +37,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		{ReasonLeaving, leaving},
+		{ReasonHands, hands},
 		{ReasonBroken, broken},
 		{ReasonViolated, violated},
 		{ReasonRoom, growth},
@@ -48,6 +50,11 @@ func Reasons() []Reason {
 // leaving empties nodes.
 func leaving(d *decision) []Proposal {
 	return d.each(ReasonLeaving, func(p *Pod) string { return d.v.Nodes[p.Node].Leaving }, true)
+}
+
+// hands moves pods off nodes that belong to another side by now.
+func hands(d *decision) []Proposal {
+	return d.each(ReasonHands, func(p *Pod) string { return p.Leaves }, true)
 }
 
 func broken(d *decision) []Proposal {

@@ -40,6 +40,8 @@ type Pod struct {
 	Protected string
 	// Violated says which rule of its spec its node breaks by now; Broken, which promise its node broke; empty: none.
 	Violated, Broken string
+	// Leaves says why it is to leave its node, which has changed hands; empty: it may stay.
+	Leaves string
 
 	Requests []int64 // by resource, as Room.Amounts
 	GPU      topology.Request
@@ -115,6 +117,8 @@ type Params struct {
 	Horizon time.Duration
 	// LoadMark is the use of a node's CPUs above which pods leave it; 0: none.
 	LoadMark float64
+	// Only are the names of the reasons that count; empty: all do.
+	Only []string
 }
 
 // Defaults are careful.

@@ -3,6 +3,7 @@ package tide
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -128,7 +129,9 @@ func (w *world) nodes(t *testing.T, d *datadriven.TestData) {
 			for _, f := range fields[1:] {
 				key, value, _ := strings.Cut(f, "=")
 				number := 0
-				fmt.Sscan(value, &number)
+				if value != "" {
+					number, _ = strconv.Atoi(value) // a name is none
+				}
 				h := n.held(n.of())
 				if strings.HasPrefix(key, "other.") {
 					h = n.held(n.of().Other())
@@ -170,8 +173,10 @@ func (w *world) clock(t *testing.T, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	number := 0
-	fmt.Sscan(day, &number)
+	number, err := strconv.Atoi(day)
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.now = start.AddDate(0, 0, number-1).Add(time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute + time.Duration(at.Second())*time.Second)
 }
 
@@ -256,75 +261,89 @@ func (w *world) count(s Side) (n int) {
 	return n
 }
 
+// past is what a decision found and did.
+type past struct {
+	at             time.Time
+	needed         int
+	moved, largest int // nodes, and those of the largest gang
+}
+
+// promises holds decisions against what is promised.
+type promises struct {
+	*world
+
+	t      *rapid.T
+	before []past
+}
+
+// step is one decision.
+func (p *promises) step() {
+	t, w := p.t, p.world
+	on, off := w.count(Online), w.count(Offline)
+	gangs, pods := make(map[string][]string), make(map[string]int)
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		for _, g := range n.held(n.of()).Gangs {
+			gangs[g+n.of().String()] = append(gangs[g+n.of().String()], n.Name)
+		}
+		pods[n.Name] = n.Online.Pods
+	}
+	d := w.decide()
+	if isOn, isOff := w.count(Online), w.count(Offline); isOn < min(on, w.ReserveOnline) || isOff < min(off, w.ReserveOffline) {
+		t.Fatalf("%d online and %d offline became %d and %d; reserves %d and %d", on, off, isOn, isOff, w.ReserveOnline, w.ReserveOffline)
+	}
+	now, handed, disturbed, toOffline := past{at: w.now, needed: d.Wanted}, make(map[string]bool), 0, false
+	for _, h := range d.Hands {
+		if h.First {
+			continue
+		}
+		handed[h.Node] = true
+		now.moved++
+		if h.To == Offline {
+			disturbed += pods[h.Node]
+			toOffline = true
+		}
+	}
+	if disturbed > w.Budget {
+		t.Fatalf("%d pods of online are to move, and the budget is %d", disturbed, w.Budget)
+	}
+	for g, members := range gangs {
+		gone := len(slices.DeleteFunc(slices.Clone(members), func(m string) bool { return !handed[m] }))
+		if gone != 0 && gone != len(members) {
+			t.Fatalf("of the gang %s on %v %d nodes change hands", g, members, gone)
+		}
+		now.largest = max(now.largest, len(members))
+	}
+	p.before = append(p.before, now)
+	p.look(toOffline && off >= w.ReserveOffline)
+}
+
+// look holds a decision against those before it. gaveBack: nodes went to offline though it had its reserve.
+func (p *promises) look(gaveBack bool) {
+	sum, largest := 0, 0
+	for _, b := range p.before {
+		age := p.now.Sub(b.at)
+		if age < time.Hour {
+			sum, largest = sum+b.moved, max(largest, b.largest)
+		}
+		if gaveBack && age < p.Hold && b.needed > p.count(Online) {
+			p.t.Fatalf("%v ago online should have had %d nodes; now it is left %d", age, b.needed, p.count(Online))
+		}
+	}
+	if most := max(p.PerHour, len(p.Nodes)); sum > most || largest <= 1 && sum > p.PerHour {
+		p.t.Fatalf("%d nodes changed hands in an hour; the bound is %d", sum, p.PerHour)
+	}
+}
+
 // Whatever happens: no decision takes a side below its reserve, gangs go whole, to offline go nodes only whose pods the budget allows to move and only after online has had too many
 // for as long as Hold says, and no more change hands in an hour than the bound says, but for one gang that is taken whole.
 func TestPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := draw(t)
-		type past struct {
-			at             time.Time
-			needed, online int
-			moved, gang    int
-		}
-		var before []past
-		for range 60 {
-			w.now = w.now.Add(time.Duration(rapid.IntRange(10, 400).Draw(t, "passed")) * time.Second)
-			w.stir(t)
-			on, off := w.count(Online), w.count(Offline)
-			gangs, pods := make(map[string][]string), make(map[string]int)
-			for i := range w.Nodes {
-				n := &w.Nodes[i]
-				for _, g := range n.held(n.of()).Gangs {
-					gangs[g+n.of().String()] = append(gangs[g+n.of().String()], n.Name)
-				}
-				pods[n.Name] = n.Online.Pods
-			}
-			d := w.decide()
-			p := past{at: w.now, needed: d.Wanted, online: on}
-			handed, moved := make(map[string]bool), 0
-			for _, h := range d.Hands {
-				if h.First {
-					continue
-				}
-				handed[h.Node] = true
-				p.moved++
-				if h.To == Offline {
-					moved += pods[h.Node]
-				}
-			}
-			if isOn, isOff := w.count(Online), w.count(Offline); isOn < min(on, w.ReserveOnline) || isOff < min(off, w.ReserveOffline) {
-				t.Fatalf("%d online and %d offline became %d and %d; reserves %d and %d", on, off, isOn, isOff, w.ReserveOnline, w.ReserveOffline)
-			}
-			for g, members := range gangs {
-				n := 0
-				for _, m := range members {
-					if handed[m] {
-						n++
-					}
-				}
-				if n != 0 && n != len(members) {
-					t.Fatalf("of the gang %s on %v %d nodes change hands", g, members, n)
-				}
-				p.gang = max(p.gang, len(members))
-			}
-			if moved > w.Budget {
-				t.Fatalf("%d pods of online are to move, and the budget is %d", moved, w.Budget)
-			}
-			toOffline := slices.ContainsFunc(d.Hands, func(h Hand) bool { return h.To == Offline })
-			owed := off < w.ReserveOffline
-			sum, largest := 0, 0
-			for _, b := range append(before, p) {
-				if w.now.Sub(b.at) < time.Hour {
-					sum, largest = sum+b.moved, max(largest, b.gang)
-				}
-				if toOffline && !owed && w.now.Sub(b.at) < w.Hold && b.needed > w.count(Online) {
-					t.Fatalf("%v ago online should have had %d nodes; now it is left %d", w.now.Sub(b.at), b.needed, w.count(Online))
-				}
-			}
-			if most := max(w.PerHour, len(w.Nodes)); sum > most || largest <= 1 && sum > w.PerHour {
-				t.Fatalf("%d nodes changed hands in an hour; the bound is %d", sum, w.PerHour)
-			}
-			before = append(before, p)
+		p := &promises{world: draw(t), t: t}
+		for range 30 {
+			p.now = p.now.Add(time.Duration(rapid.IntRange(10, 400).Draw(t, "passed")) * time.Second)
+			p.stir(t)
+			p.step()
 		}
 	})
 }
@@ -337,7 +356,7 @@ func TestRest(t *testing.T) {
 		w.Need, w.Budget = rapid.IntRange(0, len(w.Nodes)).Draw(t, "need"), 100
 		var d Decision
 		for range 40 {
-			w.now = w.now.Add(30 * time.Minute)
+			w.now = w.now.Add(62 * time.Minute) // so that the bound of an hour is new in each round
 			d = w.decide()
 		}
 		if len(d.Hands) > 0 || d.Online < d.Wanted || d.Online > d.Wanted+w.Slack && d.Offline >= w.ReserveOffline && d.Online > w.ReserveOnline+w.Slack {

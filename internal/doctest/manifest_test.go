@@ -25,6 +25,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/internal/doctest"
+	"hilbert.dev/hilbert/kube/tides"
 )
 
 // decode reads an object strictly as the kind that it names: a field that does not exist, or stands twice, is an error.
@@ -48,6 +49,13 @@ func decode(t *testing.T, text string) error {
 		return yaml.UnmarshalStrict(body, new(schedulingv1alpha1.ResourceRequest))
 	case "Reservation":
 		return yaml.UnmarshalStrict(body, new(schedulingv1alpha1.Reservation))
+	case spec.TidePoolKind:
+		pool := new(schedulingv1alpha1.TidePool)
+		if err := errors.Join(yaml.UnmarshalStrict(body, pool), spec.ValidateTidePool(&pool.Spec)); err != nil {
+			return err
+		}
+		_, err := tides.Windows(pool.Spec.Schedule)
+		return err
 	case "CustomNodeResource":
 		return yaml.UnmarshalStrict(body, new(nodev1alpha1.CustomNodeResource))
 	case spec.NodeConfigurationKind:

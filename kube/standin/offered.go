@@ -26,6 +26,7 @@ var optional = map[string]string{
 	"queues.scheduling.hilbert.dev":           "Queue",
 	"reservations.scheduling.hilbert.dev":     "Reservation",
 	"resourcerequests.scheduling.hilbert.dev": "ResourceRequest",
+	"tidepools.scheduling.hilbert.dev":        "TidePool",
 	"priorityclasses.scheduling.k8s.io":       "PriorityClass",
 	"customnoderesources.node.hilbert.dev":    "CustomNodeResource",
 	"nodeconfigurations.node.hilbert.dev":     "NodeConfiguration",

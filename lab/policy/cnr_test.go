@@ -73,7 +73,10 @@ func prepareNodes(ctx context.Context) error {
 	}
 	configured := customNode("n4")
 	tell("a")(configured)
-	return send(ctx, admin, "POST", configured, false)
+	if err := send(ctx, admin, "POST", configured, false); err != nil {
+		return err
+	}
+	return prepareTides(ctx)
 }
 
 // customNode is a CustomNodeResource that these own.

@@ -42,7 +42,7 @@ func TestRequests(t *testing.T) {
 
 func requests() []request {
 	var all []request
-	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required(), nodes(), configurationRows(), deviceRows(), reclaimedRows(), boundRows(), nodeRows(), statusRows(), claimRows(), reservationRows(), overcommitRows()} {
+	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required(), nodes(), configurationRows(), deviceRows(), reclaimedRows(), tideRows(), boundRows(), nodeRows(), statusRows(), claimRows(), reservationRows(), overcommitRows()} {
 		all = append(all, some...)
 	}
 	return all

@@ -43,6 +43,7 @@ type run struct {
 	report    Report
 	before    reschedule.Counts // of carriers before
 	turns     turns
+	pool      *pool // nil: nodes change no hands
 }
 
 const (
@@ -53,7 +54,31 @@ const (
 
 // Play runs one seed. The error names what was broken.
 func Play(ctx context.Context, seed uint64, faults bool) (Report, error) {
-	r := &run{world: newWorld(seed, faults), seed: seed}
+	return newRun(seed, faults).play(ctx, (*run).fragment)
+}
+
+func newRun(seed uint64, faults bool) *run { return &run{world: newWorld(seed, faults), seed: seed} }
+
+// fragment has a pod on each node, so that none has room for the large ones that wait.
+func (r *run) fragment() {
+	r.scatter(nodes)
+	r.create("", gpusPerNode, 0)
+	r.create("", gpusPerNode, 0)
+}
+
+// scatter puts a service of one GPU on each of some nodes.
+func (r *run) scatter(n int) {
+	for i := range n {
+		r.create(fmt.Sprintf("w%02d", i), 1, 0)
+		p := r.pods[facts.UID(fmt.Sprintf("u%04d", r.next))]
+		p.Node, p.Grant.GPUs, p.Grant.Milli, p.Started = fmt.Sprintf("n%02d", i), 1<<r.random.IntN(gpusPerNode), 1000, 1
+		r.queue[len(r.queue)-1].event = facts.PodUpserted{Pod: p.Pod}
+	}
+}
+
+// play runs until all that was begun has ended.
+func (r *run) play(ctx context.Context, populate func(*run)) (Report, error) {
+	seed, faults := r.seed, r.faults
 	r.turns = turns{r: r, back: make(map[facts.UID]bool), given: make(map[facts.UID]bool)}
 	for i := range nodes {
 		r.addNode(fmt.Sprintf("n%02d", i))
@@ -62,14 +87,7 @@ func Play(ctx context.Context, seed uint64, faults bool) (Report, error) {
 		return r.report, err
 	}
 	r.control()
-	for i := range nodes { // each node has a pod, and none has room for a large one
-		r.create(fmt.Sprintf("w%02d", i), 1, 0)
-		p := r.pods[facts.UID(fmt.Sprintf("u%04d", r.next))]
-		p.Node, p.Grant.GPUs, p.Grant.Milli, p.Started = fmt.Sprintf("n%02d", i), 1<<r.random.IntN(gpusPerNode), 1000, 1
-		r.queue[len(r.queue)-1].event = facts.PodUpserted{Pod: p.Pod}
-	}
-	r.create("", gpusPerNode, 0)
-	r.create("", gpusPerNode, 0)
+	populate(r)
 	began := r.now
 	for r.now-began < int64(active+settle) && len(r.wrong) == 0 {
 		r.now += int64(tick)
@@ -184,7 +202,10 @@ func (r *run) step(ctx context.Context, plans bool) error {
 	if err := r.scheduler.Verify(); err != nil {
 		return err
 	}
-	if !plans || r.carrier.Busy() > 0 {
+	switch {
+	case r.pool != nil && plans:
+		return r.pool.round(ctx)
+	case r.pool != nil || !plans || r.carrier.Busy() > 0:
 		return nil
 	}
 	return r.plan(ctx)
@@ -352,6 +373,9 @@ func (r *run) atRest() {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.nodes)) {
+			if n := r.nodes[name]; !p.Requirements.Selects(n) || facts.Untolerated(n, p.Requirements.Tolerations) != nil {
+				continue
+			}
 			if r.free(name, true, 0, "") >= int(p.Requirements.GPU.Whole) {
 				r.broken("at rest %s waits, and would fit on %s", uid, name)
 			}

@@ -5,8 +5,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/control/reschedule"
 	"hilbert.dev/hilbert/resource"
@@ -18,6 +20,8 @@ const (
 	tick        = time.Second
 	gpusPerNode = 4
 	moveLabel   = "hilbert-move-"
+	// offlineWork begins the names of workloads that nodes of offline alone take.
+	offlineWork = "job"
 )
 
 // object is a pod of the API server.
@@ -133,6 +137,10 @@ func (w *world) create(workload string, gpus int, priority int32) {
 	}}
 	if workload != "" {
 		p.Owner, p.Controller = facts.Owner{Kind: facts.ReplicaSet, Name: workload}, facts.Controller{Kind: "ReplicaSet", Name: workload}
+	}
+	if strings.HasPrefix(workload, offlineWork) {
+		p.Requirements.NodeSelector = []facts.Label{{Key: spec.LabelTide, Value: spec.TideOffline}}
+		p.Requirements.Tolerations = []facts.Toleration{{Key: spec.LabelTide, Value: spec.TideOffline, Effect: facts.NoSchedule}}
 	}
 	w.pods[uid] = p
 	w.tell(facts.PodUpserted{Pod: p.Pod})

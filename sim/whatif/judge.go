@@ -305,6 +305,9 @@ func (j *judge) Target(pod int, may func(int) bool) (to, gpu int, ok bool) {
 			to, gpu, lowest, left, ok = i, g, loss, j.now[i].CPU, true
 		}
 	}
+	if ok {
+		j.apply(pod, to, gpu) // the next one finds that room taken
+	}
 	return to, gpu, ok
 }
 

@@ -24,6 +24,8 @@ type MoveOptions struct {
 	Empty []string
 	// WorkloadMoved is when a pod of a workload was moved last, by namespace and name.
 	WorkloadMoved map[string]time.Time
+	// Leaving are pods that are to leave their nodes, since these have changed hands, and why.
+	Leaving map[facts.UID]string
 }
 
 // PodMove is a pod that goes to another node.
@@ -103,6 +105,9 @@ func NewMoves(ctx context.Context, d *inspect.Dump, o *MoveOptions) (*Moves, err
 	}
 	m := &Moves{Taken: d.Taken, Nodes: len(d.Ledger.Nodes), Batches: [][]MoveShown{}}
 	j.view.WorkloadMoved = o.WorkloadMoved
+	for i := range j.view.Pods {
+		j.view.Pods[i].Leaves = o.Leaving[facts.UID(j.view.Pods[i].UID)]
+	}
 	plan := reschedule.Decide(&j.view, j, &o.Params, d.Taken)
 	kept, err := m.rehearse(ctx, d, j, plan.Batches)
 	if err != nil || m.Interrupted {

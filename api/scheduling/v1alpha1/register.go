@@ -4,6 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"hilbert.dev/hilbert/api/spec"
 )
 
 const (
@@ -18,6 +20,8 @@ const (
 	MovePrefix = "hilbert-move-"
 	// ResourceRequests is the resource of the ResourceRequests, which have namespaces.
 	ResourceRequests = "resourcerequests"
+	// TidePools is the resource of the TidePools, which have no namespace.
+	TidePools = spec.TidePoolPlural
 )
 
 // GroupVersion is the group and version of the types of this package.
@@ -25,7 +29,7 @@ var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
 
 // AddToScheme makes the types known to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &Queue{}, &QueueList{}, &Reservation{}, &ReservationList{}, &ResourceRequest{}, &ResourceRequestList{})
+	s.AddKnownTypes(GroupVersion, &Queue{}, &QueueList{}, &Reservation{}, &ReservationList{}, &ResourceRequest{}, &ResourceRequestList{}, &TidePool{}, &TidePoolList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

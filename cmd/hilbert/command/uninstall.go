@@ -46,7 +46,7 @@ hilbertd-, in the namespace and in the cluster.
 	installNamespaceFlag(cmd, &f.target, &f.namespace)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the steps, and change nothing")
 	flags.BoolVar(&f.yes, "yes", false, "carry the steps out")
-	flags.BoolVar(&f.options.Definitions, "definitions", false, "remove the custom resource definitions too, and with them all Queues, Reservations, ResourceRequests, ServiceProfiles and NodeConfigurations")
+	flags.BoolVar(&f.options.Definitions, "definitions", false, "remove the custom resource definitions too, and with them all Queues, Reservations, ResourceRequests, TidePools, ServiceProfiles and NodeConfigurations")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "wait at most this long until all nodes are clean")
 	f.output.Flag(cmd)
 	return cmd

@@ -131,6 +131,7 @@ var definitions = []struct{ name, lost string }{
 	{"resourcerequests.scheduling.hilbert.dev", "no application master can ask for containers"},
 	{"customnoderesources.node.hilbert.dev", "agents cannot report: no NUMA nodes, no devices, nothing lent"},
 	{"nodeconfigurations.node.hilbert.dev", "agents run with their files alone"},
+	{"tidepools.scheduling.hilbert.dev", "no nodes change hands between services and offline work"},
 	{"serviceprofiles.node.hilbert.dev", "lending is not steered by services' indicators"},
 }
 

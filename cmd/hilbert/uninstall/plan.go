@@ -44,7 +44,7 @@ type Facts struct {
 
 // Options are what is removed beyond the rest.
 type Options struct {
-	// Definitions removes the custom resource definitions, and with them all Queues, Reservations, ResourceRequests, ServiceProfiles, NodeConfigurations and reports.
+	// Definitions removes the custom resource definitions, and with them all Queues, Reservations, ResourceRequests, TidePools, ServiceProfiles, NodeConfigurations and reports.
 	Definitions bool
 }
 
@@ -141,7 +141,7 @@ func Plan(f *Facts, o Options) Removal {
 	}
 	remove("the rest", take(func(x Object) bool { return !strings.HasPrefix(x.Name, "sh.helm.release.v1.") }))
 	if o.Definitions {
-		remove("asked for: with them go all Queues, Reservations, ResourceRequests, ServiceProfiles, NodeConfigurations and CustomNodeResources", definitions)
+		remove("asked for: with them go all Queues, Reservations, ResourceRequests, TidePools, ServiceProfiles, NodeConfigurations and CustomNodeResources", definitions)
 	} else if len(definitions) > 0 {
 		r.Notes = append(r.Notes, "the custom resource definitions stay, with all Queues, Reservations and ResourceRequests; --definitions removes them")
 	}
@@ -151,7 +151,7 @@ func Plan(f *Facts, o Options) Removal {
 	if len(r.Steps) > 0 {
 		r.Notes = append(r.Notes,
 			"if the container runtime requires the plugin hilbert, take it off that list before, else no pod starts without an agent",
-			"the namespace "+f.Namespace+", and labels and taints of nodes, stay: kubectl delete namespace "+f.Namespace+"; kubectl label nodes --all hilbert.dev/agent-")
+			"the namespace "+f.Namespace+", and labels and taints of nodes, stay: kubectl delete namespace "+f.Namespace+"; kubectl label nodes --all hilbert.dev/agent- hilbert.dev/tide- hilbert.dev/tide-pool-; kubectl taint nodes --all hilbert.dev/tide-")
 	}
 	return r
 }

@@ -43,6 +43,7 @@ type controllerRole struct {
 	log          *slog.Logger
 	meter        *controllerMeter
 	moves        *moveMeter
+	tides        *tideMeter
 	mover        *mover               // nil: nothing is moved
 	counted      map[string]time.Time // when a status was last written, by object
 	// recommends is nil where nothing is recommended, answers where no ResourceRequests are answered.
@@ -82,10 +83,15 @@ func runController(ctx context.Context, c *spec.Configuration, o Options, log *s
 		return err
 	}
 	defer client.Close()
-	meter := newMoveMeter()
+	meter, tideMeter := newMoveMeter(), newTideMeter()
+	tides, err := newTider(c, connection, fence, log, tideMeter)
+	if err != nil {
+		return err
+	}
+	defer tides.close()
 	d := c.Controller.Disturbances
 	r := &controllerRole{
-		moves: meter, mover: newMover(client, c.Rescheduling, log, meter), watch: watch, writer: writer, elector: elector, params: config.Defaults(),
+		moves: meter, tides: tideMeter, mover: newMover(client, c.Rescheduling, tides, log, meter), watch: watch, writer: writer, elector: elector, params: config.Defaults(),
 		disturbances: budget.Limits{PerHour: d.PodsPerHour, Burst: d.Burst}, log: log, meter: newControllerMeter(), counted: make(map[string]time.Time),
 	}
 	if r.recommends, err = newRecommender(c, connection, fence, r.meter, log); err != nil {
@@ -223,7 +229,7 @@ func (r *controllerRole) serve(c *spec.Configuration) (*server, error) {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(r.meter, r.moves)
+	registry.MustRegister(r.meter, r.moves, r.tides)
 	if r.answers != nil {
 		registry.MustRegister(r.answers.meter)
 	}

@@ -35,7 +35,7 @@ func TestReferenceMetrics(t *testing.T) {
 	metricTable(t, &page, "The agent", "Served by a hilbertd with the role agent.", agentMeter{}.Describe)
 	metricTable(t, &page, "The agent's network ceiling", "Served by an agent with `node.lending.network.enabled`.", (&network{}).Describe)
 	metricTable(t, &page, "The watchdog", "Served by a hilbertd with the role watchdog.", watchdogMeter{}.Describe)
-	metricTable(t, &page, "The controller", "Served by a hilbertd with the role controller.", newControllerMeter().Describe, newMoveMeter().Describe, newRequestMeter().Describe)
+	metricTable(t, &page, "The controller", "Served by a hilbertd with the role controller.", newControllerMeter().Describe, newMoveMeter().Describe, newTideMeter().Describe, newRequestMeter().Describe)
 	metricTable(t, &page, "The agent's reports to the role metrics", "Served by an agent with `node.metrics.address`.", (&use{}).Describe)
 	metricTable(t, &page, "The role metrics", "Served by a hilbertd with the role metrics, about itself. What it answers autoscalers is in [autoscale](../how-to/autoscale.md).", newMetricsMeter(nil, nil).Describe)
 	metricTable(t, &page, "Every process", "Served by every hilbertd, whatever its role.", newBuildMetric(version.Info{}).Describe)

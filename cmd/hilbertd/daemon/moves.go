@@ -39,26 +39,32 @@ type mover struct {
 	carrier *reschedule.Carrier
 	// disturbances guards the carrier's budget, which recommendations take from too.
 	disturbances *disturbances
-	limits       reschedule.Timeouts
-	planAt       time.Time
-	adopted      bool
-	asking       map[string]time.Time // evictions that may be on their way, by the UID of the pod, and until when
-	refused      map[string]string    // why the last eviction was refused
+	// tides is nil where no nodes change hands.
+	tides   *tider
+	limits  reschedule.Timeouts
+	planAt  time.Time
+	adopted bool
+	asking  map[string]time.Time // evictions that may be on their way, by the UID of the pod, and until when
+	refused map[string]string    // why the last eviction was refused
 }
 
-// newMover returns a mover; nil: moves are off.
-func newMover(client *moves.Client, config spec.Rescheduling, log *slog.Logger, meter *moveMeter) *mover {
-	if config.Mode == spec.ReschedulingOff {
+// newMover returns a mover; nil: moves are off, and no nodes change hands.
+func newMover(client *moves.Client, config spec.Rescheduling, tides *tider, log *slog.Logger, meter *moveMeter) *mover {
+	if config.Mode == spec.ReschedulingOff && tides == nil {
 		return nil
 	}
-	return &mover{client: client, config: config, log: log, meter: meter, limits: reschedule.DefaultTimeouts()}
+	return &mover{client: client, config: config, tides: tides, log: log, meter: meter, limits: reschedule.DefaultTimeouts()}
 }
+
+// carries reports whether it moves pods, and does not only say which should be moved.
+func (m *mover) carries() bool { return m.config.Mode == spec.ReschedulingAuto || m.tides != nil }
 
 // lead runs until ctx ends, which is when the Lease is lost at the latest.
 func (m *mover) lead(ctx context.Context, d *disturbances) {
 	m.disturbances = d
 	m.carrier = reschedule.NewCarrier(m.limits, m.config.MaxInFlight, d.budget)
-	m.adopted, m.planAt = m.config.Mode != spec.ReschedulingAuto, time.Time{}
+	m.adopted, m.planAt = !m.carries(), time.Time{}
+	m.tides.lead()
 	m.asking, m.refused = make(map[string]time.Time), make(map[string]string)
 	before := m.carrier.Counts()
 	for timer := time.NewTimer(0); ; {
@@ -91,7 +97,8 @@ func (m *mover) round(ctx context.Context, now time.Time) time.Duration {
 		}
 		m.advance(ctx, &carried)
 	}
-	if m.carrier.Busy() > 0 {
+	m.tides.round(ctx, m, now)
+	if m.carrier.Busy() > 0 || m.config.Mode == spec.ReschedulingOff {
 		return movePause
 	}
 	if now.Before(m.planAt) {
@@ -186,20 +193,11 @@ func (m *mover) do(ctx context.Context, c *reschedule.Carried, what reschedule.D
 
 // plan looks for moves. In the mode Auto it begins those of the first batch.
 func (m *mover) plan(ctx context.Context, now time.Time) error {
-	var dump *inspect.Dump
-	err := m.client.Snapshot(ctx, func(r io.Reader) (err error) {
-		if dump, err = inspect.ReadDump(r); err == nil {
-			err = devices.Restore(ctx, dump.Ledger)
-		}
-		return err
-	})
+	dump, err := m.snapshot(ctx)
 	if err != nil {
 		return err
 	}
-	params := reschedule.Defaults()
-	params.Most, params.MinAge, params.Horizon = m.config.MaxMoves, m.config.MinAge.D(), m.config.Horizon.D()
-	params.WorkloadCooldown = m.config.WorkloadCooldown.D()
-	found, err := whatif.NewMoves(ctx, dump, &whatif.MoveOptions{Params: params, WorkloadMoved: m.carrier.WorkloadsMoved()})
+	found, err := whatif.NewMoves(ctx, dump, &whatif.MoveOptions{Params: m.params(), WorkloadMoved: m.carrier.WorkloadsMoved()})
 	if err != nil {
 		return fmt.Errorf("plan moves: %w", err)
 	}
@@ -223,6 +221,25 @@ func (m *mover) plan(ctx context.Context, now time.Time) error {
 		m.planAt = now // go on as soon as these have ended
 	}
 	return nil
+}
+
+// snapshot reads what the leading scheduler knows.
+func (m *mover) snapshot(ctx context.Context) (dump *inspect.Dump, err error) {
+	err = m.client.Snapshot(ctx, func(r io.Reader) (err error) {
+		if dump, err = inspect.ReadDump(r); err == nil {
+			err = devices.Restore(ctx, dump.Ledger)
+		}
+		return err
+	})
+	return dump, err
+}
+
+// params bound what a plan moves.
+func (m *mover) params() reschedule.Params {
+	p := reschedule.Defaults()
+	p.Most, p.MinAge, p.Horizon = m.config.MaxMoves, m.config.MinAge.D(), m.config.Horizon.D()
+	p.WorkloadCooldown = m.config.WorkloadCooldown.D()
+	return p
 }
 
 func wantedOf(batch []whatif.MoveShown) []reschedule.Wanted {
