@@ -40,6 +40,7 @@ func left(t *testing.T, s *cluster.Store) string {
 func TestPluginsBringResources(t *testing.T) {
 	node := facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: []resource.Quantity{{Name: "cpu", Amount: 4000}, {Name: "pods", Amount: 10}}}}
 	pod := facts.PodUpserted{Pod: facts.Pod{UID: "p", Node: "n", Requirements: &facts.Requirements{Requests: quantities(1)}}}
+	second := facts.PodUpserted{Pod: facts.Pod{UID: "q", Node: "n", Requirements: &facts.Requirements{Requests: quantities(1)}}}
 	own := facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: []resource.Quantity{{Name: "cpu", Amount: 4000}, {Name: "pods", Amount: 10}, {Name: fpga, Amount: 7}}}}
 	s := cluster.NewStore()
 	for i, step := range []struct {
@@ -51,6 +52,10 @@ func TestPluginsBringResources(t *testing.T) {
 		{pod, "1"},
 		{bringing(4), "3"},
 		{bringing(1), "0"},
+		{bringing(0), "none"}, // a plugin that brings less takes nothing from who runs
+		{second, "none"},
+		{bringing(1), "-1"},
+		{facts.PodRemoved{UID: "q"}, "0"},
 		{bringing(-1), "none"}, // it is stale, or the agent has gone: nothing is given, and what runs stays
 		{bringing(2), "1"},
 		{own, "6"}, // a device plugin brings it too: the node's word goes first
@@ -73,6 +78,10 @@ func TestPluginsBringResources(t *testing.T) {
 		}
 		if got := left(t, loaded); got != step.left {
 			t.Fatalf("step %d: loaded from a dump, %s are left; want %s", i, got, step.left)
+		}
+		loaded.Apply(bringing(-1))
+		if got := left(t, loaded); got != "none" && step.left != "6" {
+			t.Fatalf("step %d: loaded from a dump, and the report says no more, %s are left", i, got)
 		}
 	}
 }
