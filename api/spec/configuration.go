@@ -341,9 +341,11 @@ type LendingParameters struct {
 type LendingIO struct {
 	// Weights are the weights of pods on disks that heed them.
 	Weights IOWeights `json:"weights,omitzero"`
-	// CostDevices are the disks, by the kernel's names, on which the agent turns io.cost on. Without it most disks ignore weights.
+	// CostDevices are disks on which the agent turns io.cost on: by the kernel's name, by a path that lies on them, or "*" for all. Without it most disks ignore weights.
 	CostDevices []string `json:"costDevices,omitempty"`
-	// Ceilings are limits for each reclaimed pod on each of these disks.
+	// Disks say what disks can do, and what they shall keep for online pods.
+	Disks []IODisk `json:"disks,omitempty"`
+	// Ceilings are limits for each reclaimed pod on each of these disks. A disk has the ceiling that names it most closely: by name, then by path, then "*".
 	Ceilings []IOCeiling `json:"ceilings,omitempty"`
 }
 
@@ -359,7 +361,7 @@ type IOWeights struct {
 
 // IOCeiling is the limit of one disk; 0 is no limit.
 type IOCeiling struct {
-	// Device is the disk by the kernel's name.
+	// Device is the disk by the kernel's name, by a path that lies on it ("/var/log/pods"), or "*": each disk that no other ceiling names.
 	Device string `json:"device"`
 	// ReadBytesPerSecond is the most that a pod reads; 0: no limit.
 	ReadBytesPerSecond uint64 `json:"readBytesPerSecond,omitempty"`

@@ -122,7 +122,7 @@ func (w WrittenParameters) On(n *Node) (Node, error) {
 		return Node{}, err
 	}
 	p := n.Parameters()
-	p.Lending.IO.CostDevices, p.Lending.IO.Ceilings = slices.Clone(p.Lending.IO.CostDevices), slices.Clone(p.Lending.IO.Ceilings)
+	forgetLists(&p.Lending.IO, tree)
 	if len(w) > 0 {
 		if err := json.Unmarshal(w, &p); err != nil {
 			field := "node"
@@ -136,6 +136,21 @@ func (w WrittenParameters) On(n *Node) (Node, error) {
 	out := *n
 	out.SetParameters(&p)
 	return out, CheckNode(&out)
+}
+
+// forgetLists takes lists of the file away that a tree replaces. Decoding into them would write to the file's, and leave fields of their elements where new ones say nothing.
+func forgetLists(io *LendingIO, tree map[string]any) {
+	lending, _ := tree["lending"].(map[string]any)
+	written, _ := lending["io"].(map[string]any)
+	if _, ok := written["costDevices"]; ok {
+		io.CostDevices = nil
+	}
+	if _, ok := written["disks"]; ok {
+		io.Disks = nil
+	}
+	if _, ok := written["ceilings"]; ok {
+		io.Ceilings = nil
+	}
 }
 
 // unknownFields reports the fields of a tree that a type does not have under exactly this name: encoding/json would also take another case.

@@ -46,6 +46,7 @@ func TestParametersAreTheFiles(t *testing.T) {
 func TestWrittenParametersOn(t *testing.T) {
 	file := Default().Node
 	file.Lending.TargetUtilization, file.Lending.IO.CostDevices = 70, []string{"sda", "sdb"}
+	file.Lending.IO.Ceilings = []IOCeiling{{Device: "sda", ReadsPerSecond: 7}}
 	for _, c := range []struct {
 		text, fault string // fault: "" is none
 		want        func(*Node)
@@ -56,6 +57,7 @@ func TestWrittenParametersOn(t *testing.T) {
 		{`{"cpu":{"margin":0,"forecast":{"enabled":false}}}`, "", func(n *Node) { n.CPU.Margin, n.CPU.Forecast.Enabled = 0, false }},
 		{`{"eviction":{"escalation":{"noticeGrace":"0s"}}}`, "", func(n *Node) { n.Eviction.Escalation.NoticeGrace = 0 }},
 		{`{"lending":{"io":{"costDevices":["nvme0n1"]}}}`, "", func(n *Node) { n.Lending.IO.CostDevices = []string{"nvme0n1"} }},
+		{`{"lending":{"io":{"ceilings":[{"device":"sdb"}]}}}`, "", func(n *Node) { n.Lending.IO.Ceilings = []IOCeiling{{Device: "sdb"}} }},
 		{`{"lending":{"step":50}}`, "node.lending.step: 50: want 1 to 25", nil},
 		{`{"lending":{"Step":5}}`, `node.lending.Step: "Step" is not known; write`, nil},
 		{`{"lending":{"enabled":false}}`, `node.lending.enabled: "enabled" is not known`, nil},

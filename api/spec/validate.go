@@ -159,21 +159,19 @@ func validateIO(o *LendingIO, bad report) {
 			bad("node.lending.io.weights."+x.field, "%d: want 1 to %d", x.weight, most)
 		}
 	}
-	disks := func(field string, names []string) {
-		seen := make(map[string]bool, len(names))
-		for i, name := range names {
-			if name == "" || strings.ContainsAny(name, "/ \n") || seen[name] {
-				bad(fmt.Sprintf("node.lending.io.%s[%d]", field, i), "%q: write the kernel's name of a disk, each once", name)
-			}
-			seen[name] = true
-		}
-	}
-	disks("costDevices", o.CostDevices)
+	checkDisks("node.lending.io.costDevices", o.CostDevices, bad)
 	names := make([]string, len(o.Ceilings))
 	for i := range o.Ceilings {
 		names[i] = o.Ceilings[i].Device
 	}
-	disks("ceilings", names)
+	checkDisks("node.lending.io.ceilings", names, bad)
+	names = make([]string, len(o.Disks))
+	for i := range o.Disks {
+		d := &o.Disks[i]
+		names[i] = d.Device
+		d.check(fmt.Sprintf("node.lending.io.disks[%d]", i), slices.Contains(o.CostDevices, d.Device), bad)
+	}
+	checkDisks("node.lending.io.disks", names, bad)
 }
 
 func validateLending(n *Node, bad report) {

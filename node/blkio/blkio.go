@@ -17,13 +17,24 @@ type Params struct {
 	Dedicated, Shared, Reclaimed int
 	// Devices are those on which io.cost is turned on.
 	Devices []Device
+	// Latencies are what disks shall keep for online pods (io.latency).
+	Latencies []Latency
 	// Ceilings bound what each reclaimed pod reads and writes.
 	Ceilings []Ceiling
 }
 
+// A disk is named by the kernel's name, by an absolute path that lies on it, or by everyDisk.
+const everyDisk = spec.EveryDisk
+
+// Latency is how long requests of online pods may take on a disk on average, in microseconds.
+type Latency struct {
+	Name   string
+	Micros uint64
+}
+
 // Device is a disk with io.cost.
 type Device struct {
-	// Name is the kernel's: "nvme0n1".
+	// Name is the kernel's, "nvme0n1", a path or everyDisk.
 	Name string
 	// Model is what the disk can do; nil: the kernel guesses.
 	Model *Model
@@ -61,8 +72,32 @@ func Defaults() Params {
 // ParamsOf are the settings that a node's configuration, with its defaults set, gives.
 func ParamsOf(o *spec.LendingIO) Params {
 	p := Params{Dedicated: o.Weights.Dedicated, Shared: o.Weights.Shared, Reclaimed: o.Weights.Reclaimed}
+	for i := range o.Disks {
+		d := &o.Disks[i]
+		device := Device{Name: d.Device}
+		if m := d.Model; m != (spec.IOModel{}) {
+			device.Model = &Model{
+				ReadBytes: m.ReadBytes, ReadSequential: m.SequentialReads, ReadRandom: m.RandomReads,
+				WriteBytes: m.WriteBytes, WriteSequential: m.SequentialWrites, WriteRandom: m.RandomWrites,
+			}
+		}
+		if q := d.Quality; q != (spec.IOQuality{}) {
+			device.Quality = &Quality{
+				ReadPercentile: q.ReadPercentile, WritePercentile: q.WritePercentile, ReadMicros: micros(q.ReadLatency), WriteMicros: micros(q.WriteLatency),
+				Least: q.LeastPercent, Most: q.MostPercent,
+			}
+		}
+		if device.Model != nil || device.Quality != nil {
+			p.Devices = append(p.Devices, device)
+		}
+		if d.Latency > 0 {
+			p.Latencies = append(p.Latencies, Latency{d.Device, micros(d.Latency)})
+		}
+	}
 	for _, name := range o.CostDevices {
-		p.Devices = append(p.Devices, Device{Name: name})
+		if !slices.ContainsFunc(p.Devices, func(d Device) bool { return d.Name == name }) {
+			p.Devices = append(p.Devices, Device{Name: name})
+		}
 	}
 	for _, c := range o.Ceilings {
 		p.Ceilings = append(p.Ceilings, Ceiling{
@@ -73,6 +108,8 @@ func ParamsOf(o *spec.LendingIO) Params {
 	return p
 }
 
+func micros(d spec.Duration) uint64 { return uint64(max(d.D().Microseconds(), 0)) }
+
 // Validate says what of the settings cannot be.
 func (p Params) Validate() error {
 	var errs []error
@@ -81,20 +118,20 @@ func (p Params) Validate() error {
 			errs = append(errs, fmt.Errorf("weight %d: want 1 to %d", weight, maxWeight))
 		}
 	}
-	seen := map[string]bool{}
-	for _, d := range p.Devices {
-		if d.Name == "" || strings.ContainsAny(d.Name, "/ \n") || seen[d.Name] {
-			errs = append(errs, fmt.Errorf("device %q: want a disk's name, each once", d.Name))
+	once := func(what string, names []string) {
+		seen := map[string]bool{}
+		for _, name := range names {
+			if name == "" || !strings.HasPrefix(name, "/") && strings.ContainsAny(name, "/ \n") || seen[name] {
+				errs = append(errs, fmt.Errorf("%s %q: want a disk's name, a path on it or %q, each once", what, name, everyDisk))
+			}
+			seen[name] = true
 		}
-		seen[d.Name] = true
-		errs = append(errs, d.Model.validate(d.Name), d.Quality.validate(d.Name))
 	}
-	clear(seen)
-	for _, c := range p.Ceilings {
-		if c.Name == "" || strings.ContainsAny(c.Name, "/ \n") || seen[c.Name] {
-			errs = append(errs, fmt.Errorf("ceiling for %q: want a disk's name, each once", c.Name))
-		}
-		seen[c.Name] = true
+	once("device", namesOf(p.Devices, func(d Device) string { return d.Name }))
+	once("latency of", namesOf(p.Latencies, func(l Latency) string { return l.Name }))
+	once("ceiling for", namesOf(p.Ceilings, func(c Ceiling) string { return c.Name }))
+	for _, d := range p.Devices {
+		errs = append(errs, d.Model.validate(d.Name), d.Quality.validate(d.Name))
 	}
 	return errors.Join(errs...)
 }
@@ -131,19 +168,30 @@ func (p Params) weight(level spec.QoSLevel) int {
 	}
 }
 
-// desiredKnobs are the knobs of pods and of the cgroups around them, by path; limits are the io.max of each reclaimed pod.
+// perDisk are the lines, one for each disk, of files that have some.
+type perDisk struct {
+	limits    string // io.max of each reclaimed pod
+	latencies string // io.latency of online pods
+}
+
+// desiredKnobs are the knobs of pods and of the cgroups around them, by path.
+//
+// io.latency slows down a cgroup's siblings that have none. So online pods have it, and each cgroup between them and what is common to all pods that has no reclaimed pod.
 //
 // A weight counts only among siblings. So a cgroup between a pod and what is common to all pods weighs as its online pods together, and as one
 // reclaimed pod for all of those.
-func desiredKnobs(pods []enforce.Pod, limits string, p Params) []enforce.DesiredKnob {
+func desiredKnobs(pods []enforce.Pod, lines perDisk, p Params) []enforce.DesiredKnob {
 	top := common(pods)
 	groups, lends := map[string]int{}, map[string]bool{}
 	var out []enforce.DesiredKnob
 	for _, pod := range pods {
 		weight := p.weight(pod.Level)
 		out = append(out, enforce.Desire(pod.Cgroup, enforce.IOWeight, value(weight)))
-		if pod.Level == spec.QoSReclaimed && limits != "" {
-			out = append(out, enforce.Desire(pod.Cgroup, enforce.IOMax, limits))
+		switch reclaimed := pod.Level == spec.QoSReclaimed; {
+		case reclaimed && lines.limits != "":
+			out = append(out, enforce.Desire(pod.Cgroup, enforce.IOMax, lines.limits))
+		case !reclaimed && lines.latencies != "":
+			out = append(out, enforce.Desire(pod.Cgroup, enforce.IOLatency, lines.latencies))
 		}
 		for group := path.Dir(pod.Cgroup); len(group) > len(top) && group != "."; group = path.Dir(group) {
 			if pod.Level == spec.QoSReclaimed && lends[group] {
@@ -155,6 +203,13 @@ func desiredKnobs(pods []enforce.Pod, limits string, p Params) []enforce.Desired
 	}
 	for group, weight := range groups {
 		out = append(out, enforce.Desire(group, enforce.IOWeight, value(weight)))
+		if lines.latencies != "" {
+			latencies := lines.latencies
+			if lends[group] {
+				latencies = withoutTargets(latencies)
+			}
+			out = append(out, enforce.Desire(group, enforce.IOLatency, latencies))
+		}
 	}
 	slices.SortFunc(out, func(a, b enforce.DesiredKnob) int { return strings.Compare(a.Path(), b.Path()) })
 	return out
@@ -177,6 +232,27 @@ func common(pods []enforce.Pod) string {
 		return ""
 	}
 	return top
+}
+
+// withoutTargets has the devices of lines of io.latency, without a bound: a cgroup that gets its first reclaimed pod had one.
+func withoutTargets(lines string) string {
+	var out []string
+	for line := range strings.SplitSeq(lines, "\n") {
+		number, _, _ := strings.Cut(line, " ")
+		out = append(out, number+" target=0")
+	}
+	return strings.Join(out, "\n")
+}
+
+// latencies are the lines of an online pod's io.latency.
+func (p Params) latencies(disks []Disk) []string {
+	var lines []string
+	for _, l := range p.Latencies {
+		if i := slices.IndexFunc(disks, func(d Disk) bool { return d.Name == l.Name }); i >= 0 {
+			lines = append(lines, fmt.Sprintf("%s target=%d", disks[i].Number, l.Micros))
+		}
+	}
+	return lines
 }
 
 // limits are the lines of a reclaimed pod's io.max.

@@ -1,6 +1,7 @@
 package blkio
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -221,7 +222,7 @@ func TestDisks(t *testing.T) {
 
 // knobsOn are the knobs of a node with these disks.
 func knobsOn(disks []Disk, pods []enforce.Pod, p Params) []enforce.DesiredKnob {
-	return desiredKnobs(pods, strings.Join(p.limits(disks), "\n"), p)
+	return desiredKnobs(pods, perDisk{strings.Join(p.limits(disks), "\n"), strings.Join(p.latencies(disks), "\n")}, p)
 }
 
 func TestDesiredKnobs(t *testing.T) {
@@ -305,7 +306,8 @@ func TestValidate(t *testing.T) {
 		"no weight":          func(p *Params) { p.Reclaimed = 0 },
 		"too much weight":    func(p *Params) { p.Shared = maxWeight + 1 },
 		"a device twice":     func(p *Params) { p.Devices[1].Name = "a" },
-		"a path":             func(p *Params) { p.Devices[1].Name = "/dev/sda" },
+		"two words":          func(p *Params) { p.Devices[1].Name = "sda sdb" },
+		"a latency twice":    func(p *Params) { p.Latencies = []Latency{{"a", 1}, {"a", 2}} },
 		"a ceiling twice":    func(p *Params) { p.Ceilings = append(p.Ceilings, Ceiling{Name: "a"}) },
 		"half a model":       func(p *Params) { p.Devices[1].Model = &Model{ReadBytes: 1} },
 		"no percentile":      func(p *Params) { p.Devices[1].Quality = &Quality{ReadPercentile: math.NaN(), Least: 1, Most: 1} },
@@ -324,7 +326,7 @@ func TestControl(t *testing.T) {
 	k := newKernel("8:0")
 	sys := fstest.MapFS{}
 	p := Params{Dedicated: 3, Shared: 2, Reclaimed: 1, Devices: []Device{{Name: "a"}}, Ceilings: []Ceiling{{Name: "a", ReadBytes: 5}}}
-	c := NewControl(k, sys, "k", p)
+	c := NewControl(k, sys, func() (string, error) { return "", errors.New("no mounts") }, "k", p)
 	pods := []enforce.Pod{{Cgroup: "k/besteffort/pod1", Level: spec.QoSReclaimed}}
 	knobs, conditions := c.Tick(pods)
 	reasons(t, conditions, ReasonNoController, ReasonNoDisk, ReasonNoDisk) // none can be listed, so the one that is named is not there

@@ -1,8 +1,10 @@
 package blkio
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -17,24 +19,29 @@ type Control struct {
 	kernel  enforce.Kernel
 	sys     fs.FS
 	top     string
-	params  Params
+	mounts  func() (string, error)
+	params  Params // as set
+	now     Params // with the kernel's names of disks
 	cost    *Cost
 	ticks   int
 	disks   []Disk
 	support Support
-	unread  []Condition     // the disks cannot be listed
+	unread  []Condition     // the disks cannot be listed, or not be found
 	limited map[string]bool // numbers of the disks that had a ceiling
+	bounded map[string]bool // and of those that had a latency
 }
 
-// NewControl returns a Control for a node whose /sys is given; top is the cgroup that all pods are below: "kubepods". It touches nothing before Tick.
-func NewControl(k enforce.Kernel, sys fs.FS, top string, p Params) *Control {
-	return &Control{kernel: k, sys: sys, top: top, params: p, cost: NewCost(k, p.Devices), limited: map[string]bool{}}
+// NewControl returns a Control for a node whose /sys is given, and the text of the mountinfo file in which the paths of settings are looked up; top is the cgroup that all
+// pods are below: "kubepods". It touches nothing before Tick.
+func NewControl(k enforce.Kernel, sys fs.FS, mounts func() (string, error), top string, p Params) *Control {
+	return &Control{
+		kernel: k, sys: sys, mounts: mounts, top: top, params: p, now: p, cost: NewCost(k, nil), limited: map[string]bool{}, bounded: map[string]bool{},
+	}
 }
 
 // Set changes the settings, from the next Tick on.
 func (c *Control) Set(p Params) {
-	c.params = p
-	c.cost.Set(p.Devices)
+	c.params, c.ticks = p, 0 // it looks for the disks
 }
 
 // Tick keeps io.cost, and returns the knobs of the pods, which are for a table, and what does not work. Where the pods have no io controller there
@@ -49,24 +56,28 @@ func (c *Control) Tick(pods []enforce.Pod) ([]enforce.DesiredKnob, []Condition) 
 		conditions = append(conditions, c.cost.Tick(c.disks)...)
 	}
 	var out []enforce.DesiredKnob
-	for _, w := range desiredKnobs(pods, c.limits(), c.params) {
-		if w.File == enforce.IOWeight && c.support.Weights || w.File == enforce.IOMax && c.support.Ceilings {
+	if len(c.now.Latencies) > 0 && !c.support.Latencies {
+		conditions = append(conditions, Condition{ReasonNoLatency, "the kernel has no " + enforce.IOLatency + " (CONFIG_BLK_CGROUP_IOLATENCY), or the pods' cgroups have no io controller"})
+	}
+	lines := perDisk{limits: remembered(c.now.limits(c.disks), c.limited, ""), latencies: remembered(c.now.latencies(c.disks), c.bounded, " target=0")}
+	for _, w := range desiredKnobs(pods, lines, c.now) {
+		if w.File == enforce.IOWeight && c.support.Weights || w.File == enforce.IOMax && c.support.Ceilings || w.File == enforce.IOLatency && c.support.Latencies {
 			out = append(out, w)
 		}
 	}
 	return out, conditions
 }
 
-// limits are a reclaimed pod's: those of the settings, and none on disks that they once named.
-func (c *Control) limits() string {
-	lines, now := c.params.limits(c.disks), map[string]bool{}
+// remembered are the lines of the settings, and one without a bound for each disk that they once named.
+func remembered(lines []string, had map[string]bool, without string) string {
+	now := map[string]bool{}
 	for _, line := range lines {
 		number, _, _ := strings.Cut(line, " ")
-		c.limited[number], now[number] = true, true
+		had[number], now[number] = true, true
 	}
-	for _, number := range slices.Sorted(maps.Keys(c.limited)) {
+	for _, number := range slices.Sorted(maps.Keys(had)) {
 		if !now[number] {
-			lines = append(lines, number)
+			lines = append(lines, number+without)
 		}
 	}
 	return strings.Join(lines, "\n")
@@ -74,12 +85,26 @@ func (c *Control) limits() string {
 
 func (c *Control) look() {
 	c.support, c.unread = Detect(c.kernel, c.top), nil
-	disks, err := Disks(c.sys)
-	if err != nil {
-		c.unread = []Condition{{ReasonNoDisk, "the disks cannot be listed: " + err.Error()}}
-		return // those of before may still be there
+	if disks, err := Disks(c.sys); err != nil {
+		c.unread = []Condition{{ReasonNoDisk, "the disks cannot be listed: " + err.Error()}} // those of before may still be there
+	} else {
+		c.disks = disks
 	}
-	c.disks = disks
+	text, err := c.mounts()
+	now, missing := c.params.on(c.disks, func(name string) ([]string, error) {
+		if err != nil {
+			return nil, fmt.Errorf("%s: which disk it is on cannot be read: %w", name, err)
+		}
+		return Holders(c.sys, text, name)
+	})
+	c.unread = append(c.unread, missing...)
+	if err != nil && c.ticks > 0 {
+		return // where the disks were is better than nowhere
+	}
+	c.now = now
+	if c.ticks == 0 || !reflect.DeepEqual(now.Devices, c.cost.devices) {
+		c.cost.Set(now.Devices)
+	}
 }
 
 // Close turns io.cost off where this process turned it on. The pods' knobs stay as they are, and a pod keeps its ceiling until it ends.

@@ -31,6 +31,8 @@ const (
 	ReasonNoController = "NoController"
 	// ReasonNoCost: the kernel has no io.cost.
 	ReasonNoCost = "NoCost"
+	// ReasonNoLatency: the kernel has no io.latency.
+	ReasonNoLatency = "NoLatency"
 	// ReasonNoDisk: a disk that the settings name is not there.
 	ReasonNoDisk = "NoDisk"
 	// ReasonRefused: the kernel did not take a setting, or made something else of it.
@@ -41,8 +43,8 @@ const (
 
 // Support says which of the files there are. It reads them anew each time.
 type Support struct {
-	Weights, Ceilings, Cost bool
-	Conditions              []Condition
+	Weights, Ceilings, Latencies, Cost bool
+	Conditions                         []Condition
 }
 
 // Detect looks at what the kernel has, and whether a cgroup that all pods are below hands it on to them: "kubepods".
@@ -52,7 +54,8 @@ func Detect(k enforce.Kernel, pods string) Support {
 	hasIO := slices.Contains(strings.Fields(text), "io")
 	_, weightErr := k.Read(pods + "/" + enforce.IOWeight)
 	_, limitErr := k.Read(pods + "/" + enforce.IOMax)
-	s.Weights, s.Ceilings = hasIO && weightErr == nil, hasIO && limitErr == nil
+	_, latencyErr := k.Read(pods + "/" + enforce.IOLatency)
+	s.Weights, s.Ceilings, s.Latencies = hasIO && weightErr == nil, hasIO && limitErr == nil, hasIO && latencyErr == nil
 	if !hasIO {
 		message := "cgroup " + pods + " does not hand the io controller on to the pods"
 		if err != nil {

@@ -43,7 +43,7 @@ func (k *kernel) Write(name, value string) error {
 		return syscall.ENOSPC
 	case file == "cpu.idle" && value == "0":
 		k.files[dir+"/cpu.weight"] = "100"
-	case file == "io.max" || file == costQuality:
+	case file == "io.max" || file == "io.latency" || file == costQuality:
 		device, settings, _ := strings.Cut(value, " ")
 		var left []string
 		for line := range strings.Lines(k.files[name]) {
@@ -53,7 +53,7 @@ func (k *kernel) Write(name, value string) error {
 		}
 		if file == costQuality {
 			left = append(left, device+" "+settings+"\n")
-		} else if strings.Count(settings, "=max") < 4 {
+		} else if strings.Count(settings, "=max") < 4 && settings != "target=0" {
 			left = append(left, device+" "+settings+"\n")
 		}
 		value = strings.TrimSpace(strings.Join(left, ""))
@@ -74,7 +74,7 @@ func (k *kernel) tree() fs.FS {
 // idle are the files of a cgroup that nobody has touched.
 var idle = map[string]string{
 	"cpuset.cpus": "", "cpuset.mems": "", "cpu.idle": "0", "cpu.weight": "1", "memory.high": "max", "memory.max": "max",
-	"memory.low": "0", "io.weight": "default 100", "io.max": "", "cpu.max.burst": "0", "cpu.max": "max 100000",
+	"memory.low": "0", "io.weight": "default 100", "io.max": "", "io.latency": "", "cpu.max.burst": "0", "cpu.max": "max 100000",
 }
 
 // pods are the cgroups of two pods under either cgroup driver: of classes, of pods, of containers.
@@ -112,7 +112,7 @@ func newKernel(dirs []string) *kernel {
 var set = map[Part]map[string][]string{
 	CPU:    {"cpuset.cpus": {"0-1", "3", "0-7"}, "cpuset.mems": {"0", "0-1"}, "cpu.max.burst": {"20000"}},
 	Memory: {"memory.low": {"1048576", "max"}},
-	IO:     {"io.weight": {"default 800", "default 1"}},
+	IO:     {"io.weight": {"default 800", "default 1"}, "io.latency": {"8:0 target=5000", "8:0 target=5000\n8:16 target=1"}},
 }
 
 // agentSets does to a hierarchy what an agent may do.

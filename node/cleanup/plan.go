@@ -17,7 +17,7 @@ type Part string
 const (
 	CPU    Part = "cpu"    // cpusets and cpu.idle
 	Memory Part = "memory" // limits and protection
-	IO     Part = "io"     // weights, ceilings, io.cost
+	IO     Part = "io"     // weights, ceilings, latencies, io.cost
 )
 
 // Parts are all of them.
@@ -37,7 +37,7 @@ const (
 var files = map[Part][]string{
 	CPU:    {enforce.CPUSet, enforce.Mems, enforce.CPUIdle, enforce.CPUMaxBurst, enforce.CPUMax},
 	Memory: {enforce.MemoryHigh, enforce.MemoryMax, enforce.MemoryLow},
-	IO:     {enforce.IOWeight, enforce.IOMax, costQuality},
+	IO:     {enforce.IOWeight, enforce.IOMax, enforce.IOLatency, costQuality},
 }
 
 // Cgroup is a cgroup with its files as the kernel has them. A file that it lacks has no value.
@@ -121,6 +121,10 @@ func plan(c *Cgroup, file, value string, available Available) []Write {
 	case file == enforce.IOMax && at == pod:
 		return lines(value, func(device, _ string) (Write, bool) {
 			return Write{Path: path.Join(c.Dir, file), Value: device + " rbps=max wbps=max riops=max wiops=max"}, true
+		})
+	case file == enforce.IOLatency:
+		return lines(value, func(device, _ string) (Write, bool) {
+			return Write{Path: path.Join(c.Dir, file), Value: device + " target=0"}, true
 		})
 	case file == costQuality && c.Dir == "":
 		return lines(value, func(device, settings string) (Write, bool) {

@@ -30,15 +30,20 @@ func canonicalWeight(text string) (string, error) {
 var limitKeys = []string{"rbps", "wbps", "riops", "wiops"}
 
 // canonicalLimits is a line for each device, "8:0 rbps=max wbps=1048576 riops=max wiops=max", by device. What a line does not name is max.
-func canonicalLimits(text string) (string, error) {
+func canonicalLimits(text string) (string, error) { return canonicalLines(text, limits) }
+
+// canonicalLatencies is a line for each device, "8:0 target=5000", by device: in microseconds, 0 for none.
+func canonicalLatencies(text string) (string, error) { return canonicalLines(text, latency) }
+
+func canonicalLines(text string, canonical func(fields []string) (string, error)) (string, error) {
 	lines := []string{}
 	for line := range strings.Lines(text) {
 		if fields := strings.Fields(line); len(fields) > 0 {
-			limits, err := limits(fields)
+			one, err := canonical(fields)
 			if err != nil {
 				return "", err
 			}
-			lines = append(lines, limits)
+			lines = append(lines, one)
 		}
 	}
 	slices.Sort(lines)
@@ -50,12 +55,35 @@ func canonicalLimits(text string) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-func limits(fields []string) (string, error) {
-	major, minor, _ := strings.Cut(fields[0], ":")
+func latency(fields []string) (string, error) {
+	if err := checkDevice(fields[0]); err != nil {
+		return "", err
+	}
+	target := uint64(0)
+	for _, field := range fields[1:] {
+		value, ok := strings.CutPrefix(field, "target=")
+		n, err := strconv.ParseUint(value, 10, 64)
+		if !ok || err != nil || len(fields) > 2 {
+			return "", fmt.Errorf("%q: want target= and a time in microseconds", strings.Join(fields, " "))
+		}
+		target = n
+	}
+	return fmt.Sprintf("%s target=%d", fields[0], target), nil
+}
+
+func checkDevice(numbers string) error {
+	major, minor, _ := strings.Cut(numbers, ":")
 	for _, number := range []string{major, minor} {
 		if n, err := strconv.ParseUint(number, 10, 32); err != nil || strconv.FormatUint(n, 10) != number {
-			return "", fmt.Errorf("%q: want a device's numbers, MAJOR:MINOR", fields[0])
+			return fmt.Errorf("%q: want a device's numbers, MAJOR:MINOR", numbers)
 		}
+	}
+	return nil
+}
+
+func limits(fields []string) (string, error) {
+	if err := checkDevice(fields[0]); err != nil {
+		return "", err
 	}
 	values := map[string]string{}
 	for _, field := range fields[1:] {
@@ -87,13 +115,17 @@ func deviceOf(line string) string {
 	return device
 }
 
-// coversLimits reports whether the kernel has the limits that are wanted. It lists no device that has none.
-func coversLimits(actual, want string) bool {
+// coversLines reports whether the kernel has the lines that are wanted. It lists no device that has no limit.
+func coversLines(actual, want string) bool {
 	has := strings.Split(actual, "\n")
 	for line := range strings.SplitSeq(want, "\n") {
 		device := deviceOf(line)
 		listed := slices.ContainsFunc(has, func(l string) bool { return deviceOf(l) == device })
-		if none, _ := limits([]string{device}); !slices.Contains(has, line) && (listed || line != none) {
+		none := strings.HasSuffix(line, " target=0")
+		if free, _ := limits([]string{device}); line == free {
+			none = true
+		}
+		if !slices.Contains(has, line) && (listed || !none) {
 			return false
 		}
 	}

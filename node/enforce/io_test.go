@@ -24,6 +24,12 @@ func TestCanonicalIO(t *testing.T) {
 		{IOMax, "sda rbps=1", ""},
 		{IOMax, "8 rbps=1", ""},
 		{IOMax, "+8:0 rbps=1", ""},
+		{IOLatency, "8:0 target=5000\n", "8:0 target=5000"},
+		{IOLatency, "8:16 target=07\n8:0", "8:0 target=0\n8:16 target=7"},
+		{IOLatency, "8:0 target=-1", ""},
+		{IOLatency, "8:0 target=1 target=2", ""},
+		{IOLatency, "8:0 rbps=1", ""},
+		{IOLatency, "sda target=1", ""},
 	} {
 		kind := kinds[c.file]
 		got, err := kind.canonical(c.text)
@@ -54,6 +60,23 @@ func TestRightLimits(t *testing.T) {
 			t.Errorf("%q for %q: want right %v", c.actual, c.want, c.right)
 		}
 	}
+}
+
+// A latency is written once, kept beside those of other disks, and taken away by a 0, after which the kernel does not list it.
+func TestTableLatencies(t *testing.T) {
+	w := newWorld("p/io.latency=8:16 target=9")
+	table := NewTable()
+	want(t, table, "p/io.latency=8:0 target=5000")
+	table.Tick(w)
+	w.expect(t, "p/io.latency=8:0 target=5000")
+	table.Tick(w)
+	w.expect(t)
+	want(t, table, "p/io.latency=8:0 target=0")
+	table.Tick(w)
+	w.expect(t, "p/io.latency=8:0 target=0")
+	w = newWorld("p/io.latency=8:16 target=9")
+	table.Tick(w)
+	w.expect(t)
 }
 
 // A limit is written once, and taken away by saying that there is none.

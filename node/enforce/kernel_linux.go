@@ -77,11 +77,11 @@ func (f *Files) Read(name string) (string, error) {
 	return strconv.Itoa(lowest), err
 }
 
-// Write implements Kernel. The kernel takes IOMax for one device at a time. OOMScoreAdj is only ever raised: a process that has made itself a likelier victim stays one. Lowering would take a
+// Write implements Kernel. The kernel takes IOMax and IOLatency for one device at a time. OOMScoreAdj is only ever raised: a process that has made itself a likelier victim stays one. Lowering would take a
 // capability that the agent has no other use for.
 func (f *Files) Write(name, value string) error {
 	switch path.Base(name) {
-	case IOMax:
+	case IOMax, IOLatency:
 		for line := range strings.SplitSeq(value, "\n") {
 			if err := f.write(f.root, name, line); err != nil {
 				return err

@@ -25,6 +25,7 @@ const (
 	SwapMax     = "memory.swap.max"
 	IOWeight    = "io.weight"
 	IOMax       = "io.max"
+	IOLatency   = "io.latency"
 	OOMScoreAdj = "oom_score_adj"
 )
 
@@ -70,7 +71,8 @@ var kinds = map[string]kind{
 	MemoryMin:   {canonical: canonicalBytes, rounded: true},
 	SwapMax:     {canonical: canonicalBytes, rounded: true},
 	IOWeight:    {canonical: canonicalWeight},
-	IOMax:       {canonical: canonicalLimits, covers: coversLimits},
+	IOMax:       {canonical: canonicalLimits, covers: coversLines},
+	IOLatency:   {canonical: canonicalLatencies, covers: coversLines},
 	OOMScoreAdj: {canonical: canonicalInteger(-1000, 1000), atLeast: true},
 }
 

@@ -7,7 +7,8 @@
 //
 // For example, a GPU whose driver does not say how much memory it has fails gpu-inventory, for the agent would close it. A machine without GPUs has gpu-inventory absent.
 //
-// Invariants: nothing is changed unless Machine.Write is set, and then only what the agent would make too, which is removed again. What cannot be read is unknown, never a
+// Invariants: nothing is changed unless Machine.Write is set, and then only what the agent would make too, which is removed again. No disk is written to that Machine.Disk does
+// not name, and none that others use unless that is allowed. What cannot be read is unknown, never a
 // pass. A promise without its hardware is absent, never a pass.
 //
 // It is not the agent, and asks no API server. It does not compute on GPUs: make gpu-test does.
@@ -72,6 +73,8 @@ type Machine struct {
 	// Instructions counts the instructions and the cycles that this thread takes for some work.
 	Instructions func() (instructions, cycles uint64, err error)
 	RDT          rdt.Tree
+	// Disk is a disk that may be measured; nil: none may.
+	Disk *DiskTrial
 	// Write allows to make the groups of resctrl that an agent makes, and to remove them.
 	Write bool
 
@@ -86,6 +89,7 @@ func Promises() []Promise {
 		{"cgroups", "The cgroup v2 hierarchy has the controllers by which the agent sets limits.", "Linux 6.12 in a virtual machine", cgroups},
 		{"machine", "CPUs, cores, caches, NUMA nodes and their distances are known.", "x86-64 and arm64 fixtures of real machines, virtual machines of 1 to 4 NUMA nodes", hardware},
 		{"counters", "Instructions and cycles of a thread can be counted, to name neighbours that slow each other down.", "", counters},
+		{"disk-model", "What a disk can do is measured, for io.cost, and written nowhere but to a file that goes.", "a virtual disk", diskModel},
 		{"rdt", "Reclaimed pods are kept to a part of the last-level cache and of the memory's bandwidth, and what they use is counted.", "", resctrl},
 		{"rdma", "The device files of network cards with RDMA are known, so that a pod can be given them.", "", rdma},
 		{"gpu-inventory", "NVIDIA's driver says of each GPU what placement needs: identity, memory, device file, multiprocessors, mode.", "an H100, driver 580", gpuInventory},

@@ -14,6 +14,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/gpu"
 )
 
@@ -96,6 +97,8 @@ type world struct {
 	driver *driver
 	groups *groups
 	cdi    string
+	// measured is how often a disk was written to.
+	measured int
 }
 
 func newWorld(t *testing.T) *world {
@@ -144,6 +147,21 @@ func newWorld(t *testing.T) *world {
 		Now: noon, Root: w.root, CDI: []string{w.cdi}, Toolkit: "/etc/nvidia-container-runtime/config.toml", Driver: w.driver, RDT: w.groups, Write: true,
 		Faults:       func() ([]gpu.Xid, error) { return nil, nil },
 		Instructions: func() (uint64, uint64, error) { return 300, 100, nil },
+	}
+	for name, text := range map[string]string{"sda/dev": "8:0", "sda/device/model": "x", "sda/stat": "5 0 40 1 7 0 56 2 0 0 3", "sdb/dev": "8:16", "sdb/device/model": "x"} {
+		w.root["sys/block/"+name] = &fstest.MapFile{Data: []byte(text + "\n")}
+	}
+	for disk := range 2 { // a mirror
+		w.root[fmt.Sprintf("sys/block/md0/slaves/sd%c/x", 'a'+disk)] = &fstest.MapFile{}
+	}
+	w.root["sys/block/md0/dev"] = &fstest.MapFile{Data: []byte("9:0\n")}
+	w.Disk = &DiskTrial{
+		Directory: "/data", Mounts: "21 1 8:0 / / rw - ext4 /dev/sda rw\n22 21 9:0 / /mirror rw - ext4 /dev/md0 rw\n",
+		Free: func() (uint64, error) { return 1 << 40, nil }, Wait: func(time.Duration) {},
+		Measure: func(context.Context) (spec.IOModel, error) {
+			w.measured++
+			return spec.IOModel{ReadBytes: 6, SequentialReads: 5, RandomReads: 4, WriteBytes: 3, SequentialWrites: 2, RandomWrites: 1}, nil
+		},
 	}
 	return w
 }
@@ -216,6 +234,17 @@ func TestProbe(t *testing.T) {
 		{"rdt", Unknown, "an agent runs", func(_ *testing.T, w *world) { w.groups.files["hilbert-online/schemata"] = "x" }},
 		{"rdt", Fail, "group hilbert", func(_ *testing.T, w *world) { w.groups.bends = true }},
 		{"rdt", Fail, "not counted", func(_ *testing.T, w *world) { w.groups.files["counter"] = "Unavailable\n" }},
+		{"disk-model", Unknown, "no disk was measured", func(_ *testing.T, w *world) { w.Disk = nil }},
+		{"disk-model", Unknown, "several disks, sda sdb", func(_ *testing.T, w *world) { w.Disk.Directory = "/mirror/x" }},
+		{"disk-model", Unknown, "in use: 90 requests", func(t *testing.T, w *world) { w.busy(t) }},
+		{"disk-model", Unknown, "free", func(_ *testing.T, w *world) { w.Disk.Free = func() (uint64, error) { return 1 << 30, nil } }},
+		{"disk-model", Unknown, "six numbers", func(_ *testing.T, w *world) {
+			w.Disk.Measure = func(context.Context) (spec.IOModel, error) { return spec.IOModel{ReadBytes: 1}, nil }
+		}},
+		{"disk-model", Unknown, "sda: read-only", func(_ *testing.T, w *world) {
+			w.Disk.Measure = func(context.Context) (spec.IOModel, error) { return spec.IOModel{}, errors.New("read-only") }
+		}},
+		{"disk-model", Unknown, "how busy", without("sys/block/sda/stat")},
 		{"rdma", Absent, "no network card", without("sys/devices/pci0000:3a/0000:3b:00.0/infiniband/mlx5_0/node_type")},
 		{"rdma", Fail, "no device files", without("sys/devices/pci0000:3a/0000:3b:00.0/infiniband_verbs/uverbs0/dev")},
 		{"rdma", Fail, "not there", without("dev/infiniband/uverbs0")},
@@ -246,6 +275,31 @@ func TestProbe(t *testing.T) {
 				t.Errorf("a group is left: %v, %v", left, err)
 			}
 		})
+	}
+}
+
+// busy makes the disk one that others use.
+func (w *world) busy(t *testing.T) {
+	t.Helper()
+	w.Disk.Wait = func(time.Duration) { w.root["sys/block/sda/stat"].Data = []byte("55 0 40 1 47 0 56 2 0 0 3\n") }
+}
+
+// A disk that others use is not written to, unless that is asked for; what is said is a configuration as it stands in the file.
+func TestProbeDisk(t *testing.T) {
+	w := newWorld(t)
+	const model = "node.lending.io.disks: [{device: sda, model: {readBytes: 6, sequentialReads: 5, randomReads: 4, writeBytes: 3, sequentialWrites: 2, randomWrites: 1}}]"
+	if r := w.onlyOne(t, "disk-model"); r.Detail != model || w.measured != 1 {
+		t.Errorf("%s, want %s", r.Detail, model)
+	}
+	w.busy(t)
+	if r := w.onlyOne(t, "disk-model"); r.Outcome != Unknown || w.measured != 1 {
+		t.Errorf("a disk in use was measured: %s", r.Detail)
+	}
+	w = newWorld(t)
+	w.busy(t)
+	w.Disk.InUse = true
+	if r := w.onlyOne(t, "disk-model"); r.Outcome != Pass || w.measured != 1 {
+		t.Errorf("it was asked for: %s", r.Detail)
 	}
 }
 

@@ -38,7 +38,7 @@ func governors(l *spec.Lending, mode string, roots realnode.Roots, kernel enforc
 	if err := params.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("node.lending.io: %w", err)
 	}
-	out = append(out, &disks{blkio.NewControl(kernel, os.DirFS(roots.Sys), podsTop(kernel), params), l.IO, log})
+	out = append(out, &disks{blkio.NewControl(kernel, os.DirFS(roots.Sys), hostMounts(roots.Proc), podsTop(kernel), params), l.IO, log})
 	if l.Network.Enabled {
 		n := &network{options: egressOptions(l, roots), log: log}
 		out, metrics = append(out, n), append(metrics, n)
@@ -58,6 +58,14 @@ func egressOptions(l *spec.Lending, roots realnode.Roots) egress.Options {
 	return egress.Options{
 		Uplink: l.Network.Uplink, Link: float64(l.Network.LinkMbps) * bytesInMegabit,
 		Cgroups: roots.Cgroups(), Proc: roots.Proc, Sys: roots.Sys, Pins: filepath.Join(roots.Sys, "fs", "bpf", "hilbert-egress"),
+	}
+}
+
+// hostMounts reads the mounts of the host, for paths in the configuration are its: the agent shares its PID namespace.
+func hostMounts(proc string) func() (string, error) {
+	return func() (string, error) {
+		text, err := os.ReadFile(filepath.Join(proc, "1", "mountinfo"))
+		return string(text), err
 	}
 }
 
