@@ -140,7 +140,7 @@ func TestBurstOfBeforeYields(t *testing.T) {
 }
 
 // kept waits until the kernel keeps a value.
-func (r *throttledRig) kept(file, want string) {
-	r.Helper()
-	r.eventually(file+" is "+want, func() bool { return r.kernel.get(file) == want })
+func (l *lender) kept(file, want string) {
+	l.Helper()
+	l.eventually(file+" is "+want, func() bool { return l.kernel.get(file) == want })
 }

@@ -27,6 +27,7 @@ type counters struct {
 	lost   bool   // the kernel shows nothing
 	// fixture are files that stand in for those that are written here.
 	fixture map[string]string
+	stat    string // lines that each cgroup's memory.stat has besides
 	min     int // MiB: the min watermark of each NUMA node; low is a half more
 }
 
@@ -90,7 +91,7 @@ func (c *counters) second(busy, waiting [8]float64, cgroups []observe.Cgroup) *o
 	}
 	for _, g := range cgroups {
 		c.write("sys/fs/cgroup/"+g.Dir+"/memory.current", "104857600\n")
-		c.write("sys/fs/cgroup/"+g.Dir+"/memory.stat", "anon 104857600\nfile 0\nshmem 0\ninactive_file 0\nactive_file 0\n")
+		c.write("sys/fs/cgroup/"+g.Dir+"/memory.stat", "anon 104857600\nfile 0\nshmem 0\ninactive_file 0\nactive_file 0\n"+c.stat)
 		c.write("sys/fs/cgroup/"+g.Dir+"/memory.numa_stat", "anon N0=52428800 N1=0\nfile N0=0 N1=52428800\n")
 	}
 	return c.reader.Read(c.passed, cgroups)

@@ -91,7 +91,7 @@ func (m *memoryController) Tick(in *inputs) (changed bool) {
 		}
 	}
 	moves := before.Move != m.advice.Move && (before.Move == nil || m.advice.Move == nil || *before.Move != *m.advice.Move)
-	return moves || !slices.Equal(before.Limits, m.advice.Limits) || !slices.Equal(before.Lows, m.advice.Lows)
+	return moves || !slices.Equal(before.Limits, m.advice.Limits) || !slices.Equal(before.Lows, m.advice.Lows) || !slices.Equal(before.Swaps, m.advice.Swaps)
 }
 
 // shrink requests that memory be reclaimed. A request that is dropped now is made again at the next tick, if it is still wanted.
@@ -146,6 +146,7 @@ func (m *memoryController) observePod(seen *observation, p *pod) (out advise.Mem
 		ID: p.name.Namespace + "/" + p.name.Name, Dir: p.cgroup, Reclaimed: pool == spec.PoolReclaimed, NUMANode: advise.AnyNUMANode,
 		Current: bytesOf(use.Memory.Current), Anon: bytesOf(use.Memory.Anon),
 		InactiveFile: bytesOf(use.Memory.InactiveFile), ActiveFile: bytesOf(use.Memory.ActiveFile),
+		Sockets:    bytesOf(use.Memory.Sockets),
 		Pressure:   rateOf(use.MemoryPressure.Some.Avg10),
 		Refaults:   advise.Sample{Value: refaults.Value * pageSize, Known: refaults.Known},
 		Reclaiming: m.shrinker.Busy(p.cgroup), Last: m.results[p.cgroup],
@@ -159,6 +160,7 @@ func (m *memoryController) observePod(seen *observation, p *pod) (out advise.Mem
 	}
 	if out.Reclaimed {
 		out.SwapRoom = m.swapRoom(p)
+		out.Swap, out.SwapMax = shrink.Swap(m.node.options.Kernel, p.cgroup)
 		return out, true
 	}
 	if asked.MemoryLimit > 0 {
@@ -243,10 +245,37 @@ func (m *memoryController) knobs() (fast, slow []enforce.DesiredKnob) {
 			slow = append(slow, enforce.Desire(pod.cgroup, enforce.MemoryHigh, bytesValue(limit.High)))
 		}
 	}
+	for i := range m.advice.Swaps {
+		fast = append(fast, m.swapKnobs(&m.advice.Swaps[i])...)
+	}
 	for _, low := range m.advice.Lows {
 		fast = append(fast, enforce.Desire(low.Dir, enforce.MemoryLow, bytesValue(low.Bytes)))
 	}
 	return fast, slow
+}
+
+// swapKnobs let a reclaimed pod swap, or take that back. The kubelet lets containers of BestEffort pods swap nothing.
+func (m *memoryController) swapKnobs(s *advise.MemorySwap) []enforce.DesiredKnob {
+	i := slices.IndexFunc(m.node.pods.sorted(), func(p *pod) bool { return p.cgroup == s.Dir })
+	if i < 0 {
+		return nil
+	}
+	pod := m.node.pods.sorted()[i]
+	if !pod.bestEffort {
+		return nil
+	}
+	own, containers := bytesValue(s.Max), bytesValue(s.Max)
+	if s.Release {
+		containers = "0"
+	}
+	out := []enforce.DesiredKnob{enforce.Desire(pod.cgroup, enforce.SwapMax, own)}
+	for _, dir := range pod.cgroups() {
+		out = append(out, enforce.Desire(dir, enforce.SwapMax, containers))
+	}
+	if s.Zswap > 0 {
+		out = append(out, enforce.Desire(pod.cgroup, enforce.ZswapMax, bytesValue(s.Zswap)))
+	}
+	return out
 }
 
 func bytesValue(bytes int64) string {

@@ -15,6 +15,8 @@ type NodeMemory struct {
 	Cache MemoryCache `json:"cache"`
 	// Offload is about memory that is taken from pods that do not use it.
 	Offload MemoryOffload `json:"offload"`
+	// Swap is about how far reclaimed pods may swap.
+	Swap MemorySwap `json:"swap"`
 	// Moves are moves of memory between NUMA nodes.
 	Moves MemoryMoves `json:"moves"`
 	// Protection is memory.low of online pods.
@@ -102,6 +104,21 @@ type MemoryOffload struct {
 	SwapReserve int64 `json:"swapReserve"`
 }
 
+// MemorySwap is about how far reclaimed pods may swap, on a node that has swap: memory.swap.max and memory.zswap.max. The kubelet lets them swap nothing. What is taken from
+// them is what Reclaim and Offload ask for; Offload.SwapReserve of the node's swap is left alone.
+type MemorySwap struct {
+	// Share is the share of its amount that a reclaimed pod may have in swap. 0: the agent sets nothing.
+	Share float64 `json:"share"`
+	// ZswapShare is the share of its amount that the pod's compressed pages may take in memory (zswap), beyond which they go to the disk. 0: no such bound.
+	ZswapShare float64 `json:"zswapShare"`
+	// Floor is what a pod keeps in memory, in bytes: one that holds no more swaps no more.
+	Floor int64 `json:"floor"`
+	// Step is the most that a pod may swap in an interval, in bytes.
+	Step int64 `json:"step"`
+	// Interval is how often a pod may swap a step more.
+	Interval Duration `json:"interval"`
+}
+
 // MemoryMoves are moves of reclaimed pods' memory out of a NUMA node that is short.
 type MemoryMoves struct {
 	// Enabled turns moves on.
@@ -168,6 +185,7 @@ func DefaultNodeMemory() NodeMemory {
 		},
 		Cache:      MemoryCache{FreeLow: 0.03, FreeHigh: 0.05, Keep: 0.25},
 		Offload:    MemoryOffload{Reclaimed: true, Share: 0.002, Pressure: 0.01, Interval: seconds(6), Refaults: 0.002, SwapReserve: 64 * mib},
+		Swap:       MemorySwap{Floor: 64 * mib, Step: 32 * mib, Interval: seconds(5)},
 		Moves:      MemoryMoves{Enabled: true, Most: 512 * mib, After: seconds(10), Deadline: seconds(30), Interval: seconds(60), Rest: seconds(600)},
 		Protection: MemoryProtection{Enabled: true, Cache: 1, Margin: 0.1, Share: 0.7, Interval: seconds(60)},
 		Writes: MemoryWrites{

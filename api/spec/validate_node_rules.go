@@ -36,6 +36,7 @@ var (
 		"reclaim.most": {page, mostBytes}, "reclaim.least": {page, mostBytes}, "reclaim.total": {page, mostBytes},
 		"cache.freeLow": {0, 0.5}, "cache.freeHigh": {0, 0.5}, "cache.keep": {0, 10},
 		"offload.share": {0, 0.1}, "offload.pressure": {0.0001, 1}, "offload.refaults": {0, 1}, "offload.interval": {0.1, day},
+		"swap.share": {0, 4}, "swap.zswapShare": {0, 1}, "swap.step": {page, mostBytes}, "swap.interval": {0.1, day},
 		"moves.most": {page, mostBytes}, "moves.deadline": {0.1, day}, "moves.interval": {0.1, day},
 		"protection.cache": {0, 1}, "protection.margin": {0, 1}, "protection.share": {0, 0.9},
 		"writes.step": {LeastMemoryWrite, MaxMemoryWrite}, "writes.stepTime": {0.001, 60}, "writes.rest": {0, 60}, "writes.deadline": {0.1, 3600}, "writes.workers": {1, MaxMemoryWorkers},

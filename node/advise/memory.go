@@ -57,6 +57,11 @@ type MemoryPod struct {
 	// Limit is an online pod's memory.max; not known: it has none. SwapRoom is what a pod may yet swap by memory.swap.max on its path.
 	Limit    Sample `json:"limit"`
 	SwapRoom Sample `json:"swapRoom"`
+	// Swap is what a reclaimed pod has in swap, and SwapMax the memory.swap.max of its own cgroup ("max" is Unlimited).
+	Swap    Sample `json:"swap"`
+	SwapMax Sample `json:"swapMax"`
+	// Sockets is what buffers of its sockets take of Current.
+	Sockets Sample `json:"sockets"`
 	// Pressure is memory's some avg10, Refaults the bytes per second that came back soon after they were taken.
 	Pressure Sample `json:"pressure"`
 	Refaults Sample `json:"refaults"`
@@ -109,6 +114,8 @@ type MemoryAdvice struct {
 	// Limits are of reclaimed pods, Lows of the cgroups that protect online ones, by Dir.
 	Limits []MemoryLimit `json:"limits,omitempty"`
 	Lows   []MemoryLow   `json:"lows,omitempty"`
+	// Swaps are of reclaimed pods.
+	Swaps []MemorySwap `json:"swaps,omitempty"`
 	// Reclaims are what is to be reclaimed now, the most urgent first; Held says why there are none.
 	Reclaims []MemoryReclaim `json:"asks,omitempty"`
 	Paused   ReclaimPause    `json:"held,omitempty"`
@@ -191,6 +198,9 @@ type MemoryPodState struct {
 	Max    int64         `json:"max,omitempty"` // as last advised
 	High   int64         `json:"high,omitempty"`
 	HighAt time.Duration `json:"highAt,omitempty"` // when it was last lowered
+	// Swap is its memory.swap.max as last advised; nil: none was. It could rise at SwapAt.
+	Swap   *int64        `json:"swap,omitempty"`
+	SwapAt time.Duration `json:"swapAt,omitempty"`
 	// Asked is the last ask, NextAsk when there may be another, Pause how long after a result; NextOffload and OffloadPause are of offloading alone.
 	Asked        int64         `json:"asked,omitempty"`
 	Ended        time.Duration `json:"ended,omitempty"` // of the last result that was looked at
@@ -224,6 +234,7 @@ func (m *MemoryState) Clone() MemoryState {
 func StepMemory(o *MemoryObservation, p *spec.NodeMemory, m *MemoryState) MemoryAdvice {
 	t := beginMemory(o, p, m)
 	t.limits()
+	t.swapping()
 	t.reclaims()
 	t.move()
 	t.protect()

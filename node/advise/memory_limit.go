@@ -59,7 +59,8 @@ func (t *memoryTick) max(pod *MemoryPod, s *MemoryPodState) int64 {
 }
 
 // divide makes each pod's part of the headroom: in proportion to the amounts where they are more than there is, first in each NUMA node that pods are bound
-// to, then on the node. A pod whose part is less than Least has Least: the eviction manager ends that.
+// to, then on the node. A pod whose part is less than Least, beside what its sockets
+// take, has that: the eviction manager ends it.
 func (t *memoryTick) divide() {
 	for i := range t.o.Pods {
 		if pod := &t.o.Pods[i]; pod.Reclaimed {
@@ -76,7 +77,8 @@ func (t *memoryTick) divide() {
 				t.target[i] = Unlimited // memory.max is enough
 				continue
 			}
-			t.target[i] = max(t.target[i]/highGrain*highGrain, t.p.Limits.Least)
+			sockets, _ := bytesOf(pod.Sockets) // what they take, reclaim cannot get
+			t.target[i] = max(t.target[i]/highGrain*highGrain, min(t.p.Limits.Least+sockets/pageBytes*pageBytes, t.amount(pod)))
 		}
 	}
 }

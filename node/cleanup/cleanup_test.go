@@ -74,7 +74,7 @@ func (k *kernel) tree() fs.FS {
 // idle are the files of a cgroup that nobody has touched.
 var idle = map[string]string{
 	"cpuset.cpus": "", "cpuset.mems": "", "cpu.idle": "0", "cpu.weight": "1", "memory.high": "max", "memory.max": "max",
-	"memory.low": "0", "io.weight": "default 100", "io.max": "", "io.latency": "", "cpu.max.burst": "0", "cpu.max": "max 100000",
+	"memory.low": "0", "memory.swap.max": "max", "memory.zswap.max": "max", "io.weight": "default 100", "io.max": "", "io.latency": "", "cpu.max.burst": "0", "cpu.max": "max 100000",
 }
 
 // pods are the cgroups of two pods under either cgroup driver: of classes, of pods, of containers.
@@ -95,6 +95,9 @@ func newKernel(dirs []string) *kernel {
 	for _, dir := range dirs {
 		for file, value := range idle {
 			k.files[dir+"/"+file] = value
+		}
+		if strings.Contains(dir, "besteffort") && levelOf(dir) == container {
+			k.files[dir+"/memory.swap.max"] = "0" // the kubelet's
 		}
 		for above := dir; levelOf(dir) == container && above != "."; above = path.Dir(above) {
 			k.occupied[above] = true
@@ -129,11 +132,15 @@ func agentSets(t *rapid.T, k *kernel, dirs []string) {
 		if at == group {
 			delete(values, "cpuset.mems")
 		}
+		if at == container && strings.Contains(dir, "besteffort") {
+			values["memory.swap.max"] = []string{"104857600"}
+		}
 		if at == pod {
 			values["memory.high"], values["cpu.max"] = []string{"104857600"}, []string{"50000 99991"}
 			values["io.max"] = []string{"8:0 rbps=1048576 wbps=max riops=max wiops=max", "8:0 rbps=1 wbps=1 riops=1 wiops=1\n8:16 rbps=max wbps=2 riops=max wiops=max"}
 			if strings.Contains(dir, "besteffort") {
 				values["memory.max"], values["cpu.idle"] = []string{"209715200"}, []string{"1"}
+				values["memory.swap.max"], values["memory.zswap.max"] = []string{"0", "104857600"}, []string{"4096"}
 			}
 		}
 		for _, file := range slices.Sorted(maps.Keys(values)) {

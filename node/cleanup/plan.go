@@ -36,7 +36,7 @@ const (
 // files are what a part may have set.
 var files = map[Part][]string{
 	CPU:    {enforce.CPUSet, enforce.Mems, enforce.CPUIdle, enforce.CPUMaxBurst, enforce.CPUMax},
-	Memory: {enforce.MemoryHigh, enforce.MemoryMax, enforce.MemoryLow},
+	Memory: {enforce.MemoryHigh, enforce.MemoryMax, enforce.MemoryLow, enforce.SwapMax, enforce.ZswapMax},
 	IO:     {enforce.IOWeight, enforce.IOMax, enforce.IOLatency, costQuality},
 }
 
@@ -114,6 +114,10 @@ func plan(c *Cgroup, file, value string, available Available) []Write {
 		return write(unlimited + " " + defaultPeriod)
 	case file == enforce.MemoryHigh && at == pod && value != unlimited, file == enforce.MemoryMax && bestEffort && value != unlimited:
 		return write(unlimited)
+	case (file == enforce.SwapMax || file == enforce.ZswapMax) && bestEffort && value != unlimited:
+		return write(unlimited)
+	case file == enforce.SwapMax && at == container && strings.Contains(c.Dir, "besteffort") && value != unlimited && value != "0":
+		return write("0") // the kubelet lets BestEffort containers swap nothing
 	case file == enforce.MemoryLow && value != "0", file == enforce.CPUMaxBurst && value != "0" && value != "":
 		return write("0")
 	case file == enforce.IOWeight && value != defaultWeight && value != "":

@@ -23,6 +23,7 @@ const (
 	MemoryLow   = "memory.low"
 	MemoryMin   = "memory.min"
 	SwapMax     = "memory.swap.max"
+	ZswapMax    = "memory.zswap.max"
 	IOWeight    = "io.weight"
 	IOMax       = "io.max"
 	IOLatency   = "io.latency"
@@ -70,6 +71,7 @@ var kinds = map[string]kind{
 	MemoryLow:   {canonical: canonicalBytes, rounded: true},
 	MemoryMin:   {canonical: canonicalBytes, rounded: true},
 	SwapMax:     {canonical: canonicalBytes, rounded: true},
+	ZswapMax:    {canonical: canonicalBytes, rounded: true},
 	IOWeight:    {canonical: canonicalWeight},
 	IOMax:       {canonical: canonicalLimits, covers: coversLines},
 	IOLatency:   {canonical: canonicalLatencies, covers: coversLines},

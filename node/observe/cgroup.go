@@ -57,11 +57,13 @@ const (
 	memoryScan
 	memorySteal
 	memoryMajor
+	memorySockets
+	memoryHuge
 )
 
 var memoryKeys = []string{
 	"anon", "file", "kernel", "shmem", "file_dirty", "inactive_anon", "inactive_file", "active_file", "slab", "workingset_refault_anon",
-	"workingset_refault_file", "pgscan", "pgsteal", "pgmajfault",
+	"workingset_refault_file", "pgscan", "pgsteal", "pgmajfault", "sock", "anon_thp",
 }
 
 const (
@@ -260,7 +262,7 @@ func (s *slot) describeMemory(now time.Duration, l limits, out *CgroupMemory, co
 	pages := func(key int) Sample[float64] { return rate(&v.span, v.of(&s.stat, key), 1) }
 	out.Anon, out.File, out.Shmem, out.Dirty = amount(memoryAnon), amount(memoryFile), amount(memoryShmem), amount(memoryDirty)
 	out.InactiveFile, out.ActiveFile, out.InactiveAnon = amount(memoryInactiveFile), amount(memoryActiveFile), amount(memoryInactiveAnon)
-	out.Kernel, out.Slab = amount(memoryKernel), amount(memorySlab)
+	out.Kernel, out.Slab, out.Sockets, out.HugeAnon = amount(memoryKernel), amount(memorySlab), amount(memorySockets), amount(memoryHuge)
 	out.MajorFaults, out.Scan, out.Steal = pages(memoryMajor), pages(memoryScan), pages(memorySteal)
 	out.RefaultAnon, out.RefaultFile = pages(memoryRefaultAnon), pages(memoryRefaultFile)
 	v.done(counts)

@@ -187,21 +187,24 @@ type CgroupCPU struct {
 
 // CgroupMemory is in bytes, faults and scans in pages per second, events since the cgroup was made.
 type CgroupMemory struct {
-	Current      Sample[int64]   `json:"current"`
-	Anon         Sample[int64]   `json:"anon"`
-	File         Sample[int64]   `json:"file"`
-	InactiveFile Sample[int64]   `json:"inactiveFile"`
-	ActiveFile   Sample[int64]   `json:"activeFile"`
-	InactiveAnon Sample[int64]   `json:"inactiveAnon"`
-	Shmem        Sample[int64]   `json:"shmem"`
-	Dirty        Sample[int64]   `json:"fileDirty"`
-	Kernel       Sample[int64]   `json:"kernel"`
-	Slab         Sample[int64]   `json:"slab"`
-	MajorFaults  Sample[float64] `json:"majorFaults"`
-	RefaultAnon  Sample[float64] `json:"refaultAnon"`
-	RefaultFile  Sample[float64] `json:"refaultFile"`
-	Scan         Sample[float64] `json:"scan"`
-	Steal        Sample[float64] `json:"steal"`
+	Current      Sample[int64] `json:"current"`
+	Anon         Sample[int64] `json:"anon"`
+	File         Sample[int64] `json:"file"`
+	InactiveFile Sample[int64] `json:"inactiveFile"`
+	ActiveFile   Sample[int64] `json:"activeFile"`
+	InactiveAnon Sample[int64] `json:"inactiveAnon"`
+	Shmem        Sample[int64] `json:"shmem"`
+	Dirty        Sample[int64] `json:"fileDirty"`
+	Kernel       Sample[int64] `json:"kernel"`
+	Slab         Sample[int64] `json:"slab"`
+	// Sockets is what buffers of sockets take, and HugeAnon what of Anon is in transparent huge pages. Both are part of Current.
+	Sockets     Sample[int64]   `json:"sockets"`
+	HugeAnon    Sample[int64]   `json:"hugeAnon"`
+	MajorFaults Sample[float64] `json:"majorFaults"`
+	RefaultAnon Sample[float64] `json:"refaultAnon"`
+	RefaultFile Sample[float64] `json:"refaultFile"`
+	Scan        Sample[float64] `json:"scan"`
+	Steal       Sample[float64] `json:"steal"`
 
 	Low      Sample[int64] `json:"eventsLow"`
 	High     Sample[int64] `json:"eventsHigh"`

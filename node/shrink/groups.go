@@ -33,6 +33,11 @@ func SwapRoom(k Kernel, pod string, containers []string) advise.Sample {
 	return advise.Known(min(own, sum))
 }
 
+// Swap is what a cgroup has in swap, and its own limit of that.
+func Swap(k Kernel, dir string) (used, most advise.Sample) {
+	return bytesIn(k, dir+"/memory.swap.current"), bytesIn(k, dir+"/memory.swap.max")
+}
+
 // roomIn is what one cgroup's own limit leaves for its swap.
 func roomIn(k Kernel, dir string) (float64, bool) {
 	most, used := bytesIn(k, dir+"/memory.swap.max"), bytesIn(k, dir+"/memory.swap.current")
