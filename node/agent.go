@@ -17,6 +17,7 @@ import (
 	"hilbert.dev/hilbert/node/loop"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/node/quiet"
 	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/node/scrape"
 	"hilbert.dev/hilbert/node/shrink"
@@ -60,6 +61,8 @@ type Options struct {
 	Scraper *scrape.Scraper
 	// Governors keep what is not divided by CPUs and memory alone.
 	Governors []Governor
+	// Quiet keeps interrupts and the host's services off CPUs that pods have for themselves; nil: nothing does.
+	Quiet *quiet.Keeper
 	// Record takes what the laws saw and said; nil: it is not recorded. A writer that is full returns an error.
 	Record io.Writer
 	// Use is told at each reading what the pods used; nil: nobody wants to know. It must not block.
@@ -202,6 +205,7 @@ func (a *Agent) addControllers() (err error) {
 		a.thresholds,
 		a.updates,
 		a.governors,
+		&quietController{node: n},
 		a.devices,
 		a.plugins,
 		a.missed,

@@ -248,6 +248,8 @@ type Node struct {
 	CPU NodeCPU `json:"cpu,omitzero"`
 	// CPUBurst lets online pods that their CPU limits throttle use some of what they left unused before.
 	CPUBurst CPUBurst `json:"cpuBurst,omitzero"`
+	// QuietCPUs keeps interrupts and the host's services off the CPUs that dedicated pods have for themselves.
+	QuietCPUs QuietCPUs `json:"quietCPUs,omitzero"`
 	// Memory says how memory is lent, limited, protected and taken back.
 	Memory NodeMemory `json:"memory,omitzero"`
 	// Eviction says when the node is short, and when reclaimed pods have to go.

@@ -22,17 +22,20 @@ type NodeParameters struct {
 	Eviction     NodeEviction      `json:"eviction,omitzero"`
 	Usage        Usage             `json:"usage,omitzero"`
 	Interference NodeInterference  `json:"interference,omitzero"`
+	// QuietCPUs is about dedicated pods.
+	QuietCPUs QuietCPUs `json:"quietCPUs,omitzero"`
 }
 
 // Parameters are the node's parameters.
 func (n *Node) Parameters() NodeParameters {
-	return NodeParameters{Lending: n.Lending.LendingParameters, CPU: n.CPU, CPUBurst: n.CPUBurst, Memory: n.Memory, Eviction: n.Eviction, Usage: n.Usage, Interference: n.Interference}
+	return NodeParameters{Lending: n.Lending.LendingParameters, CPU: n.CPU, CPUBurst: n.CPUBurst, Memory: n.Memory, Eviction: n.Eviction, Usage: n.Usage, Interference: n.Interference, QuietCPUs: n.QuietCPUs}
 }
 
 // SetParameters replaces the node's parameters.
 func (n *Node) SetParameters(p *NodeParameters) {
 	n.Lending.LendingParameters, n.CPU, n.CPUBurst = p.Lending, p.CPU, p.CPUBurst
-	n.Memory, n.Eviction, n.Usage, n.Interference = p.Memory, p.Eviction, p.Usage, p.Interference
+	n.Memory, n.Eviction, n.Usage = p.Memory, p.Eviction, p.Usage
+	n.Interference, n.QuietCPUs = p.Interference, p.QuietCPUs
 }
 
 // +kubebuilder:object:generate=true

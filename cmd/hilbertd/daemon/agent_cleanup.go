@@ -18,6 +18,7 @@ import (
 	"hilbert.dev/hilbert/node/cleanup"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/nri"
+	"hilbert.dev/hilbert/node/quiet"
 	"hilbert.dev/hilbert/node/rdt"
 	"hilbert.dev/hilbert/topology"
 )
@@ -32,7 +33,35 @@ const (
 )
 
 // stateFiles are what the agent keeps in its state directory.
-var stateFiles = []string{"checkpoint.json", "law-state.json", "devices.json", setFile}
+var stateFiles = []string{"checkpoint.json", "law-state.json", "devices.json", quietFile, setFile}
+
+// quietFile, in the state directory, says what interrupts and services had before the agent moved them.
+const quietFile = "quiet.json"
+
+// quietKeeper keeps interrupts and services off CPUs, or gives back what an agent before this one has moved.
+func quietKeeper(config *spec.Configuration, roots realnode.Roots, kernel enforce.Kernel) *quiet.Keeper {
+	directory := filepath.Join(roots.Run, "hilbert-irq") // the runtime lets no pod write its own /proc/irq
+	if _, err := os.Stat(directory); err != nil {
+		directory = filepath.Join(roots.Proc, "irq")
+	}
+	return quiet.NewKeeper(quiet.Machine{Directory: directory, Cgroups: kernel}, node.File(filepath.Join(config.Node.StateDirectory, quietFile)))
+}
+
+// giveBackQuiet gives interrupts and the host's services the CPUs that they had before any agent.
+func giveBackQuiet(config *spec.Configuration, roots realnode.Roots, kernel enforce.Kernel) error {
+	if _, err := os.Stat(filepath.Join(config.Node.StateDirectory, quietFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing was ever moved
+	}
+	text, err := kernel.Read("cpuset.cpus.effective")
+	if err != nil {
+		return fmt.Errorf("the machine's CPUs: %w", err)
+	}
+	all, err := topology.ParseCPUSet(text)
+	if err != nil {
+		return fmt.Errorf("the machine's CPUs: %w", err)
+	}
+	return quietKeeper(config, roots, kernel).GiveBack(all)
+}
 
 // setParts are what this agent sets on the node, by its configuration.
 func setParts(config *spec.Configuration, mode string) (out []cleanup.Part) {
@@ -104,7 +133,7 @@ func cleanUp(ctx context.Context, config *spec.Configuration, log *slog.Logger, 
 	}
 	written, err := cleanup.Reset(kernel, os.DirFS(roots.Cgroups()), top, parts)
 	log.Info("the kernel's files are as without an agent", "parts", parts, "written", written)
-	errs = append(errs, err, roots.Uncap(egressOptions(&config.Node.Lending, roots)), removeFiles(roots))
+	errs = append(errs, err, giveBackQuiet(config, roots, kernel), roots.Uncap(egressOptions(&config.Node.Lending, roots)), removeFiles(roots))
 	if err := errors.Join(errs...); err != nil {
 		return err // and the record stays, for another try
 	}

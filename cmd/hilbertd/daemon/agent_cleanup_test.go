@@ -18,6 +18,7 @@ import (
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/cleanup"
 	"hilbert.dev/hilbert/node/watchdog"
+	"hilbert.dev/hilbert/topology"
 )
 
 // cleanUp runs a cleanup of the host.
@@ -45,6 +46,10 @@ func (h *host) withCgroups(t *testing.T) {
 func TestCleanup(t *testing.T) {
 	h := newHost(t)
 	h.startRuntime(t)
+	h.config.Node.QuietCPUs = spec.QuietCPUs{Interrupts: true, Services: true}
+	interrupt := filepath.Join(h.roots.Proc, "irq", "24", "smp_affinity_list")
+	writeFile(t, interrupt, "0-7\n")
+	h.cgroups.Files["system.slice/cpuset.cpus"], h.cgroups.Files["cpuset.cpus.effective"] = "2-7", "0-7"
 	p := h.startAgent(t, nil)
 	p.ready(t)
 	dedicated := map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}
@@ -53,6 +58,22 @@ func TestCleanup(t *testing.T) {
 	eventually(t, "the container has its CPUs", func() bool {
 		value, _ := h.cgroups.Read(set)
 		return value != ""
+	})
+	quiets := func() [2]string {
+		text, err := os.ReadFile(interrupt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		services, _ := h.cgroups.Read("system.slice/cpuset.cpus")
+		return [2]string{strings.TrimSpace(string(text)), strings.TrimSpace(services)}
+	}
+	held, _ := h.cgroups.Read(set)
+	var own topology.CPUSet
+	eventually(t, "interrupts and services leave its CPUs", func() bool {
+		own, _ = topology.ParseCPUSet(held)
+		all, _ := topology.ParseCPUSet("0-7")
+		most, _ := topology.ParseCPUSet("2-7")
+		return quiets() == [2]string{all.Minus(own).String(), most.Minus(own).String()}
 	})
 	h.withCgroups(t)
 
@@ -78,6 +99,9 @@ func TestCleanup(t *testing.T) {
 	}
 	if value, _ := h.cgroups.Read(set); value != "0-7" {
 		t.Errorf("the container has the CPUs %q", value)
+	}
+	if got := quiets(); got != [2]string{"0-7", "2-7"} {
+		t.Errorf("interrupts and services have %q", got)
 	}
 	updated := h.lastUpdate()
 	if len(updated) != 1 || updated[0].GetContainerId() != "c-"+pod1 || updated[0].GetLinux().GetResources().GetCpu().GetCpus() != "0-7" || updated[0].GetLinux().GetResources().GetCpu().GetMems() != "0-1" {

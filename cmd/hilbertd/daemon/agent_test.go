@@ -89,7 +89,7 @@ func writeFile(t *testing.T, path, text string) {
 // startRuntime starts the runtime's side of NRI.
 func (h *host) startRuntime(t *testing.T) {
 	t.Helper()
-	nrilog.Set(quiet{})
+	nrilog.Set(noLog{})
 	var err error
 	h.nri, err = adaptation.New("containerd", "2.4.2", func(ctx context.Context, sync adaptation.SyncCB) error {
 		h.mu.Lock()
@@ -120,12 +120,12 @@ func (h *host) startRuntime(t *testing.T) {
 	t.Cleanup(h.nri.Stop)
 }
 
-type quiet struct{}
+type noLog struct{}
 
-func (quiet) Debugf(context.Context, string, ...any) {}
-func (quiet) Infof(context.Context, string, ...any)  {}
-func (quiet) Warnf(context.Context, string, ...any)  {}
-func (quiet) Errorf(context.Context, string, ...any) {}
+func (noLog) Debugf(context.Context, string, ...any) {}
+func (noLog) Infof(context.Context, string, ...any)  {}
+func (noLog) Warnf(context.Context, string, ...any)  {}
+func (noLog) Errorf(context.Context, string, ...any) {}
 
 // startAgent runs an agent, with an API server or without.
 func (h *host) startAgent(t *testing.T, s *standin.Server) *process {
