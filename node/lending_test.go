@@ -28,7 +28,7 @@ type counters struct {
 	// fixture are files that stand in for those that are written here.
 	fixture map[string]string
 	stat    string // lines that each cgroup's memory.stat has besides
-	min     int // MiB: the min watermark of each NUMA node; low is a half more
+	min     int    // MiB: the min watermark of each NUMA node; low is a half more
 }
 
 func newCounters(t *testing.T) *counters {

@@ -56,6 +56,8 @@ func TestSwaps(t *testing.T) {
 	o.OnlinePressure = Sample{} // whether others do is not known
 	want(next(5*time.Second, 90*mib), 90*mib)
 	want(next(5*time.Second, 95*mib), 90*mib)
+	o.OnlinePressure = Known(p.Reclaim.Pressure) // they do
+	want(next(5*time.Second, 95*mib), 90*mib)
 	o.OnlinePressure = Known(0)
 	pod.Current = Known(64 * mib) // the floor
 	want(next(5*time.Second, 90*mib), 90*mib)
@@ -124,4 +126,22 @@ func TestSwapsProperty(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a pod keeps at least is beside its sockets' buffers, which reclaim cannot get.
+func TestLeastIsBesideSockets(t *testing.T) {
+	o, p := swapper()
+	o.Headroom = Known(mib)
+	pod := &o.Pods[0]
+	pod.Current, pod.Sockets = Known(70*mib), Known(10*mib)
+	for _, c := range []struct {
+		sockets Sample
+		want    int64
+	}{{Known(10 * mib), 74 * mib}, {Sample{}, 64 * mib}, {Known(gib), 256 * mib}} {
+		pod.Sockets = c.sockets
+		var m MemoryState
+		if a := StepMemory(o, p, &m); len(a.Limits) != 1 || a.Limits[0].High != c.want {
+			t.Errorf("limits %+v, want memory.high %d MiB", a.Limits, c.want/mib)
+		}
+	}
 }

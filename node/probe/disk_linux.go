@@ -42,7 +42,9 @@ func RealDisk(directory string, inUse bool) (*DiskTrial, error) {
 			}
 			return s.Bavail * uint64(max(s.Bsize, 0)), nil
 		},
-		Measure: func(ctx context.Context) (spec.IOModel, error) { return measure(ctx, directory, DiskFileBytes, DiskTime) },
+		Measure: func(ctx context.Context) (spec.IOModel, error) {
+			return measure(ctx, directory, DiskFileBytes, DiskTime)
+		},
 	}, nil
 }
 

@@ -194,15 +194,7 @@ func TestDecideProperty(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			held := some.Draw(t, "held")
-			left := step(held, true)
-			for p, cpus := range has {
-				if cpus.IsEmpty() {
-					cpus = all
-				}
-				if held != all && !slices.Contains(left, p) && cpus.Intersection(held) != (topology.CPUSet{}) {
-					t.Fatalf("%s has %s, held are %s", p, cpus, held)
-				}
-			}
+			keptOff(t, has, all, held, step(held, true))
 			if rapid.Bool().Draw(t, "somebody else") {
 				p := rapid.SampledFrom([]Place{"irq/1", "irq/2", "system.slice"}).Draw(t, "place")
 				if to := some.Draw(t, "to"); to != has[p] {
@@ -214,6 +206,19 @@ func TestDecideProperty(t *testing.T) {
 			t.Fatalf("%v is left of %v, with %v", has, others, state)
 		}
 	})
+}
+
+// keptOff fails where a place that is not left to somebody else has a held CPU.
+func keptOff(t *rapid.T, has map[Place]topology.CPUSet, all, held topology.CPUSet, left []Place) {
+	t.Helper()
+	for p, cpus := range has {
+		if cpus.IsEmpty() {
+			cpus = all
+		}
+		if held != all && !slices.Contains(left, p) && !cpus.Intersection(held).IsEmpty() {
+			t.Fatalf("%s has %s, held are %s", p, cpus, held)
+		}
+	}
 }
 
 // left reports whether a state has nothing but places that are left to somebody else.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -56,8 +57,7 @@ func TestNodeIsQuietAndOffloads(t *testing.T) {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	t.Cleanup(func() {
-		r.clear()
-		if said, err := r.Guest.Shell(t.Context(), "swapoff "+swap+"; rm "+swap); err != nil {
+		if said, err := r.Guest.Shell(context.WithoutCancel(t.Context()), "swapoff "+swap+"; rm "+swap); err != nil {
 			t.Logf("%v\n%s", err, said)
 		}
 	})
@@ -143,7 +143,7 @@ func (r *rig) asBefore(affinity map[string]topology.CPUSet, wide topology.CPUSet
 func (r *rig) offloads() {
 	r.t.Helper()
 	ctx := r.t.Context()
-	batch := r.create(r.pod("batch", level(spec.QoSReclaimed), reclaiming("500m", "256Mi"), does("hold", "150")))
+	batch := r.create(r.pod("batch", level(spec.QoSReclaimed), reclaiming("500", "256Mi"), does("hold", "150")))
 	r.eventually(2*patience, "the reclaimed pod runs", func() error {
 		p, err := r.Client.CoreV1().Pods(batch.Namespace).Get(ctx, batch.Name, metav1.GetOptions{})
 		if err == nil && p.Status.Phase != corev1.PodRunning {
