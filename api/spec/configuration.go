@@ -381,9 +381,9 @@ type LendingNetwork struct {
 	// and CAP_NET_ADMIN. The limit stays in the kernel after the agent stops: to remove it, start an agent once with false and these
 	// permissions.
 	Enabled bool `json:"enabled,omitempty"`
-	// Uplink is the network interface. Empty: the interface of the default route.
-	Uplink string `json:"uplink,omitempty"`
-	// LinkMbps is the interface's speed in Mbit/s. 0: what its driver says.
+	// Uplinks are the network interfaces that lead off the node. Empty: those of the default routes of IPv4 and IPv6.
+	Uplinks []string `json:"uplinks,omitempty"`
+	// LinkMbps is what they carry together, in Mbit/s. 0: the sum of what their drivers say.
 	LinkMbps int64 `json:"linkMbps,omitempty"`
 }
 

@@ -115,6 +115,7 @@ func TestHorizon(t *testing.T) {
 // fake is a kernel of whom everything can be asked to fail.
 type fake struct {
 	counts           Counts
+	traffic          map[string]Traffic
 	link             advise.Sample
 	set              []uint64
 	pods             []string
@@ -130,6 +131,29 @@ func (f *fake) SetCeiling(n uint64) error {
 func (f *fake) SetReclaimed(cgroups []string) error { f.pods = cgroups; return f.fails }
 func (f *fake) Counts() (Counts, error)             { return f.counts, f.failCount }
 func (f *fake) Link() advise.Sample                 { return f.link }
+func (f *fake) Traffic() map[string]Traffic         { return f.traffic }
+
+// Control says which uplinks are pressed, and forgets those that are gone.
+func TestControlPressed(t *testing.T) {
+	k := &fake{link: advise.Known(1000)}
+	c := NewControl(k, params())
+	var s State
+	for i := range 13 {
+		n := float64(i)
+		k.traffic = map[string]Traffic{
+			"a": {Received: advise.Known(0), Sent: advise.Known(990 * n), Lost: advise.Known(0), Link: advise.Known(1000)},
+			"b": {Received: advise.Known(0), Sent: advise.Known(100 * n), Lost: advise.Known(0), Link: advise.Known(1000)},
+		}
+		s, _ = c.Step(time.Duration(i)*time.Second, nil)
+	}
+	if len(s.Pressed) != 1 || s.Pressed[0] != "a" {
+		t.Errorf("pressed %q, want a", s.Pressed)
+	}
+	k.traffic = nil
+	if s, _ = c.Step(time.Minute, nil); len(s.Pressed) != 0 || len(c.use) != 0 {
+		t.Errorf("pressed %q without uplinks", s.Pressed)
+	}
+}
 
 func TestControl(t *testing.T) {
 	k := &fake{link: advise.Known(1000)}

@@ -2,6 +2,8 @@ package egress
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/node/advise"
@@ -16,6 +18,9 @@ const (
 	ReasonUnsupported = "Unsupported" // it is no Linux
 )
 
+// ReasonUplinkPressed: an uplink is full, or loses packets.
+const ReasonUplinkPressed = "UplinkPressed"
+
 // Unsupported says why this node's egress can have no ceiling. Another try will not help until the node is changed.
 type Unsupported struct{ Reason, Message string }
 
@@ -26,9 +31,9 @@ var ErrUplinkGone = errors.New("the uplink is gone")
 
 // Options say where things are. The zero value of each is the usual place.
 type Options struct {
-	// Uplink is the interface that leads off the node; empty: that of the default route.
-	Uplink string
-	// Link is what it carries, in bytes per second; 0: what its driver says.
+	// Uplinks are the interfaces that lead off the node; none: those of the default routes of IPv4 and IPv6.
+	Uplinks []string
+	// Link is what they carry together, in bytes per second; 0: the sum of what their drivers say.
 	Link float64
 	// Cgroups, Proc and Sys are the file systems: "/sys/fs/cgroup", "/proc", "/sys". The agent needs the host's network and processes.
 	Cgroups, Proc, Sys string
@@ -70,8 +75,10 @@ type Kernel interface {
 	// SetReclaimed says which pods those are, by their cgroups below the root of the hierarchy.
 	SetReclaimed(cgroups []string) error
 	Counts() (Counts, error)
-	// Link is what the uplink carries, in bytes per second.
+	// Link is what the uplinks carry together, in bytes per second.
 	Link() advise.Sample
+	// Traffic is what each uplink has carried, by name.
+	Traffic() map[string]Traffic
 }
 
 // Control keeps the ceiling: its one caller calls Step at each tick.
@@ -79,6 +86,7 @@ type Control struct {
 	kernel Kernel
 	params Params
 	memory Memory
+	use    map[string]PressureMemory // by uplink
 	counts Counts
 	at     time.Duration
 	read   bool // counts are those at time at
@@ -93,6 +101,8 @@ type State struct {
 	Counts  Counts
 	Ceiling uint64
 	Online  advise.Sample // bytes per second
+	// Pressed are the uplinks that are full, or lose packets.
+	Pressed []string
 }
 
 // Step counts, reckons the ceiling and sets it if it has changed by more than a hundredth, or to the floor. The pods are marked in any case.
@@ -116,5 +126,19 @@ func (c *Control) Step(at time.Duration, cgroups []string) (State, error) {
 			c.set = want
 		}
 	}
-	return State{Counts: c.counts, Ceiling: c.set, Online: o.Online}, errors.Join(marked, err, set)
+	return State{Counts: c.counts, Ceiling: c.set, Online: o.Online, Pressed: c.pressed(at)}, errors.Join(marked, err, set)
+}
+
+// pressed are the uplinks under pressure.
+func (c *Control) pressed(at time.Duration) (out []string) {
+	next := make(map[string]PressureMemory)
+	traffic := c.kernel.Traffic()
+	for _, name := range slices.Sorted(maps.Keys(traffic)) {
+		var pressed bool
+		if pressed, next[name] = Pressure(at, traffic[name], c.use[name]); pressed {
+			out = append(out, name)
+		}
+	}
+	c.use = next
+	return out
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,7 +20,7 @@ import (
 // Egress is the ceiling in the kernel. It belongs to one caller at a time.
 type Egress struct {
 	options Options
-	uplink  iface
+	uplinks []iface
 	netlink *netlink
 	pins    string // "": nothing is pinned
 	maps    map[string]*ebpf.Map
@@ -52,11 +53,13 @@ func Open(o Options) (_ *Egress, err error) {
 	if err = e.openPins(); err != nil {
 		return nil, err
 	}
-	if e.uplink, err = e.findUplink(); err != nil {
+	if e.uplinks, err = e.findUplinks(); err != nil {
 		return nil, err
 	}
-	if err = e.netlink.pace(e.uplink.index, queues(e.options.Sys, e.uplink.name)); err != nil {
-		return nil, err
+	for _, one := range e.uplinks {
+		if err = e.netlink.pace(one.index, queues(e.options.Sys, one.name)); err != nil {
+			return nil, fmt.Errorf("uplink %s: %w", one.name, err)
+		}
 	}
 	if err = e.load(); err != nil {
 		return nil, err
@@ -85,28 +88,47 @@ func Remove(o Options) error {
 	return errors.Join(e.openPins(), e.Detach())
 }
 
-// findUplink finds the interface that is named, or that of the default route.
-func (e *Egress) findUplink() (iface, error) {
-	name := e.options.Uplink
-	if name == "" {
-		routes, err := os.ReadFile(filepath.Join(e.options.Proc, "self/net/route"))
-		if err != nil {
-			return iface{}, fmt.Errorf("routes: %w", err)
-		}
-		if name = defaultRoute(string(routes)); name == "" {
-			return iface{}, &Unsupported{ReasonNoUplink, "there is no default route for IPv4; name the interface"}
+// findUplinks finds the interfaces that are named, or those of the default routes.
+func (e *Egress) findUplinks() (out []iface, err error) {
+	names := e.options.Uplinks
+	if len(names) == 0 {
+		if names, err = e.defaultUplinks(); err != nil {
+			return nil, err
 		}
 	}
 	all, err := e.netlink.interfaces()
 	if err != nil {
-		return iface{}, err
+		return nil, err
 	}
-	for _, one := range all {
-		if one.name == name {
-			return one, nil
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(one iface) bool { return one.name == name })
+		if i < 0 {
+			return nil, &Unsupported{ReasonNoUplink, "there is no interface " + name}
+		}
+		out = append(out, all[i])
+	}
+	return out, nil
+}
+
+// defaultUplinks are the interfaces of the default routes of IPv4 and IPv6.
+func (e *Egress) defaultUplinks() (names []string, err error) {
+	for file, find := range map[string]func(string) string{"self/net/route": defaultRoute, "self/net/ipv6_route": defaultRoute6} {
+		routes, err := os.ReadFile(filepath.Join(e.options.Proc, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the kernel is without this one
+		}
+		if err != nil {
+			return nil, fmt.Errorf("routes: %w", err)
+		}
+		if name := find(string(routes)); name != "" {
+			names = append(names, name)
 		}
 	}
-	return iface{}, &Unsupported{ReasonNoUplink, "there is no interface " + name}
+	if len(names) == 0 {
+		return nil, &Unsupported{ReasonNoUplink, "there is no default route for IPv4 or IPv6; name the interfaces"}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 // defaultRoute is the interface of the default route with the least metric in /proc/net/route; empty: there is none.
@@ -119,6 +141,25 @@ func defaultRoute(routes string) string {
 			continue
 		}
 		if n, err := strconv.Atoi(fields[metric]); err == nil && (best == "" || n < least) {
+			best, least = fields[name], n
+		}
+	}
+	return best
+}
+
+// defaultRoute6 is that of /proc/net/ipv6_route. The kernel lists a route by way of lo that rejects what no other takes.
+func defaultRoute6(routes string) string {
+	const destination, length, metric, flags, name, columns = 0, 1, 5, 8, 9, 10
+	const gateway, reject = 0x2, 0x200
+	best, least := "", uint64(0)
+	for line := range strings.Lines(routes) {
+		fields := strings.Fields(line)
+		if len(fields) < columns || strings.Trim(fields[destination], "0") != "" || fields[length] != "00" {
+			continue
+		}
+		is, errFlags := strconv.ParseUint(fields[flags], 16, 32)
+		n, err := strconv.ParseUint(fields[metric], 16, 32)
+		if errFlags == nil && err == nil && is&gateway != 0 && is&reject == 0 && fields[name] != "lo" && (best == "" || n < least) {
 			best, least = fields[name], n
 		}
 	}
@@ -138,7 +179,7 @@ func (e *Egress) openPins() error {
 	return nil
 }
 
-// load makes or takes over the maps, loads the programs, and attaches the one of the uplink. Maps of another shape are another version's,
+// load makes or takes over the maps, loads the programs, and attaches the one of the uplinks, which all go by one clock. Maps of another shape are another version's,
 // which then goes whole.
 func (e *Egress) load() error {
 	err := e.loadMaps()
@@ -161,12 +202,14 @@ func (e *Egress) load() error {
 	if err := e.maps["settings"].Lookup(uint32(0), &e.set); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
-	attached, err := e.attach("uplink-"+strconv.Itoa(e.uplink.index), e.uplink.index, pace, ebpf.AttachTCXEgress)
-	if err != nil {
-		return cannot(err)
+	for _, one := range e.uplinks {
+		name := "uplink-" + strconv.Itoa(one.index)
+		if e.links[name], err = e.attach(name, one.index, pace, ebpf.AttachTCXEgress); err != nil {
+			delete(e.links, name)
+			return cannot(err)
+		}
 	}
-	e.links["uplink"] = attached
-	return e.dropUplinks(e.uplink.index)
+	return e.dropUplinks(e.uplinks...)
 }
 
 func (e *Egress) loadMaps() error {
@@ -231,8 +274,8 @@ func (e *Egress) attach(name string, index int, program *ebpf.Program, where ebp
 	return attached, nil
 }
 
-// dropUplinks removes the pins and the qdiscs of uplinks, but one.
-func (e *Egress) dropUplinks(but int) error {
+// dropUplinks removes the pins and the qdiscs of uplinks, but some.
+func (e *Egress) dropUplinks(but ...iface) error {
 	if e.pins == "" {
 		return nil
 	}
@@ -243,7 +286,7 @@ func (e *Egress) dropUplinks(but int) error {
 	for _, entry := range entries {
 		number, isUplink := strings.CutPrefix(entry.Name(), "uplink-")
 		index, err := strconv.Atoi(number)
-		if !isUplink || err != nil || index == but {
+		if !isUplink || err != nil || slices.ContainsFunc(but, func(one iface) bool { return one.index == index }) {
 			continue
 		}
 		if err := errors.Join(os.Remove(filepath.Join(e.pins, entry.Name())), e.netlink.unpace(index)); err != nil {
@@ -253,18 +296,37 @@ func (e *Egress) dropUplinks(but int) error {
 	return nil
 }
 
-// Uplink is the interface that the ceiling is at.
-func (e *Egress) Uplink() string { return e.uplink.name }
+// Uplinks are the interfaces that the ceiling is at.
+func (e *Egress) Uplinks() (names []string) {
+	for _, one := range e.uplinks {
+		names = append(names, one.name)
+	}
+	return names
+}
+
+// Traffic implements Kernel. An uplink whose counters cannot be read has none that are known.
+func (e *Egress) Traffic() map[string]Traffic {
+	out := make(map[string]Traffic, len(e.uplinks))
+	for _, one := range e.uplinks {
+		out[one.name] = traffic(e.options.Sys, one.name)
+	}
+	return out
+}
 
 // Link implements Kernel.
 func (e *Egress) Link() advise.Sample {
 	if e.options.Link > 0 {
 		return advise.Known(e.options.Link)
 	}
-	if carried, known := speed(e.options.Sys, e.uplink.name); known {
-		return advise.Known(carried)
+	sum := 0.0
+	for _, one := range e.uplinks {
+		carried, known := speed(e.options.Sys, one.name)
+		if !known {
+			return advise.Sample{}
+		}
+		sum += carried
 	}
-	return advise.Sample{}
+	return advise.Sample{Value: sum, Known: len(e.uplinks) > 0}
 }
 
 // SetCeiling implements Kernel; 0 is no ceiling.
@@ -313,8 +375,10 @@ func (e *Egress) Close() error {
 	if e.mark != nil {
 		errs = append(errs, e.mark.Close())
 	}
-	if e.pins == "" && e.uplink.index > 0 {
-		errs = append(errs, e.netlink.unpace(e.uplink.index))
+	for _, one := range e.uplinks {
+		if e.pins == "" {
+			errs = append(errs, e.netlink.unpace(one.index))
+		}
 	}
 	return errors.Join(append(errs, e.netlink.close())...)
 }
@@ -328,12 +392,12 @@ func (e *Egress) Detach() error {
 	for _, l := range e.veths {
 		errs = append(errs, gone(l.Detach()))
 	}
-	errs = append(errs, e.dropUplinks(0))
+	errs = append(errs, e.dropUplinks())
 	if e.pins != "" {
 		errs = append(errs, os.RemoveAll(e.pins))
 	}
-	if e.uplink.index > 0 {
-		errs = append(errs, e.netlink.unpace(e.uplink.index))
+	for _, one := range e.uplinks {
+		errs = append(errs, e.netlink.unpace(one.index))
 	}
 	return errors.Join(append(errs, e.Close())...)
 }

@@ -15,8 +15,11 @@ func Open(Options) (*Egress, error) { return nil, errNoLinux }
 // Remove does nothing.
 func Remove(Options) error { return nil }
 
-// Uplink is empty.
-func (*Egress) Uplink() string { return "" }
+// Uplinks are none.
+func (*Egress) Uplinks() []string { return nil }
+
+// Traffic is none.
+func (*Egress) Traffic() map[string]Traffic { return nil }
 
 // Link is not known.
 func (*Egress) Link() advise.Sample { return advise.Sample{} }

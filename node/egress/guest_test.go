@@ -280,7 +280,7 @@ func oneFree(rates []float64) bool    { return free(rates[0]) }
 // with one in the host's network; and no longer when it is all taken back.
 func TestGuestCeiling(t *testing.T) {
 	g := newGuest(t, 1)
-	o := Options{Uplink: uplink}
+	o := Options{Uplinks: []string{uplink}}
 	e, err := Open(o)
 	must(t, err)
 	defer func() { _ = e.Detach() }()
@@ -331,7 +331,7 @@ func (g *guest) nothingLeft(t *testing.T, e *Egress) {
 	kernel, err := openNetlink()
 	must(t, err)
 	defer func() { _ = kernel.close() }()
-	left, err := kernel.qdiscs(e.uplink.index)
+	left, err := kernel.qdiscs(e.uplinks[0].index)
 	must(t, err)
 	for _, one := range left {
 		if one.handle != 0 {
@@ -343,7 +343,7 @@ func (g *guest) nothingLeft(t *testing.T, e *Egress) {
 // TestGuestQueues: an uplink with several queues gets a qdisc for each. What an agent left that never came back can be removed.
 func TestGuestQueues(t *testing.T) {
 	g := newGuest(t, 4)
-	o := Options{Uplink: uplink}
+	o := Options{Uplinks: []string{uplink}}
 	e, err := Open(o)
 	must(t, err)
 	must(t, e.SetReclaimed([]string{pods + "A"}))
@@ -351,7 +351,7 @@ func TestGuestQueues(t *testing.T) {
 	kernel, err := openNetlink()
 	must(t, err)
 	defer func() { _ = kernel.close() }()
-	found, err := kernel.qdiscs(e.uplink.index)
+	found, err := kernel.qdiscs(e.uplinks[0].index)
 	must(t, err)
 	if what, kind := judge(found); what != keep || kind != "mq" {
 		t.Errorf("qdiscs %v", found)
@@ -379,7 +379,7 @@ func TestGuestTaken(t *testing.T) {
 	var bounded bytes.Buffer // pfifo's only option: its limit
 	must(t, binary.Write(&bounded, binary.NativeEndian, uint32(100)))
 	must(t, kernel.addQdisc(index.Index, 7<<16, rootParent, "pfifo", bounded.Bytes()))
-	_, err = Open(Options{Uplink: uplink, Pins: "/sys/fs/bpf/hilbert-egress"})
+	_, err = Open(Options{Uplinks: []string{uplink}, Pins: "/sys/fs/bpf/hilbert-egress"})
 	if refused, ok := errors.AsType[*Unsupported](err); !ok || refused.Reason != ReasonQdiscTaken {
 		t.Fatalf("got %v, want %s", err, ReasonQdiscTaken)
 	}

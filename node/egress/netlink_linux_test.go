@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -45,6 +47,70 @@ func TestDefaultRoute(t *testing.T) {
 		if got := defaultRoute(c.routes); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+func TestDefaultRoute6(t *testing.T) {
+	const all, none = "00000000000000000000000000000000 00 ", "00000000000000000000000000000000 00 "
+	const by, direct = "fe800000000000000000000000000001 ", "00000000000000000000000000000000 "
+	for name, c := range map[string]struct{ routes, want string }{
+		"none":             {"fe800000000000000000000000000000 40 " + none + direct + "00000100 00000001 00000000 00000001     eth0\n" + all + none + direct + "ffffffff 00000001 00000000 00200200       lo\n", ""},
+		"one":              {all + none + by + "00000400 00000001 00000000 00000003     eth1\n", "eth1"},
+		"the least metric": {all + none + by + "00000400 00000001 00000000 00000003     eth1\n" + all + none + by + "00000064 00000001 00000000 00450003     eth2\n", "eth2"},
+		"rejected":         {all + none + by + "00000400 00000001 00000000 00000203     eth1\n", ""},
+		"half of all":      {"20000000000000000000000000000000 03 " + none + by + "00000400 00000001 00000000 00000003     eth1\n", ""},
+		"cut off":          {all + "\n", ""},
+	} {
+		if got := defaultRoute6(c.routes); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// Uplinks are those of both families, each once; what a card has carried is known or not known as a whole.
+func TestUplinks(t *testing.T) {
+	proc, sys := t.TempDir(), t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := &Egress{options: Options{Proc: proc, Sys: sys}}
+	if names, err := e.defaultUplinks(); err == nil {
+		t.Errorf("%q without a route", names)
+	}
+	const four = "Iface\nx\neth1\t00000000\t0202000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
+	const six = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003 "
+	write(filepath.Join(proc, "self/net/ipv6_route"), six+"eth6\n")
+	for _, c := range []struct{ file, text, want string }{
+		{"ipv6_route", six + "eth6\n", "eth6"}, {"route", four, "eth1 eth6"}, {"ipv6_route", six + "eth1\n", "eth1"},
+	} {
+		write(filepath.Join(proc, "self/net", c.file), c.text)
+		if names, err := e.defaultUplinks(); err != nil || strings.Join(names, " ") != c.want {
+			t.Errorf("%q, %v, want %q", names, err, c.want)
+		}
+	}
+	e.uplinks = []iface{{name: "eth1", index: 1}, {name: "eth6", index: 2}}
+	if e.Link().Known || e.Traffic()["eth1"] != (Traffic{}) {
+		t.Error("what is not there is known")
+	}
+	for i, file := range []string{"rx_bytes", "tx_bytes", "rx_missed_errors", "rx_fifo_errors", "tx_dropped"} {
+		write(filepath.Join(sys, "class/net/eth1/statistics", file), strconv.Itoa(1<<i)+"\n")
+	}
+	write(filepath.Join(sys, "class/net/eth1/speed"), "1000\n")
+	if got := e.Traffic()["eth1"]; got.Received.Value != 1 || got.Sent.Value != 2 || got.Lost.Value != 4+8+16 || got.Link.Value != 1.25e8 || !got.Lost.Known {
+		t.Errorf("%+v", got)
+	}
+	if e.Link().Known {
+		t.Error("the sum is known, and one uplink's speed is not")
+	}
+	write(filepath.Join(sys, "class/net/eth6/speed"), "1000\n")
+	if link := e.Link(); !link.Known || link.Value != 2.5e8 {
+		t.Errorf("%+v", link)
 	}
 }
 

@@ -30,8 +30,10 @@ func (e *Egress) SetReclaimed(cgroups []string) error {
 	for _, one := range all {
 		there[one.index] = true
 	}
-	if !there[e.uplink.index] {
-		return fmt.Errorf("%s: %w", e.uplink.name, ErrUplinkGone)
+	for _, one := range e.uplinks {
+		if !there[one.index] {
+			return fmt.Errorf("%s: %w", one.name, ErrUplinkGone)
+		}
 	}
 	var errs []error
 	wanted := make(map[string]bool, len(cgroups))

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"hilbert.dev/hilbert/node/advise"
 )
 
 const (
@@ -180,4 +184,31 @@ func speed(sys, name string) (float64, bool) {
 		return 0, false
 	}
 	return megabits * 1e6 / 8, true
+}
+
+// traffic is what an interface has carried, and what it carries per second each way.
+func traffic(sys, name string) (t Traffic) {
+	counter := func(file string) (advise.Sample, bool) {
+		text, err := os.ReadFile(filepath.Join(sys, "class/net", name, "statistics", file))
+		if err != nil {
+			return advise.Sample{}, false
+		}
+		n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+		return advise.Known(float64(n)), err == nil
+	}
+	var missed, dropped, fifo advise.Sample
+	known := [5]bool{}
+	t.Received, known[0] = counter("rx_bytes")
+	t.Sent, known[1] = counter("tx_bytes")
+	missed, known[2] = counter("rx_missed_errors")
+	fifo, known[3] = counter("rx_fifo_errors")
+	dropped, known[4] = counter("tx_dropped")
+	if known != [5]bool{true, true, true, true, true} {
+		return Traffic{}
+	}
+	t.Lost = advise.Known(missed.Value + fifo.Value + dropped.Value)
+	if carried, known := speed(sys, name); known {
+		t.Link = advise.Known(carried)
+	}
+	return t
 }

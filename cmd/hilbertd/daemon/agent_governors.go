@@ -56,7 +56,7 @@ func governors(l *spec.Lending, mode string, roots realnode.Roots, kernel enforc
 func egressOptions(l *spec.Lending, roots realnode.Roots) egress.Options {
 	const bytesInMegabit = 1e6 / 8
 	return egress.Options{
-		Uplink: l.Network.Uplink, Link: float64(l.Network.LinkMbps) * bytesInMegabit,
+		Uplinks: l.Network.Uplinks, Link: float64(l.Network.LinkMbps) * bytesInMegabit,
 		Cgroups: roots.Cgroups(), Proc: roots.Proc, Sys: roots.Sys, Pins: filepath.Join(roots.Sys, "fs", "bpf", "hilbert-egress"),
 	}
 }
@@ -141,6 +141,9 @@ func (n *network) Tick(at time.Duration, pods []enforce.Pod) (_ []enforce.Desire
 	}
 	if err != nil {
 		notes = append(notes, allocate.Note{Reason: spec.ReasonEgressFailed, Message: err.Error()})
+	}
+	for _, name := range state.Pressed {
+		notes = append(notes, allocate.Note{Reason: egress.ReasonUplinkPressed, Message: "the network interface " + name + " is full, or loses packets"})
 	}
 	return nil, notes
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -20,7 +21,7 @@ func TestGovernorsLookAtTheRoots(t *testing.T) {
 	h.cgroups.Files["kubepods/cgroup.subtree_control"], h.cgroups.Files["kubepods/"+enforce.IOMax] = "io", ""
 	l := &h.config.Node.Lending
 	l.IO.Ceilings = []spec.IOCeiling{{Device: "elsewhere", ReadsPerSecond: 10}}
-	l.Network.Enabled, l.RDT.Enabled = true, true
+	l.Network.Enabled, l.RDT.Enabled, l.Network.Uplinks = true, true, []string{"eth7", "eth8"}
 	out, metrics, err := governors(l, spec.ModeAgent, h.roots, h.cgroups, slog.New(slog.DiscardHandler))
 	if err != nil || len(out) != 3 || len(metrics) != 1 {
 		t.Fatalf("%d governors, %d metrics, %v", len(out), len(metrics), err)
@@ -33,8 +34,8 @@ func TestGovernorsLookAtTheRoots(t *testing.T) {
 		t.Error("the ceiling that is wanted was removed")
 	}
 	sys := h.roots.Sys
-	if n, ok := out[1].(*network); !ok || n.options != (egress.Options{
-		Cgroups: sys + "/fs/cgroup", Proc: h.roots.Proc, Sys: sys, Pins: sys + "/fs/bpf/hilbert-egress",
+	if n, ok := out[1].(*network); !ok || !reflect.DeepEqual(n.options, egress.Options{
+		Uplinks: []string{"eth7", "eth8"}, Cgroups: sys + "/fs/cgroup", Proc: h.roots.Proc, Sys: sys, Pins: sys + "/fs/bpf/hilbert-egress",
 	}) {
 		t.Errorf("network %+v", out[1])
 	}
