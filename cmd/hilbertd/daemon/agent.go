@@ -80,7 +80,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 		return err
 	}
 	options.Changed, options.Scraper = host.changed, scrape.New(scrape.Defaults())
-	options.Observe = observe.New(roots.Observed, observe.Params{})
+	options.Observe, options.Quiet = observe.New(roots.Observed, observe.Params{}), quietKeeper(config, roots, kernel)
 	options.Absence, options.Kernel = absence(roots, kernel, log)
 	if path := config.Node.Lending.Record; path != "" {
 		record, err := openRecord(path)
