@@ -60,6 +60,9 @@ type fleet struct {
 
 // TestScale: recommendations for many Deployments on many nodes are carried out, what the API server gets of it is counted, and no more pods are disturbed than the budget has.
 func TestScale(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many Deployments take half a minute: run without -short")
+	}
 	f := &fleet{audit: filepath.Join(t.TempDir(), "audit")}
 	f.cluster = startCluster(t, controlplane.Options{Dir: t.TempDir(), AuditLog: f.audit, Benchmark: true})
 	f.must(f.plane.InstallAccess(t.Context(), controllerManifests+"recommendation-changes.yaml"))

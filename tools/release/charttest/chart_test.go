@@ -423,10 +423,10 @@ func TestOlderKubernetes(t *testing.T) {
 	if kinds["MutatingAdmissionPolicy"] != 0 || kinds["ValidatingAdmissionPolicy"] < 6 {
 		t.Errorf("kinds %v", kinds)
 	}
-	if !strings.Contains(rendered["NOTES.txt"], "two policies are left out") {
+	if !strings.Contains(rendered["NOTES.txt"], "three policies are left out") {
 		t.Errorf("the notes do not say what is lost: %s", rendered["NOTES.txt"])
 	}
-	if notes := render(t, "", newest)["NOTES.txt"]; strings.Contains(notes, "two policies are left out") {
+	if notes := render(t, "", newest)["NOTES.txt"]; strings.Contains(notes, "policies are left out") {
 		t.Errorf("the notes complain of the newest version: %s", notes)
 	}
 	if _, err := Render(load(t, "hilbert"), Namespace, values(t, "{migration: {systems: [kueue]}}"), oldest); err == nil || !strings.Contains(err.Error(), "migration.systems: kueue: it needs MutatingAdmissionPolicies") {
