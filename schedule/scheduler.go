@@ -455,6 +455,11 @@ func (s *Scheduler) Relief() (relief.Counts, relief.Status) {
 	return s.relief.Counts(), s.relief.Status()
 }
 
+// Relieved is how many pods relief has evicted, and since when.
+func (s *Scheduler) Relieved() (evicted int, since time.Time) {
+	return s.relief.Counts().Evicted, s.relief.Since()
+}
+
 // Verify recomputes every invariant and returns the first that does not hold. It costs time proportional to everything.
 func (s *Scheduler) Verify() error {
 	if err := s.store.Verify(); err != nil {

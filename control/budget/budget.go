@@ -5,7 +5,12 @@
 //
 // Example: 60 an hour, 10 at once. After an idle hour ten pods may be evicted in a minute; the next one a minute later. Of eight that one controller wants while two are left, it gets two.
 //
+// Some evictions do not wait for a Budget: relief of a loaded node is a protection, in another process, with a bound of its own. They are charged when they are known, and whoever
+// asks afterwards gets that much less. The debt is at most what an hour brings, so that a long storm does not stop everything else for days.
+//
 // Invariants: within any time d no more than Burst + d × PerHour/3600 are given out, whoever asks. A Budget that is zero gives nothing. Time that goes backward gives nothing.
+//
+// What is charged within that time is part of it, as far as the debt goes.
 //
 // The package knows no pod and evicts nobody. What is given out and not used can be given back.
 package budget
@@ -41,10 +46,16 @@ func (b *Budget) Take(n int, now time.Time) int {
 // GiveBack returns what was taken and not used.
 func (b *Budget) GiveBack(n int) { b.left = min(b.left+float64(max(n, 0)), float64(b.limits.Burst)) }
 
+// Charge takes what others have disturbed without asking, beyond what is left if need be; at most an hour's worth beyond.
+func (b *Budget) Charge(n int, now time.Time) {
+	b.refill(now)
+	b.left = max(b.left-float64(max(n, 0)), min(b.left, -float64(b.limits.PerHour)))
+}
+
 // Left is how many could be taken now.
 func (b *Budget) Left(now time.Time) int {
 	b.refill(now)
-	return int(b.left)
+	return max(int(b.left), 0)
 }
 
 func (b *Budget) refill(now time.Time) {

@@ -47,6 +47,38 @@ func TestNoWindowHasMoreThanTheLimits(t *testing.T) {
 	})
 }
 
+// With charges: what was given out after them, and they themselves, are together no more than the limits allow, but for what was charged beyond the budget. Nothing is given while there is a
+// debt, and a debt is over after an hour.
+func TestChargesCount(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limits := Limits{PerHour: rapid.IntRange(1, 3600).Draw(t, "per hour"), Burst: rapid.IntRange(1, 20).Draw(t, "burst")}
+		now := time.Unix(1000, 0)
+		b := New(limits, now)
+		began, sum := now, 0
+		for range rapid.IntRange(1, 50).Draw(t, "turns") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 120).Draw(t, "seconds")) * time.Second)
+			if rapid.Bool().Draw(t, "charged") {
+				n := rapid.IntRange(0, 30).Draw(t, "n")
+				b.Charge(n, now)
+				sum = min(sum+n, int(float64(limits.Burst)+now.Sub(began).Hours()*float64(limits.PerHour))+limits.PerHour+1) // what is beyond the debt is forgiven
+				continue
+			}
+			got := b.Take(rapid.IntRange(0, 30).Draw(t, "asked"), now)
+			sum += got
+			if most := float64(limits.Burst) + now.Sub(began).Hours()*float64(limits.PerHour) + 1e-6; got > 0 && float64(sum) > most {
+				t.Fatalf("%d within %v with what was charged, at most %.3f are allowed", sum, now.Sub(began), most)
+			}
+		}
+		b.Charge(1_000_000, now)
+		if b.Left(now) > 0 || b.Take(1, now) > 0 {
+			t.Fatal("something is left beside a debt")
+		}
+		if later := now.Add(time.Hour + time.Duration(float64(time.Hour)/float64(limits.PerHour)) + time.Second); b.Take(1, later) != 1 {
+			t.Fatal("a debt is not over after an hour")
+		}
+	})
+}
+
 func TestBudget(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := New(Limits{PerHour: 60, Burst: 10}, now)

@@ -30,6 +30,8 @@ type Dump struct {
 	Ledger        *cluster.Dump
 	// Kept is the gangs that have nodes or quota reserved, the highest rank first.
 	Kept []Kept
+	// Relieved is what relief has evicted, for whoever shares a budget with it.
+	Relieved Relieved
 	// Queue has the pods of ours that are not bound, in the order in which it is their turn.
 	Queue []Waiting
 
@@ -37,6 +39,12 @@ type Dump struct {
 	held      map[facts.UID]string // why
 	protected map[facts.UID]string // what it may evict later
 	sorted    bool
+}
+
+// Relieved is how many pods relief has evicted since a process began to lead.
+type Relieved struct {
+	Evicted int       `json:"evicted"`
+	Since   time.Time `json:"since"`
 }
 
 // Kept is a gang that has waited long, so that what frees is kept for it.
@@ -100,6 +108,9 @@ func Take(s *schedule.Scheduler, schedulerName string, now time.Time) *Dump {
 		d.held[pod.UID] = heldBy(pod)
 	}
 	d.Kept = kept(s)
+	if evicted, since := s.Relieved(); evicted > 0 {
+		d.Relieved = Relieved{evicted, since.UTC().Round(0)}
+	}
 	return d
 }
 
@@ -247,6 +258,9 @@ func (d *Dump) Write(w io.Writer) error {
 	o.Field("scheduling", d.Scheduling)
 	o.Object("ledger", func(o *jsonstream.Writer) { dumpfile.Write(o, d.Ledger) })
 	o.List("kept", len(d.Kept), func(i int) any { return d.Kept[i] })
+	if d.Relieved.Evicted > 0 {
+		o.Field("relieved", d.Relieved)
+	}
 	o.List("queue", len(d.Queue), func(i int) any { return d.Queue[i] })
 	return o.End()
 }
@@ -282,12 +296,14 @@ func ReadDump(r io.Reader) (*Dump, error) {
 			return nil
 		}),
 	}
+	fields["relieved"] = jsonstream.Value(decoder, &d.Relieved)
 	pods := jsonstream.List(decoder, func(w *Waiting) error {
 		d.Queue = append(d.Queue, *w)
 		return nil
 	})
 	fields["queue"] = func() error {
 		delete(fields, "kept") // it comes before, but older files lack it
+		delete(fields, "relieved")
 		return pods()
 	}
 	err := jsonstream.Read(decoder, fields)

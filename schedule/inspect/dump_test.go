@@ -52,7 +52,13 @@ func TestFileExplainsAsTheScheduler(t *testing.T) {
 			stir(t, s, i, now)
 		}
 		dump := inspect.Take(s, "hilbert", now)
+		if n := rapid.IntRange(0, 2).Draw(t, "relieved"); n > 0 {
+			dump.Relieved = inspect.Relieved{Evicted: n, Since: now.UTC()}
+		}
 		again := dumptest.RoundTrip(t, dump)
+		if again.Relieved != dump.Relieved {
+			t.Fatalf("relief has evicted %+v, and the file says %+v", dump.Relieved, again.Relieved)
+		}
 		for i := range again.Ledger.Pods {
 			f := &again.Ledger.Pods[i].Facts
 			if live, from := text(dump.Explain(f.Namespace, f.Name)), text(again.Explain(f.Namespace, f.Name)); live != from {

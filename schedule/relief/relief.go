@@ -118,6 +118,9 @@ func (r *Relief) Reconfigure(cfg spec.Evictions) { r.cfg = cfg }
 // Counts returns the outcomes of requests so far.
 func (r *Relief) Counts() Counts { return r.counts }
 
+// Since is when the process began to lead: Counts are since then. The zero time: it has not begun.
+func (r *Relief) Since() time.Time { return r.started }
+
 // Status counts the open requests.
 func (r *Relief) Status() (s Status) {
 	for _, req := range r.requests {

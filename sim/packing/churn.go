@@ -322,6 +322,7 @@ func (c *churn) finish() *ChurnOutcome {
 		panic(err)
 	}
 	c.out.finish(c.o, c.busy)
+	c.out.LeastOfFree = 100 * c.gauge.least
 	return c.out
 }
 

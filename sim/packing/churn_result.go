@@ -15,10 +15,14 @@ type ChurnOutcome struct {
 	MovesAllowed float64 `json:"movesAllowedPercentPerDay"`
 	Seed         uint64  `json:"seed"`
 
-	Allocated     float64 `json:"allocatedPercent"`
-	Fragmented    float64 `json:"fragmentedPercent"` // of the cluster's GPUs
-	MostFragment  float64 `json:"mostFragmentedPercent"`
-	OfFree        float64 `json:"fragmentedPercentOfFree"`
+	Allocated    float64 `json:"allocatedPercent"`
+	Fragmented   float64 `json:"fragmentedPercent"` // of the cluster's GPUs
+	MostFragment float64 `json:"mostFragmentedPercent"`
+	OfFree       float64 `json:"fragmentedPercentOfFree"`
+	// Excluded is the part of OfFree that no placement could help where the free GPUs are; LeastOfFree is the least that OfFree can be under any policy.
+	Excluded    float64 `json:"excludedPercentOfFree"`
+	LeastOfFree float64 `json:"leastFragmentedPercentOfFree"`
+
 	Broken        float64 `json:"brokenPercent"`
 	CPU           float64 `json:"cpuAllocatedPercent"`
 	Memory        float64 `json:"memoryAllocatedPercent"`
@@ -56,6 +60,7 @@ func (o *ChurnOutcome) finish(options *ChurnOptions, busy time.Duration) {
 		o.Fragmented += p.Fragmented / n
 		o.MostFragment = max(o.MostFragment, p.Fragmented)
 		free += (100 - p.Allocated) / n
+		o.Excluded += p.Excluded / n
 		o.Broken += p.Broken / n
 		o.CPU += p.CPU / n
 		o.Memory += p.Memory / n
@@ -63,7 +68,7 @@ func (o *ChurnOutcome) finish(options *ChurnOptions, busy time.Duration) {
 		o.Running += float64(p.Running) / n
 	}
 	if free > 0 {
-		o.OfFree = 100 * o.Fragmented / free
+		o.OfFree, o.Excluded = 100*o.Fragmented/free, 100*o.Excluded/free
 	}
 	if o.offered > 0 {
 		o.Served = 100 * o.served / o.offered
@@ -176,11 +181,14 @@ func (r *ChurnResult) names() []string {
 func (r *ChurnResult) WriteTable(w io.Writer) error {
 	p := &printer{w: w}
 	p.line("%s: %.0f days after a warm-up of %.0f; percent of the cluster\n", r.Workload, r.Measured, r.Warmup)
-	p.line("%-5s %-19s %9s %10s %8s %7s %7s %7s %7s %9s %8s %9s %11s %9s\n", "load", "policy", "allocated", "fragmented", "of free", "broken",
+	p.line("%-5s %-19s %9s %10s %8s %8s %7s %7s %7s %7s %9s %8s %9s %11s %9s\n", "load", "policy", "allocated", "fragmented", "of free", "excluded", "broken",
 		"served", "cpu", "memory", "cpu frag.", "running", "moved/day", "interrupted", "pods/s")
 	for _, o := range r.Outcomes {
-		p.line("%-5.0f %-19s %9.2f %10.2f %8.2f %7.2f %7.2f %7.2f %7.2f %9.2f %8.0f %9.2f %11.2f %9.0f\n", o.Load, o.name(), o.Allocated, o.Fragmented, o.OfFree,
-			o.Broken, o.Served, o.CPU, o.Memory, o.CPUFragmented, o.Running, o.MovedPerDay, o.Interrupted, o.PodsPerSecond)
+		p.line("%-5.0f %-19s %9.2f %10.2f %8.2f %8.2f %7.2f %7.2f %7.2f %7.2f %9.2f %8.0f %9.2f %11.2f %9.0f\n", o.Load, o.name(), o.Allocated, o.Fragmented, o.OfFree,
+			o.Excluded, o.Broken, o.Served, o.CPU, o.Memory, o.CPUFragmented, o.Running, o.MovedPerDay, o.Interrupted, o.PodsPerSecond)
+	}
+	if len(r.Outcomes) > 0 && r.Outcomes[0].LeastOfFree > 0 {
+		p.line("no policy can have less than %.2f of what is free fragmented\n", r.Outcomes[0].LeastOfFree)
 	}
 	if len(r.AtEqual) > 0 {
 		p.line("at equal allocation, fragmented:")

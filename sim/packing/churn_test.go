@@ -264,6 +264,33 @@ func TestChurnRefusesWhatItCannotPlay(t *testing.T) {
 	}
 }
 
+// What no placement can help is a bound: at no time of a run, under no policy, is less fragmented than what pods of other models and sizes cannot use where it is free, nor is less of all that is free.
+func TestExcludedIsABound(t *testing.T) {
+	least := 1.0
+	rapid.Check(t, func(t *rapid.T) {
+		s := inventChurn(t, rapid.IntRange(2, 30).Draw(t, "nodes"), rapid.IntRange(10, 100).Draw(t, "tasks"), rapid.Uint64().Draw(t, "seed"))
+		for i := range s.arrivals.kinds { // some are about one model, as in gpuspec33
+			if model := s.arrivals.nodes[0].Shape.Model; i%3 == 0 && !s.arrivals.kinds[i].GPU.IsZero() {
+				s.arrivals.kinds[i].Models = fragment.NewModels(model)
+			}
+		}
+		out := churned(t, s, ChurnOptions{
+			Policy: rapid.SampledFrom([]string{PolicyFGD, PolicyBestFit, PolicyHilbert}).Draw(t, "policy"), Load: 0.9, Moves: 0.02, Warmup: time.Hour, Measured: 24 * time.Hour,
+		})
+		for _, p := range out.Curve {
+			if free := 100 - p.Allocated; p.Excluded > p.Fragmented+1e-9 || out.LeastOfFree*free/100 > p.Excluded+1e-9 {
+				t.Fatalf("%.4f of %.4f free are fragmented, %.4f were excluded, and the least is %.4f %%", p.Fragmented, free, p.Excluded, out.LeastOfFree)
+			}
+			if p.Fragmented > 0 {
+				least = min(least, 1-p.Excluded/p.Fragmented)
+			}
+		}
+	})
+	if least > 0.99 {
+		t.Error("nothing was ever excluded")
+	}
+}
+
 // The recorded list in short: below 10 percent of what is free is fragmented at 80 percent, and eight GPUs find a node at 95.
 func TestChurnOpenB(t *testing.T) {
 	folder := filepath.Join(os.Getenv("HILBERT_TRACES"), "openb")

@@ -10,6 +10,8 @@ type gauge struct {
 	cpu, memory int64
 	gpus        *remembered     // of the common kinds with GPUs
 	cpus        fragment.Target // the common kinds without
+	excluded    []float64       // by node: the part of the kinds with GPUs that it could not run if it were empty
+	least       float64         // the least of these, of nodes with GPUs
 }
 
 func newGauge(a *Arrivals) *gauge {
@@ -21,7 +23,31 @@ func newGauge(a *Arrivals) *gauge {
 	common := a.workload.Common(fragment.CommonCover)
 	g.gpus = remember(only(common, func(r *fragment.Request) bool { return !r.GPU.IsZero() }))
 	g.cpus = only(common, func(r *fragment.Request) bool { return r.GPU.IsZero() })
+	g.exclude(a.nodes, only(common, func(r *fragment.Request) bool { return !r.GPU.IsZero() }))
 	return g
+}
+
+// exclude finds what no placement can help: of whatever is free on a node, kinds that ask for another model, or for more than the whole node has, cannot use anything. So fragmentation is
+// never less than this part of what is free there; and of all that is free, wherever a policy leaves it, never less than the part of the best node.
+func (g *gauge) exclude(nodes []fragment.Node, kinds fragment.Target) {
+	known := make(map[fragment.Node]float64)
+	g.least = 1
+	for i := range nodes {
+		n := nodes[i]
+		part, ok := known[n]
+		if !ok {
+			for j := range kinds {
+				if !n.Fits(&kinds[j].Request) {
+					part += kinds[j].Part
+				}
+			}
+			known[n] = part
+		}
+		g.excluded = append(g.excluded, part)
+		if n.Shape.GPUs > 0 {
+			g.least = min(g.least, part)
+		}
+	}
 }
 
 // only takes the kinds that pass; their parts sum up to one again.
@@ -46,6 +72,8 @@ type ChurnPoint struct {
 	Allocated float64 `json:"allocated"`
 	// Fragmented is what a pod with a GPU, drawn from the list, cannot use: FGD's measure, expected over those pods.
 	Fragmented float64 `json:"fragmented"`
+	// Excluded is the part of Fragmented that no placement on these nodes could help: what is free where such a pod asks for another model, or for more than the node has.
+	Excluded float64 `json:"excluded"`
 	// Broken is free on GPUs that are held in part.
 	Broken float64 `json:"broken"`
 	CPU    float64 `json:"cpuAllocated"`
@@ -58,7 +86,7 @@ type ChurnPoint struct {
 
 func (g *gauge) read(nodes []fragment.Node) (p ChurnPoint) {
 	free, broken, cpu, memory := int64(0), int64(0), int64(0), int64(0)
-	lost, lostCPU := 0.0, 0.0
+	lost, lostCPU, excluded := 0.0, 0.0, 0.0
 	for i := range nodes {
 		n := &nodes[i]
 		free += n.Free.Total(n.Shape)
@@ -70,6 +98,7 @@ func (g *gauge) read(nodes []fragment.Node) (p ChurnPoint) {
 			}
 		}
 		lost += g.gpus.fragmentation(n)
+		excluded += g.excluded[i] * float64(n.Free.Total(n.Shape))
 		for j := range g.cpus {
 			if n.CPU < g.cpus[j].Request.CPU || n.Memory < g.cpus[j].Request.Memory {
 				lostCPU += g.cpus[j].Part * float64(n.CPU)
@@ -79,6 +108,7 @@ func (g *gauge) read(nodes []fragment.Node) (p ChurnPoint) {
 	part := func(x float64, of int64) float64 { return 100 * x / float64(max(of, 1)) }
 	p.Allocated = part(float64(g.capacity-free), g.capacity)
 	p.Fragmented, p.Broken = part(lost, g.capacity), part(float64(broken), g.capacity)
+	p.Excluded = part(excluded, g.capacity)
 	p.CPU, p.Memory = part(float64(g.cpu-cpu), g.cpu), part(float64(g.memory-memory), g.memory)
 	p.CPUFragmented = part(lostCPU, g.cpu)
 	return p

@@ -40,12 +40,13 @@ type mover struct {
 	// disturbances guards the carrier's budget, which recommendations take from too.
 	disturbances *disturbances
 	// tides is nil where no nodes change hands.
-	tides   *tider
-	limits  reschedule.Timeouts
-	planAt  time.Time
-	adopted bool
-	asking  map[string]time.Time // evictions that may be on their way, by the UID of the pod, and until when
-	refused map[string]string    // why the last eviction was refused
+	tides    *tider
+	limits   reschedule.Timeouts
+	planAt   time.Time
+	relieved inspect.Relieved // as of the last snapshot
+	adopted  bool
+	asking   map[string]time.Time // evictions that may be on their way, by the UID of the pod, and until when
+	refused  map[string]string    // why the last eviction was refused
 }
 
 // newMover returns a mover; nil: moves are off, and no nodes change hands.
@@ -231,6 +232,9 @@ func (m *mover) snapshot(ctx context.Context) (dump *inspect.Dump, err error) {
 		}
 		return err
 	})
+	if err == nil {
+		m.charge(dump.Relieved, time.Now())
+	}
 	return dump, err
 }
 
@@ -240,6 +244,23 @@ func (m *mover) params() reschedule.Params {
 	p.Most, p.MinAge, p.Horizon = m.config.MaxMoves, m.config.MinAge.D(), m.config.Horizon.D()
 	p.WorkloadCooldown = m.config.WorkloadCooldown.D()
 	return p
+}
+
+// charge takes from the budget what relief has evicted since the last snapshot. Of what was evicted before the first one, nobody knows when that was: it counts nothing.
+func (m *mover) charge(relieved inspect.Relieved, now time.Time) {
+	n := relieved.Evicted
+	if relieved.Since.Equal(m.relieved.Since) {
+		n -= m.relieved.Evicted
+	} else if m.relieved.Since.IsZero() {
+		n = 0
+	}
+	if relieved.Since.IsZero() { // nothing was evicted yet
+		relieved.Since = now
+	}
+	m.relieved = relieved
+	m.disturbances.Lock()
+	m.disturbances.budget.Charge(n, now)
+	m.disturbances.Unlock()
 }
 
 func wantedOf(batch []whatif.MoveShown) []reschedule.Wanted {
