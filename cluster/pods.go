@@ -181,6 +181,12 @@ func (s *Store) simplify(pod *Pod) {
 	}
 }
 
+// AsIfWaiting returns the class that a pod with a place would have if it waited: with its rules about other pods, which the ledger counts for it from then on as for any idle class. It is for
+// copies of a ledger, of which something is asked; the leader's has no use for it.
+func (s *Store) AsIfWaiting(pod *Pod) *Class {
+	return s.class(pod.Class.request, pod.identity, pod.Class.needs())
+}
+
 func (s *Store) emit(pod *Pod) {
 	effect := Effect{Kind: Settled, Pod: pod}
 	switch {

@@ -68,12 +68,17 @@ func violated(d *decision) []Proposal {
 // each proposes to move the pods about which something is said.
 func (d *decision) each(reason string, why func(*Pod) string, must bool) []Proposal {
 	var list []Proposal
+	pending := make(map[string]bool) // of a workload one pod is moved at a time: then the rule may hold for the others
 	for i := range d.v.Pods {
 		p := &d.v.Pods[i]
 		text := why(p)
-		if text == "" || !d.may(i, must) {
+		if text == "" || !d.may(i, must) || !must && pending[p.Workload] {
 			continue
 		}
+		if !must && len(list) >= d.p.Most-d.taken {
+			break
+		}
+		pending[p.Workload] = true
 		if to, gpu, ok := d.judge.Target(i, d.open(p.Node)); ok {
 			list = append(list, Proposal{Reason: reason, Why: text, Steps: []Step{{i, to, gpu}}, Gain: p.Weight(), Must: must})
 		} else {

@@ -20,6 +20,7 @@ const leastWorth = 60
 // as constraints between pods, the rehearsal finds.
 type judge struct {
 	view    reschedule.View
+	store   *cluster.Store
 	facts   map[facts.UID]*facts.Pod
 	waiting map[string]*facts.Pod // by reschedule.Waiting's name
 	nodes   []*facts.Node         // as view.Nodes
@@ -39,7 +40,7 @@ type judge struct {
 func newJudge(d *inspect.Dump, store *cluster.Store, empty []string) *judge {
 	units := waitingUnits(d.Ledger)
 	j := &judge{
-		view: viewOf(d, store, empty, units), units: units, facts: make(map[facts.UID]*facts.Pod), waiting: make(map[string]*facts.Pod), kindOf: make(map[fragment.Request]int32),
+		view: viewOf(d, store, empty, units), store: store, units: units, facts: make(map[facts.UID]*facts.Pod), waiting: make(map[string]*facts.Pod), kindOf: make(map[fragment.Request]int32),
 		market: fragment.Market{Params: fragment.Defaults()}, drained: make(map[facts.UID]string),
 	}
 	named := make(map[string]*facts.Node)
@@ -296,11 +297,16 @@ func (j *judge) Target(pod int, may func(int) bool) (to, gpu int, ok bool) {
 		return i, 0, i >= 0 && may(i)
 	}
 	lowest, left := 0.0, int64(0)
+	is := j.store.Pod(f.UID)
+	constrained := f.Requirements.PodTerms() > 0 // else the rehearsal finds who does not want it beside themselves
 	for i := range j.now {
 		if !may(i) || !f.Requirements.Selects(j.nodes[i]) || facts.Untolerated(j.nodes[i], f.Requirements.Tolerations) != nil {
 			continue
 		}
 		loss, g, fits := j.loss(i, j.kind[pod])
+		if fits && constrained {
+			fits = welcome(j.store, is, j.store.Slot(j.view.Nodes[i].Name))
+		}
 		if fits && (!ok || loss < lowest || loss == lowest && j.now[i].CPU < left) {
 			to, gpu, lowest, left, ok = i, g, loss, j.now[i].CPU, true
 		}

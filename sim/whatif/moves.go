@@ -253,6 +253,9 @@ func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[str
 		}
 		p := podOf(f, at, protected(f))
 		p.Broken = broken[f.UID]
+		if p.Unit == "" && !p.Pinned {
+			p.Violated = violated(store, store.Pod(f.UID))
+		}
 		v.Pods = append(v.Pods, p)
 	}
 	slices.SortStableFunc(v.Pods, func(a, b reschedule.Pod) int {

@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ import (
 	"hilbert.dev/hilbert/schedule/inspect/dumptest"
 )
 
-// TestMoves replays testdata/moves. Pods are replicas of a set of their own and have run for a day; job, age=2h, consent=refused and unit=g say otherwise. A budget allows
+// TestMoves replays testdata/moves. Pods are replicas of a set of their own and have run for a day; job, age=2h, consent=refused and unit=g say otherwise; set=NAME has them in one set. spread=KEY and apart=KEY are about the pods of their app. A budget allows
 // no eviction of pods with its label. empty names a node that is to be emptied, most how many moves there may be.
 func TestMoves(t *testing.T) {
 	datadriven.RunTest(t, "testdata/moves", func(t *testing.T, d *datadriven.TestData) string {
@@ -90,6 +91,7 @@ func growth(t *testing.T, d *datadriven.TestData, args []datadriven.CmdArg) *fac
 // movable is a pod of a transcript.
 func movable(t *testing.T, d *datadriven.TestData, args []datadriven.CmdArg, now time.Time) facts.Pod {
 	age, consent, job, app, unit := 24*time.Hour, spec.ConsentUnsaid, false, "", ""
+	set, spread, apart := "", "", ""
 	args = slices.DeleteFunc(args, func(a datadriven.CmdArg) bool {
 		switch a.Key {
 		case "age":
@@ -105,6 +107,12 @@ func movable(t *testing.T, d *datadriven.TestData, args []datadriven.CmdArg, now
 			job = true
 		case "app":
 			app = a.Vals[0]
+		case "set":
+			set = a.Vals[0]
+		case "spread":
+			spread = a.Vals[0]
+		case "apart":
+			apart = a.Vals[0]
 		case "gang":
 			unit = a.Vals[0]
 		default:
@@ -115,10 +123,17 @@ func movable(t *testing.T, d *datadriven.TestData, args []datadriven.CmdArg, now
 	pod := script.Pod(t, &datadriven.TestData{Pos: d.Pos, Cmd: "pod", CmdArgs: args})
 	pod.Started, pod.Consent, pod.Unit = now.Add(-age).UnixNano(), consent, unit
 	if !job {
-		pod.Owner = facts.Owner{Kind: facts.ReplicaSet, Name: "set-" + pod.Name}
+		pod.Owner = facts.Owner{Kind: facts.ReplicaSet, Name: cmp.Or(set, "set-"+pod.Name)}
 	}
 	if app != "" {
 		pod.Labels = []facts.Label{{Key: "app", Value: app}}
+	}
+	alike := facts.PodSelector{Namespaces: []string{pod.Namespace}, Labels: facts.LabelSelector{Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{app}}}}}
+	if spread != "" {
+		pod.Requirements.Spread = []facts.SpreadConstraint{{TopologyKey: spread, MaxSkew: 1, Hard: true, MinDomains: 1, Pods: alike}}
+	}
+	if apart != "" {
+		pod.Requirements.AntiAffinity = []facts.AffinityTerm{{TopologyKey: apart, Pods: alike}}
 	}
 	return pod
 }
