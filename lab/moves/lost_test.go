@@ -44,7 +44,7 @@ func (b *bed) lose(round string, strike func(target string)) {
 	source, target := round+"-a", round+"-b"
 	b.nodesOf(round, source, target)
 	// The target has one GPU free, the source seven: a pod of eight fits on neither, unless the pod of one on the source moves.
-	controller := b.workload(round)
+	controller := b.owner(round)
 	b.pod(round+"-moved", "", 1, controller, round)
 	b.until("the pod that is to be moved has a place", func() error { return b.runs(round + "-moved") })
 	if b.on(round+"-moved", target) == nil {
@@ -121,8 +121,8 @@ func (b *bed) nodesOf(model string, names ...string) {
 	b.t.Cleanup(fleet.Stop)
 }
 
-// workload is what controls pods to the API server. It makes none itself: the test does.
-func (b *bed) workload(name string) *metav1.OwnerReference {
+// owner is what controls pods to the API server. It makes none itself: the test does.
+func (b *bed) owner(name string) *metav1.OwnerReference {
 	object, err := b.admin.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(b.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
 		b.t.Fatal(err)
