@@ -361,20 +361,6 @@ type IOWeights struct {
 	Reclaimed int `json:"reclaimed,omitempty"`
 }
 
-// IOCeiling is the limit of one disk; 0 is no limit.
-type IOCeiling struct {
-	// Device is the disk by the kernel's name, by a path that lies on it ("/var/log/pods"), or "*": each disk that no other ceiling names.
-	Device string `json:"device"`
-	// ReadBytesPerSecond is the most that a pod reads; 0: no limit.
-	ReadBytesPerSecond uint64 `json:"readBytesPerSecond,omitempty"`
-	// WriteBytesPerSecond is the most that a pod writes; 0: no limit.
-	WriteBytesPerSecond uint64 `json:"writeBytesPerSecond,omitempty"`
-	// ReadsPerSecond is the most read operations of a pod; 0: no limit.
-	ReadsPerSecond uint64 `json:"readsPerSecond,omitempty"`
-	// WritesPerSecond is the most write operations of a pod; 0: no limit.
-	WritesPerSecond uint64 `json:"writesPerSecond,omitempty"`
-}
-
 // LendingNetwork limits what reclaimed pods send off the node.
 type LendingNetwork struct {
 	// Enabled limits what all reclaimed pods send together to what the online pods leave. The agent then needs hostNetwork, /sys/fs/bpf, CAP_BPF

@@ -9,6 +9,20 @@ import (
 // EveryDisk stands for all disks of a node that nothing else names.
 const EveryDisk = "*"
 
+// IOCeiling is the limit of one disk; 0 is no limit.
+type IOCeiling struct {
+	// Device is the disk by the kernel's name, by a path that lies on it ("/var/log/pods"), or "*": each disk that no other ceiling names.
+	Device string `json:"device"`
+	// ReadBytesPerSecond is the most that a pod reads; 0: no limit.
+	ReadBytesPerSecond uint64 `json:"readBytesPerSecond,omitempty"`
+	// WriteBytesPerSecond is the most that a pod writes; 0: no limit.
+	WriteBytesPerSecond uint64 `json:"writeBytesPerSecond,omitempty"`
+	// ReadsPerSecond is the most read operations of a pod; 0: no limit.
+	ReadsPerSecond uint64 `json:"readsPerSecond,omitempty"`
+	// WritesPerSecond is the most write operations of a pod; 0: no limit.
+	WritesPerSecond uint64 `json:"writesPerSecond,omitempty"`
+}
+
 // IODisk says what one disk can do, and what it shall keep for online pods.
 type IODisk struct {
 	// Device is the disk by the kernel's name ("nvme0n1"), by a path that lies on it ("/var/lib/containerd"), or "*": each disk that nothing else names.
