@@ -66,9 +66,9 @@ func objects(t *testing.T, rendered map[string]string) []*unstructured.Unstructu
 // everything are values that switch on all that a chart can render on a cluster without other operators.
 const everything = `
 metrics: {enabled: true, certificate: existing}
-controller: {enabled: true, rescheduling: {mode: Auto}}
+controller: {enabled: true, rescheduling: {mode: Auto}, config: {recommendation: {enabled: true, changePods: true}, requests: {enabled: true}, tides: {enabled: true}}}
 namespace: {create: true}
-agent: {enabled: true, lending: {enabled: true}}
+agent: {enabled: true, lending: {enabled: true}, config: {node: {quietCPUs: {interrupts: true}}}}
 mps: {enabled: true}
 priorityQuota: {enabled: true}
 migration: {systems: [koordinator, katalyst, volcano, kueue, hami, yunikorn, kai]}
@@ -105,7 +105,7 @@ func TestGolden(t *testing.T) {
 	for name, text := range map[string]string{
 		"default": "serving: {certificate: existing}", "everything": everything, "monitored": monitored,
 		"split":   split,
-		"cleanup": "{agent: {enabled: true, cleanup: true}, serving: {certificate: existing}}",
+		"cleanup": "{agent: {enabled: true, cleanup: true, config: {node: {quietCPUs: {interrupts: true}}}}, serving: {certificate: existing}}",
 	} {
 		var out strings.Builder
 		rendered := render(t, text, newest)

@@ -64,3 +64,8 @@ tlsCertFile: /etc/hilbert-peers/tls.crt
 tlsPrivateKeyFile: /etc/hilbert-peers/tls.key
 caFile: /etc/hilbert-peers/ca.crt
 {{- end -}}
+
+{{- /* Whether agents move interrupts: then they and what cleans up after them need the host's /proc/irq, for a pod's own is read-only. */ -}}
+{{- define "hilbert.movesInterrupts" -}}
+{{- if dig "node" "quietCPUs" "interrupts" false .Values.agent.config -}}true{{- end -}}
+{{- end -}}
