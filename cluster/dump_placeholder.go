@@ -78,8 +78,13 @@ func (l loader) placeholders(records []PlaceholdersRecord) error {
 		b.inNamespace[r.Facts.Namespace] = append(b.inNamespace[r.Facts.Namespace], set)
 		for at := range set.places {
 			p := &set.places[at]
-			p.set, p.is, p.told, p.by = set, r.Places[at].Place, r.Places[at].Told, r.Places[at].Pod
+			p.set, p.is, p.told = set, r.Places[at].Place, r.Places[at].Told
 			p.is.Index = at
+			for i := range r.Facts.Places {
+				if told := &r.Facts.Places[i]; told.Index == at {
+					p.by = told.Pod
+				}
+			}
 			b.byPod[p.uid()] = p
 			if uid := r.Places[at].Taken; uid != "" {
 				if p.taken = l.s.pods.byUID[uid]; p.taken == nil || b.takers[p.taken] != nil {

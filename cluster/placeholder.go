@@ -314,6 +314,9 @@ func (s *Store) upsertReservation(seen *facts.Reservation) {
 // adopt takes in what the status says of a place, unless the ledger knows better.
 func (s *Store) adopt(p *place, told *facts.Place) {
 	p.told, p.by = told.State, told.Pod
+	if told.State == facts.PlaceLost && p.is.State == facts.PlaceLost {
+		p.is.Pod = cmp.Or(p.is.Pod, told.Pod) // the process that led before this one has seen who has another place
+	}
 	if told.State <= p.is.State {
 		return
 	}

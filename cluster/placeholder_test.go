@@ -257,3 +257,35 @@ func TestLoadRefusesReservations(t *testing.T) {
 		}
 	}
 }
+
+// Who has another place than one that was lost is learnt from the status by a process that stands by: when it leads, it gives nobody the turn again. A file says whether the
+// status says so yet.
+func TestServedElsewhereIsLearnt(t *testing.T) {
+	lost := func(by string) facts.Event {
+		return facts.ReservationUpserted{Reservation: &facts.Reservation{
+			UID: "r", Name: "target", Namespace: "ns", Moves: "p", Count: 1, Expires: 100, Template: facts.Pod{Requirements: &facts.Requirements{}},
+			Places: []facts.Place{{State: facts.PlaceLost, Node: "n", Pod: by, Reason: "NodeGone"}},
+		}}
+	}
+	standby := cluster.NewStore()
+	for _, c := range []struct {
+		by   string
+		turn bool
+	}{{"", true}, {"web-1", false}} {
+		standby.Apply(lost(c.by))
+		set := standby.Placeholders().In("ns")[0]
+		if v := set.View(); set.LostTarget() != c.turn || !v.Settled || v.Places[0].Pod != c.by {
+			t.Errorf("the status says %q: it is lost and nobody is served: %v, and the ledger has %+v", c.by, set.LostTarget(), v.Places[0])
+		}
+	}
+	leader := cluster.NewStore()
+	leader.Apply(lost(""))
+	leader.ServedElsewhere(leader.Placeholders().In("ns")[0], &cluster.Pod{Name: "web-1"})
+	loaded, err := cluster.Load(leader.Dump())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := loaded.Placeholders().In("ns")[0].View(); v.Settled || v.Places[0].Pod != "web-1" {
+		t.Errorf("the status does not say it yet, and the file has %+v", v.Places[0])
+	}
+}

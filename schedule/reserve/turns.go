@@ -42,17 +42,21 @@ func (t *Turns) Arrived(pod *cluster.Pod) {
 
 // Follow says whose turn has come, and whose is over.
 func (t *Turns) Follow(early func(pod facts.UID, is bool)) {
+	// Whether a turn is over is asked of the sets themselves: a reader of Changed that has fallen behind is not told which are gone.
+	t.lost = slices.DeleteFunc(t.lost, func(set *cluster.PlaceholderSet) bool {
+		over := !set.LostTarget()
+		if over {
+			t.end(set, early)
+			delete(t.fresh, set)
+		}
+		return over
+	})
 	for _, set := range t.store.Placeholders().Changed(&t.seen, nil) {
 		at, known := slices.BinarySearchFunc(t.lost, set, func(a, b *cluster.PlaceholderSet) int {
 			return strings.Compare(string(a.Facts.UID), string(b.Facts.UID))
 		})
-		switch lost := set.LostTarget(); {
-		case lost && !known:
+		if !known && set.LostTarget() {
 			t.lost, t.fresh[set] = slices.Insert(t.lost, at, set), true
-		case !lost && known && t.lost[at] == set:
-			t.lost = slices.Delete(t.lost, at, at+1)
-			t.end(set, early)
-			delete(t.fresh, set)
 		}
 	}
 	for _, set := range t.lost {
