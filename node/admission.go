@@ -62,8 +62,8 @@ func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fix
 	slices.SortStableFunc(order, func(x, y Sandbox) int { return d.adoptionRank(&x, running) - d.adoptionRank(&y, running) })
 	for i := range order {
 		s := &order[i]
-		// One that runs on fewer CPUs than its sandbox says has been resized since. None grows before all have what they run on.
-		if had := milliOf(running[s.ID]); had > 0 && had < s.Amounts.MilliCPU && d.adoptionRank(s, running) == 0 && d.node.options.Mode == spec.ModeAgent {
+		// One that has fewer CPUs than its sandbox says has been resized since. None grows before all have what they run on.
+		if had := d.had(s, running); had > 0 && had < s.Amounts.MilliCPU {
 			requests[s.ID] = cmp.Or(requests[s.ID], s.Amounts.MilliCPU)
 			s.Amounts.MilliCPU = had
 		}
@@ -137,6 +137,23 @@ func (d *admission) releaseStale(order []Sandbox, running map[string]topology.CP
 
 // milliOf is what CPUs are in thousandths.
 func milliOf(cpus topology.CPUSet) int64 { return 1000 * int64(cpus.Len()) }
+
+// had is what a pod that holds something of the NUMA nodes had when it was last placed: the CPUs that a dedicated pod runs on, and what was promised to a shared one that is
+// bound, in millicores. 0: it is not known.
+func (d *admission) had(s *Sandbox, running map[string]topology.CPUSet) (milli int64) {
+	switch {
+	case d.node.options.Mode != spec.ModeAgent:
+		return 0
+	case d.adoptionRank(s, running) == 0:
+		return milliOf(running[s.ID])
+	}
+	if p := podOf(s); p.Request.Binding == topology.BoundShared {
+		for _, cpus := range p.Promise.CPUs {
+			milli += 1000 * int64(cpus)
+		}
+	}
+	return milli
+}
 
 // alive leaves out the sandboxes of pods that have ended: those without a process and containers, if the pod has another sandbox that has one, or no cgroup any more.
 // CRI-O makes sandboxes without a process, and a pod has no containers while they all wait to be started again.

@@ -3,6 +3,7 @@ package node
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
@@ -62,6 +63,32 @@ func TestSharedPodInItsNUMANode(t *testing.T) {
 		w.has(bound, "cpuset.cpus", topology.CPUs(4, 5, 6, 7).Minus(own.CPUs).String())
 		w.has(bound, "cpuset.mems", "1")
 		w.eventually("the report has it again", reported)
+	}
+	w.stop()
+}
+
+// A bound pod that has grown where it runs is taken over where it was promised room, and grows there again: no record of it is needed, and nobody forged anything.
+func TestSharedPodGrewBeforeRestart(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	bound := sandbox("bound", 2, "qos=shared_cores", "numa=bound", "numaNodes=1:2/512Mi")
+	w.mustRun(bound)
+	w.stop()
+	w.store.data = []byte("half a checkpo")
+	w.running["bound"].containers[0].MilliCPU = 3000
+	w.start()
+	w.has(bound, "cpuset.mems", "1")
+	var held []spec.NUMAAllocation
+	w.agent.Ask(time.Minute, func(a *Agent) {
+		for _, socket := range a.Status().Status.Topology {
+			held = append(held, socket.Children[0].Allocations...)
+		}
+	})
+	if len(held) != 1 || held[0].CPUs != 3 || held[0].MemoryMiB != 512 {
+		t.Errorf("it holds %+v, want room for 3 CPUs and its memory", held)
+	}
+	if s := w.state(); s.Allocated.Forged != 0 || s.Allocated.Kept != 1 {
+		t.Errorf("%d promises were forged and %d kept, want one kept", s.Allocated.Forged, s.Allocated.Kept)
 	}
 	w.stop()
 }

@@ -288,26 +288,28 @@ func TestPluginHoldsForNobody(t *testing.T) {
 	w.eventually("it is released", func() bool { return len(p.Holders()) == 0 })
 }
 
-// A pod's CPUs go where the plugin's resource is if the pod has to be on one NUMA node, and stay where they were promised otherwise.
+// A pod's CPUs go where the plugin's resource is if the pod has to be on one NUMA node, and stay where they were promised otherwise. So does the room of a bound pod that shares CPUs.
 func TestPluginMovesCPUs(t *testing.T) {
-	for policy, want := range map[string]string{"": "[0]", spec.NUMAPolicySingle: "[1]"} {
-		t.Run(policy, func(t *testing.T) {
-			w, p := pluginWorld(t)
-			delete(p.Capacity, 0)
-			w.start()
-			w.serves(1)
-			s := asks("a", "qos=dedicated_cores", "numa=bound", "numaNodes=0:1/64Mi")
-			if policy != "" {
-				s.Annotations[spec.AnnotationNUMAPolicy] = policy
-			}
-			got := w.mustRun(s)
-			var sockets []int
-			for cpu := range got.CPUs.All() {
-				sockets = append(sockets, cpu/4)
-			}
-			if fmt.Sprint(sockets) != want {
-				t.Errorf("its CPUs are %v, on NUMA nodes %v; want %s", got.CPUs, sockets, want)
-			}
-		})
+	for _, level := range []spec.QoSLevel{spec.QoSDedicated, spec.QoSShared} {
+		for policy, want := range map[string]string{"": "[0]", spec.NUMAPolicySingle: "[1]"} {
+			t.Run(string(level)+policy, func(t *testing.T) {
+				w, p := pluginWorld(t)
+				delete(p.Capacity, 0)
+				w.start()
+				w.serves(1)
+				s := asks("a", "qos="+string(level), "numa=bound", "numaNodes=0:1/64Mi")
+				if policy != "" {
+					s.Annotations[spec.AnnotationNUMAPolicy] = policy
+				}
+				got := w.mustRun(s)
+				var sockets []int
+				for cpu := range got.CPUs.All() {
+					sockets = append(sockets, cpu/4)
+				}
+				if fmt.Sprint(slices.Compact(sockets)) != want {
+					t.Errorf("its CPUs are %v, on NUMA nodes %v; want %s", got.CPUs, sockets, want)
+				}
+			})
+		}
 	}
 }

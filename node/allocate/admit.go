@@ -81,9 +81,7 @@ func (d *dedicated) hold(p *pod) ([]Note, *Refusal) {
 	if p.Forged != "" {
 		p.Promise = topology.NUMAGrant{}
 	}
-	if (p.Request.Binding == topology.Bound || p.Request.Binding == topology.BoundShared) && p.Request.Memory == 0 {
-		p.Request.Memory = memoryOf(&p.Promise)
-	}
+	p.Request = complete(p.Request, &p.Promise)
 	if d.keep(p) {
 		return nil, nil
 	}
@@ -137,13 +135,17 @@ func (d *dedicated) promise(p *pod) (topology.NUMAGrant, []Note) {
 	return p.Promise, nil
 }
 
-// memoryOf is the sum of what a promise binds, in MiB.
-func memoryOf(g *topology.NUMAGrant) uint32 {
+// complete is a request with its memory: where that is left zero, a bound pod's is what the promise binds.
+func complete(r topology.NUMARequest, promise *topology.NUMAGrant) topology.NUMARequest {
+	if r.Memory > 0 || r.Binding != topology.Bound && r.Binding != topology.BoundShared {
+		return r
+	}
 	var sum uint64
-	for _, part := range g.Memory {
+	for _, part := range promise.Memory {
 		sum += uint64(part)
 	}
-	return uint32(min(sum, math.MaxUint32))
+	r.Memory = uint32(min(sum, math.MaxUint32))
+	return r
 }
 
 // keep leaves a pod that runs already where it runs, if that is what it could have been given; what was once promised does not matter then,

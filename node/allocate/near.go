@@ -3,7 +3,6 @@ package allocate
 import (
 	"math/bits"
 
-	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/hint"
 	"hilbert.dev/hilbert/topology"
 )
@@ -11,7 +10,7 @@ import (
 // Hints says which NUMA nodes could serve a pod that is not admitted yet, by its CPUs and its devices: what it was promised is preferred, because the scheduler has
 // counted on that. A resource that does not care has no hints.
 func (m *Manager) Hints(p *Pod) (out []hint.Resource) {
-	if p.QoS.Level == spec.QoSDedicated && p.Invalid == "" && !p.Request.IsZero() && !m.capacity.kubeletRules() {
+	if p.Invalid == "" && !p.Request.IsZero() && !m.capacity.kubeletRules() {
 		out = append(out, hint.Resource{Name: "cpu", Hints: m.dedicated.hints(p)})
 	}
 	if set := m.Devices.numaNodes(&p.Devices); set != 0 {
@@ -22,10 +21,7 @@ func (m *Manager) Hints(p *Pod) (out []hint.Resource) {
 
 // hints are the sets of NUMA nodes that hold a pod's CPUs. Without a promise, the smallest are preferred.
 func (d *dedicated) hints(p *Pod) (out []hint.Hint) {
-	r, free, promised := p.Request, d.capacity.alloc.Free(), p.Promise.NUMANodes()
-	if r.Binding == topology.Bound && r.Memory == 0 {
-		r.Memory = memoryOf(&p.Promise)
-	}
+	r, free, promised := complete(p.Request, &p.Promise), d.capacity.alloc.Free(), p.Promise.NUMANodes()
 	fewest := topology.MaxNUMANodes
 	for set := 1; set <= 0xff; set++ {
 		s := d.capacity.alloc.Shape()
