@@ -267,7 +267,7 @@ func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[str
 			v.Waiting = append(v.Waiting, reschedule.Waiting{Name: f.Namespace + "/" + f.Name, Needs: float64(f.Requirements.GPU.Total())})
 		}
 	}
-	v.Growths = growthsOf(d.Ledger, index)
+	v.Growths = growthsOf(d.Ledger, store, index)
 	for name, members := range units {
 		needs := int64(0)
 		for _, f := range members {
@@ -283,22 +283,21 @@ func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[str
 	return v
 }
 
-// growthsOf are the Reservations of room for growth that wait, see package vpa.
-func growthsOf(l *cluster.Dump, index map[string]int) (list []reschedule.Growth) {
+// growthsOf are the Reservations of room for growth that wait, see package vpa. Tenants may write Reservations too: the pod must be theirs, and on the node, or others would
+// leave a node for nobody.
+func growthsOf(l *cluster.Dump, s *cluster.Store, index map[string]int) (list []reschedule.Growth) {
 	for i := range l.Placeholders {
 		r := &l.Placeholders[i]
-		pod := growingPod(r.Facts)
-		if pod == "" || r.Expired || len(r.Places) != 1 || r.Places[0].State != facts.PlaceWaiting {
+		pod := s.Pod(facts.UID(growingPod(r.Facts)))
+		if pod == nil || pod.Namespace != r.Facts.Namespace || pod.Deleting || r.Expired || len(r.Places) != 1 || r.Places[0].State != facts.PlaceWaiting {
 			continue
 		}
 		f := &r.Facts.Template
-		for name, at := range index {
-			if boundByName(f.Requirements, name) {
-				list = append(list, reschedule.Growth{
-					Name: r.Facts.Namespace + "/" + facts.PlaceholderName(r.Facts.Name, 0), Node: at, Pod: pod,
-					Needs: []int64{amountOf(f.Requirements, resource.NameCPU), amountOf(f.Requirements, resource.NameMemory)},
-				})
-			}
+		if at, ok := index[pod.Node()]; ok && boundByName(f.Requirements, pod.Node()) {
+			list = append(list, reschedule.Growth{
+				Name: r.Facts.Namespace + "/" + facts.PlaceholderName(r.Facts.Name, 0), Node: at, Pod: string(pod.UID),
+				Needs: []int64{amountOf(f.Requirements, resource.NameCPU), amountOf(f.Requirements, resource.NameMemory)},
+			})
 		}
 	}
 	slices.SortFunc(list, func(a, b reschedule.Growth) int { return cmp.Compare(a.Name, b.Name) })
