@@ -57,8 +57,8 @@ type Watch struct {
 // known is a CustomNodeResource.
 type known struct {
 	node config.Node
-	// headroom is what its reclaimed pods may ask for, as its agent says; nil: it does not.
-	headroom *spec.ReclaimedAmounts
+	// lending is what its agent says of lending; nil: nothing.
+	lending *spec.Colocation
 	// own is what was written and not seen yet, until then.
 	own   *spec.WantedConfiguration
 	until time.Time
@@ -163,17 +163,17 @@ func (w *Watch) View(now time.Time) (v config.View) {
 	return v
 }
 
-// headroomFor is how old a report may be whose headroom counts. Agents that lend refresh it each 25 seconds.
-const headroomFor = 2 * time.Minute
+// lendingFor is how old a report may be of which counts what it says of lending. Agents that lend refresh it each 25 seconds.
+const lendingFor = 2 * time.Minute
 
-// Headrooms are what reclaimed pods may ask for on each node whose agent says so, and has said so of late.
-func (w *Watch) Headrooms(now time.Time) map[string]spec.ReclaimedAmounts {
+// Lending is what agents say of lending, by node, of those that have said so of late. It must not be changed.
+func (w *Watch) Lending(now time.Time) map[string]*spec.Colocation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := make(map[string]spec.ReclaimedAmounts)
+	out := make(map[string]*spec.Colocation)
 	for name, k := range w.nodes {
-		if k.headroom != nil && now.Sub(k.node.Report.ObservedAt) < headroomFor {
-			out[name] = *k.headroom
+		if k.lending != nil && now.Sub(k.node.Report.ObservedAt) < lendingFor {
+			out[name] = k.lending
 		}
 	}
 	return out
@@ -183,16 +183,14 @@ func (w *Watch) addNode(u *unstructured.Unstructured) { w.labels[u.GetName()] = 
 
 func (w *Watch) addReport(u *unstructured.Unstructured) {
 	n := config.Node{Name: u.GetName()}
-	var headroom *spec.ReclaimedAmounts
+	var lending *spec.Colocation
 	var r v1alpha1.CustomNodeResource
 	if err := convert(u, &r); err != nil {
 		w.log.Warn("a CustomNodeResource cannot be read; its node counts as one that says nothing", "node", n.Name, "err", err)
 	} else {
 		n.Wanted = r.Spec.Configuration
 		n.Report = config.Report{ObservedAt: r.Status.ObservedAt.Time, Applied: r.Status.Configuration, Health: r.Status.Health}
-		if c := r.Status.Colocation; c != nil {
-			headroom = &c.Headroom
-		}
+		lending = r.Status.Colocation
 		for i := range r.Status.Conditions {
 			if c := &r.Status.Conditions[i]; c.Type == spec.ConditionAgentReady {
 				n.Report.Ready = c.Status == metav1.ConditionTrue
@@ -204,7 +202,7 @@ func (w *Watch) addReport(u *unstructured.Unstructured) {
 		k = &known{}
 		w.nodes[n.Name] = k
 	}
-	k.node, k.headroom = n, headroom
+	k.node, k.lending = n, lending
 	if same(k.own, n.Wanted) {
 		k.until = time.Time{}
 	}

@@ -21,9 +21,15 @@ func (r *Reader) lenders(ctx context.Context, now time.Time) (out map[string]vpa
 	if err != nil {
 		return nil, false
 	}
-	out = make(map[string]vpa.Lender)
-	for i := range list.Items {
-		p := &list.Items[i]
+	return lendersOf(list.Items, r.lending(now)), true
+}
+
+// lendersOf are the nodes of pods that are labelled as reclaimed, and those whose agents say that they lend to others: by Katalyst's annotation a pod is reclaimed too, and
+// pods cannot be listed by that. What these hold is what the agent says that they have.
+func lendersOf(pods []corev1.Pod, lending map[string]*spec.Colocation) map[string]vpa.Lender {
+	out := make(map[string]vpa.Lender)
+	for i := range pods {
+		p := &pods[i]
 		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}
@@ -32,14 +38,17 @@ func (r *Reader) lenders(ctx context.Context, now time.Time) (out map[string]vpa
 		n.Held.CPU, n.Held.Memory = n.Held.CPU+held.CPU, n.Held.Memory+held.Memory
 		out[p.Spec.NodeName] = n
 	}
-	headrooms := r.headrooms(now)
-	for node, n := range out {
-		if h, there := headrooms[node]; there {
-			n.Headroom, n.Known = reclaimed(h), true
+	for node, says := range lending {
+		n, labelled := out[node]
+		if !labelled {
+			n.Held = reclaimed(says.Lent)
+		}
+		if n.Held != (recommend.Amounts{}) {
+			n.Headroom, n.Known = reclaimed(says.Headroom), true
 			out[node] = n
 		}
 	}
-	return out, true
+	return out
 }
 
 func reclaimed(a spec.ReclaimedAmounts) recommend.Amounts {

@@ -3,6 +3,7 @@ package vpa
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -67,5 +68,30 @@ func TestHolds(t *testing.T) {
 	p.ObjectMeta = metav1.ObjectMeta{Annotations: map[string]string{spec.AnnotationReclaimed: "500m/256Mi"}}
 	if got, want := holds(&p), (recommend.Amounts{CPU: 0.5, Memory: 256 << 20}); got != want {
 		t.Errorf("it was promised %v, want %v", got, want)
+	}
+}
+
+// TestLenders: what labelled pods hold counts on nodes that have any; elsewhere what agents say, for pods that are reclaimed by Katalyst's annotation are in no list.
+func TestLenders(t *testing.T) {
+	pod := func(node string, phase corev1.PodPhase) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{spec.AnnotationReclaimed: "500m/256Mi"}},
+			Spec:       corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase},
+		}
+	}
+	lends := func(lent int64) *spec.Colocation {
+		return &spec.Colocation{Headroom: spec.ReclaimedAmounts{MilliCPU: 6000, MemoryMiB: 1024}, Lent: spec.ReclaimedAmounts{MilliCPU: lent}}
+	}
+	got := lendersOf(
+		[]corev1.Pod{pod("labelled", corev1.PodRunning), pod("labelled", corev1.PodPending), pod("silent", corev1.PodRunning), pod("", corev1.PodPending), pod("idle", corev1.PodSucceeded)},
+		map[string]*spec.Colocation{"labelled": lends(4000), "annotated": lends(4000), "idle": lends(0)})
+	headroom, held := recommend.Amounts{CPU: 6, Memory: 1 << 30}, recommend.Amounts{CPU: 0.5, Memory: 256 << 20}
+	want := map[string]vpa.Lender{
+		"labelled":  {Held: recommend.Amounts{CPU: 1, Memory: 512 << 20}, Headroom: headroom, Known: true},
+		"annotated": {Held: recommend.Amounts{CPU: 4}, Headroom: headroom, Known: true},
+		"silent":    {Held: held},
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -82,7 +82,7 @@ type Reader struct {
 	measured    measured
 	recommender string
 	changes     bool // pods may be changed, so that Reservations and lenders matter
-	headrooms   func(time.Time) map[string]spec.ReclaimedAmounts
+	lending     func(time.Time) map[string]*spec.Colocation
 	log         *slog.Logger
 	targets     targets
 	trouble     map[string]bool // what failed in the last round, so that it is said once
@@ -98,16 +98,16 @@ func NewReader(c *apiserver.Connection, recommender string, changes bool, log *s
 	}
 	api := client{core.RESTClient()}
 	return &Reader{
-		api: api, core: core, source: podMetrics{api}, measured: measured{api}, headrooms: nobodyKnows, recommender: recommender, changes: changes, log: log, targets: targets{api: api, known: make(map[string]*target)}, trouble: make(map[string]bool),
+		api: api, core: core, source: podMetrics{api}, measured: measured{api}, lending: nobodyKnows, recommender: recommender, changes: changes, log: log, targets: targets{api: api, known: make(map[string]*target)}, trouble: make(map[string]bool),
 	}, nil
 }
 
-// HeadroomsFrom has what nodes may lend told by somebody, of those nodes of which it is known. Before it is called, that is none.
-func (r *Reader) HeadroomsFrom(tell func(now time.Time) map[string]spec.ReclaimedAmounts) {
-	r.headrooms = tell
+// LendingFrom has what agents say of lending told by somebody, of those nodes of which it is known. Before it is called, that is none.
+func (r *Reader) LendingFrom(tell func(now time.Time) map[string]*spec.Colocation) {
+	r.lending = tell
 }
 
-func nobodyKnows(time.Time) map[string]spec.ReclaimedAmounts { return nil }
+func nobodyKnows(time.Time) map[string]*spec.Colocation { return nil }
 
 // View reads everything. false: nothing can be decided in this round, for the reason that was logged.
 func (r *Reader) View(ctx context.Context, now time.Time) (v vpa.View, ok bool) {

@@ -99,7 +99,7 @@ func runController(ctx context.Context, c *spec.Configuration, o Options, log *s
 	}
 	if r.recommends != nil {
 		defer r.recommends.writer.Close()
-		r.recommends.reader.HeadroomsFrom(watch.Headrooms)
+		r.recommends.reader.LendingFrom(watch.Lending)
 	}
 	r.answers = newAnswerer(c, connection, fence, log)
 	served, err := r.serve(c)
