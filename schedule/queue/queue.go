@@ -177,7 +177,8 @@ func (q *Queue) drop(u *Unit, uid facts.UID) {
 	q.blocks.endTrial(u, true)
 }
 
-// SetEarly gives a pod its turn before all of its priority in its queue, or takes that back. It says nothing to gangs. Whoever gives it takes it back.
+// SetEarly gives a pod its turn before all of its priority in its queue, or takes that back; its queue comes first with it among queues that are ordered by their first units.
+// It does nothing for members of gangs. Whoever gives it takes it back.
 func (q *Queue) SetEarly(uid facts.UID, early bool) {
 	if early {
 		q.early[uid] = struct{}{}

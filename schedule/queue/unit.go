@@ -25,7 +25,7 @@ type Unit struct {
 	Shape *Shape
 	// Priority of the pod, or the lowest of the members: a gang is worth what its least important member is.
 	Priority int32
-	// Early: it comes before all of its priority in its queue, whatever their age.
+	// Early: it comes before all of its priority in its queue, or before all where the queue's order ignores priority.
 	Early bool
 	// Created in nanoseconds, of the pod or of the oldest member that waits.
 	Created int64

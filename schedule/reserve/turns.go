@@ -16,8 +16,8 @@ import (
 // Example: a pod of the ReplicaSet web is moved. Its target is reserved, the pod is evicted, and the node of the target dies. The first pod of web that was created since the
 // target was asked for, and waits, comes before all of its priority in its queue, until it is bound somewhere.
 //
-// It is bounded: one pod for each lost target, only within its own queue and priority, and until the Reservation expires or is deleted. Whose Reservations count is held by
-// a policy: tenants create none of that name.
+// It is bounded: one pod for each lost target, which overtakes no higher priority where priority counts, and until the Reservation expires or is deleted. Whose Reservations
+// count is held by a policy: tenants create none of that name.
 type Turns struct {
 	store *cluster.Store
 	seen  changes.Revision
