@@ -71,16 +71,7 @@ func (ps *Pools) NUMANodes() []PoolNUMANode {
 }
 
 // Bound is what pods that are bound request of the shared pools in each NUMA node, in CPUs.
-func (ps *Pools) Bound() (cpus [topology.MaxNUMANodes]int) {
-	for uid, p := range ps.pods.known {
-		if h, ok := ps.capacity.alloc.Holding(uid); ok && p.pool != "" {
-			for z, n := range h.Grant.CPUs {
-				cpus[z] += int(n)
-			}
-		}
-	}
-	return cpus
-}
+func (ps *Pools) Bound() [topology.MaxNUMANodes]int { return ps.capacity.alloc.Bound() }
 
 // Demand is what the pods of each shared pool request together, in millicores.
 func (ps *Pools) Demand() map[string]int64 {

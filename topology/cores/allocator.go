@@ -126,6 +126,9 @@ func (a *Allocator) RunsIn(g *topology.NUMAGrant) topology.CPUSet {
 	return a.pools.Runs(a.pools.Of(SharePool))
 }
 
+// Bound are the CPUs of each NUMA node that pods with BoundShared have room for.
+func (a *Allocator) Bound() [topology.MaxNUMANodes]int { return a.bound }
+
 // Held are the CPUs that some pod holds exclusively.
 func (a *Allocator) Held() topology.CPUSet { return a.held }
 
