@@ -26,6 +26,7 @@ type interferenceController struct {
 	profiles *profileController
 	book     *interference.Book
 	rules    interference.Rules
+	acted    bool                   // in the last observation
 	decision *interference.Decision // nil: there is none yet
 	at       time.Time              // of the last observation
 	known    [signalsKnown]bool     // whether any service had the signal in the last observation
@@ -89,6 +90,10 @@ func (c *interferenceController) Tick(in *inputs) (changed bool) {
 	if rules := rulesOf(c.config()); c.book == nil || rules != c.rules {
 		c.rules = rules
 		c.book, c.decision = interference.NewBook(&c.rules), nil
+	}
+	if acts := c.acts(); acts != c.acted { // nobody is evicted at once who was never limited
+		c.acted, c.decision = acts, nil
+		c.book.Restart()
 	}
 	if d := c.book.Step(in.now, c.readings(in.seen)); d != nil {
 		c.decision = d
@@ -154,6 +159,7 @@ func (c *interferenceController) limit(now time.Time) (changed bool) {
 			wanted[l.ID] = quotaOf(l.CPUs)
 		}
 	}
+	changed = c.makeWay()
 	for _, p := range c.node.pods.sorted() {
 		changed = c.look(p) || changed
 		known, value := c.limits[p.name.UID], wanted[p.name.UID]
@@ -218,8 +224,22 @@ func (c *interferenceController) unlimited(p *pod) bool {
 	return quota == "max"
 }
 
+// makeWay forgets the limits of pods that the kubelet has given one of their own meanwhile: that one counts, and is not written over. It reports whether there were any.
+func (c *interferenceController) makeWay() (any bool) {
+	for uid := range c.limits {
+		if quota, period := c.cpuMax(c.podOf(uid)); quota != "" && quota != "max" && period != limitPeriod {
+			delete(c.limits, uid)
+			any = true
+		}
+	}
+	return any
+}
+
 // cpuMax reads the limit of a pod's own cgroup; empty: it is not known.
 func (c *interferenceController) cpuMax(p *pod) (quota, period string) {
+	if p.cgroup == "" {
+		return "", ""
+	}
 	text, err := c.node.options.Kernel.Read(p.cgroup + "/" + enforce.CPUMax)
 	if err != nil {
 		return "", ""
@@ -234,18 +254,18 @@ func (c *interferenceController) yield(p *pod) (had bool) {
 		return false
 	}
 	c.look(p)
-	known := c.limits[p.name.UID]
-	if known == nil {
-		return false
+	had = c.makeWay() // the kubelet writes the pod's own cgroup before, where its limits grow
+	if known := c.limits[p.name.UID]; known != nil {
+		had = had || known.value != noLimit
+		known.value, known.rests = noLimit, c.node.now().Add(restAfterUpdate)
 	}
-	had = known.value != noLimit
-	known.value, known.rests = noLimit, c.node.now().Add(restAfterUpdate)
 	return had
 }
 
 // giveBack takes all limits away. It reports whether there were any.
 func (c *interferenceController) giveBack() (had bool) {
 	c.decision = nil
+	had = c.makeWay()
 	for _, l := range c.limits {
 		had = had || l.value != noLimit
 		l.value = noLimit

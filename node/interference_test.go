@@ -176,6 +176,52 @@ func TestLimitGivesWay(t *testing.T) {
 	r.limit("max 100000")
 }
 
+// A limit of its own that a culprit gets meanwhile counts: it is not written over, whether it comes before the runtime is told or without that, nor taken away in the end.
+func TestLimitOfItsOwnComes(t *testing.T) {
+	for name, told := range map[string]bool{"told": true, "not told": false} {
+		t.Run(name, func(t *testing.T) {
+			r := actingRig(t)
+			r.kernel.set(r.hog+"/"+enforce.CPUMax, "50000 100000\n")
+			if told {
+				if _, err := r.agent.UpdateContainer(t.Context(), "c-hog"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.ticks(2)
+			r.pass(1, 0.6, 4)
+			r.ticks(2)
+			r.limit("50000 100000")
+			if i := r.interference(); len(i.Findings) != 1 || i.Findings[0].Step != spec.InterferenceLeftAlone {
+				t.Errorf("%+v", i)
+			}
+			r.stop()
+			r.limit("50000 100000")
+		})
+	}
+}
+
+// Where a report has told that a culprit would be evicted, mode act limits it first.
+func TestReportedCulpritIsLimitedFirst(t *testing.T) {
+	r := newHarmRig(t)
+	r.mode(spec.InterferenceReport)
+	r.harm()
+	r.pass(4, 0.6, 4)
+	r.mode(spec.InterferenceAct)
+	r.pass(1, 0.6, 4)
+	if got := r.requested(); len(got) > 0 || len(r.interference().Findings) > 0 {
+		t.Errorf("at once evictions of %v are asked for, and %+v is found", got, r.interference().Findings)
+	}
+	r.pass(3, 0.6, 4)
+	r.limit("99991 99991")
+	if got := r.requested(); len(got) > 0 {
+		t.Errorf("beside the limit evictions of %v are asked for", got)
+	}
+	r.pass(3, 0.6, 4)
+	if got := r.requested(); !slices.Equal(got, []string{"pod-hog Interference"}) {
+		t.Errorf("evictions asked for: %v", got)
+	}
+}
+
 // A pod with a limit of its own is named, and left alone.
 func TestLimitOfItsOwn(t *testing.T) {
 	r := newHarmRig(t)

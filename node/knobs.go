@@ -36,6 +36,9 @@ func newKnobController(n *nodeState, governors *governorController, memory *memo
 
 // Tick implements controller: both writers compare everything with the kernel.
 func (k *knobController) Tick(*inputs) (changed bool) {
+	if k.interference.makeWay() {
+		k.update()
+	}
 	k.fast.Ask(enforce.WriteRequest{Tick: true})
 	k.slow.Ask(enforce.WriteRequest{Tick: true})
 	return false

@@ -93,7 +93,7 @@ type Book struct {
 	last     time.Time
 	sums     map[string]*sum
 	services map[string]*service
-	limits   map[string]float64 // by the culprit's ID
+	limits   map[string]float64 // by the culprit's ID; its request may be more
 	evicted  time.Time          // when an eviction was last begun
 	evict    string
 	why      string
@@ -153,6 +153,16 @@ func (b *Book) Step(now time.Time, pods []Reading) *Decision {
 	return b.decide(now, seen)
 }
 
+// Restart begins the ladder anew for all services, and forgets what was decided: what was only told is not carried out at once. Baselines stay.
+func (b *Book) Restart() {
+	for _, s := range b.services {
+		s.watch.Restart()
+		s.finding = nil
+	}
+	clear(b.limits)
+	b.evict, b.why, b.evicted, b.apart = "", "", time.Time{}, nil
+}
+
 // close returns the means of the window by pod, in the order of IDs.
 func (b *Book) close() []Reading {
 	out := make([]Reading, 0, len(b.sums))
@@ -197,7 +207,7 @@ func (b *Book) decide(now time.Time, seen []Reading) *Decision {
 	}
 	b.forget(byID, now)
 	b.nextEviction(now)
-	return b.decision()
+	return b.decision(byID)
 }
 
 // nextEviction asks for the eviction of a culprit that limits did not stop: one at a time, and not too often.
@@ -225,14 +235,12 @@ func (b *Book) choose(seen []Reading, now time.Time) {
 		}
 	}
 	slices.SortStableFunc(list, func(x, y *Reading) int { return cmp.Compare(y.Request, x.Request) })
-	for _, r := range list[:min(len(list), maxWatched)] {
-		if b.services[r.ID] == nil && len(b.services) < 2*maxWatched {
-			b.services[r.ID] = &service{watch: NewWatch(&b.rules.Watch), known: now}
-		}
-	}
-	wanted := make(map[string]bool, len(list))
+	wanted := make(map[string]bool, maxWatched)
 	for _, r := range list[:min(len(list), maxWatched)] {
 		wanted[r.ID] = true
+		if b.services[r.ID] == nil {
+			b.services[r.ID] = &service{watch: NewWatch(&b.rules.Watch), known: now}
+		}
 	}
 	maps.DeleteFunc(b.services, func(id string, _ *service) bool { return !wanted[id] })
 }
@@ -259,9 +267,8 @@ func (b *Book) obey(s *service, victim *Reading, a *Action, byID map[string]*Rea
 	case Narrow:
 		f.Step, f.Culprit, f.LeftAlone, f.wantsEviction = Narrow, a.Neighbour, culprit == nil || !culprit.Limitable, false
 		if !f.LeftAlone && culprit.Use >= 0 {
-			limit := max(b.rules.Share*culprit.Use, culprit.Request, b.rules.Least)
-			if had, has := b.limits[a.Neighbour]; !has || limit < had {
-				b.limits[a.Neighbour] = limit
+			if _, has := b.limits[a.Neighbour]; !has { // else its use is what the limit has left of it, and each victim would make it less
+				b.limits[a.Neighbour] = max(b.rules.Share*culprit.Use, b.rules.Least)
 			}
 		}
 	case Evict:
@@ -297,7 +304,7 @@ func (b *Book) forget(byID map[string]*Reading, now time.Time) {
 }
 
 // decision is what stands now.
-func (b *Book) decision() *Decision {
+func (b *Book) decision(byID map[string]*Reading) *Decision {
 	d := &Decision{Evict: b.evict, Why: b.why, Apart: slices.Clone(b.apart), Watched: len(b.services)}
 	for _, id := range slices.Sorted(maps.Keys(b.services)) {
 		s := b.services[id]
@@ -311,7 +318,7 @@ func (b *Book) decision() *Decision {
 	}
 	slices.SortStableFunc(d.Findings, func(x, y Finding) int { return x.Since.Compare(y.Since) })
 	for _, id := range slices.Sorted(maps.Keys(b.limits)) {
-		d.Limits = append(d.Limits, Limit{id, b.limits[id]})
+		d.Limits = append(d.Limits, Limit{id, max(b.limits[id], byID[id].Request)}) // it may ask for more meanwhile
 	}
 	return d
 }

@@ -13,6 +13,7 @@ import (
 )
 
 // TestBook plays transcripts. "pods" says what pods there are; "pass windows=N" lets windows pass in which a pod uses and waits as given: "web use=1 delay=0.1".
+// "restart" begins the ladder anew.
 func TestBook(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		rules := DefaultRules()
@@ -28,6 +29,9 @@ func TestBook(t *testing.T) {
 				return ""
 			case "pods":
 				pods, order = podsOf(d.Input)
+				return ""
+			case "restart":
+				b.Restart()
 				return ""
 			case "pass":
 				var windows int

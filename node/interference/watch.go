@@ -3,6 +3,7 @@ package interference
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -140,6 +141,9 @@ func NewWatch(p *Params) *Watch {
 // Alarm says whether the service is harmed as far as is known, and the neighbour that is named; it may be empty.
 func (w *Watch) Alarm() (bool, string) { return w.step > 0, w.culprit }
 
+// Restart takes the ladder back to where nothing is said. What is usual, and the last windows, stay known.
+func (w *Watch) Restart() { w.high, w.calm, w.since, w.step, w.culprit = 0, 0, 0, 0, "" }
+
 // See tells a window, and returns what to do.
 func (w *Watch) See(x *Window, now time.Time) []Action {
 	if !(x.Load >= 0) || math.IsInf(x.Load, 0) {
@@ -222,6 +226,13 @@ func learn(bin *[signals]baseline, x *Window, p *Params) {
 func (w *Watch) remember(residual float64, list []Neighbour) {
 	n := len(w.residuals)
 	w.residuals = append(w.residuals, residual)
+	if len(w.uses)+len(list) > maxNeighbours { // where pods come and go quickly, those that are here go before those that were
+		here := make(map[string]bool, len(list))
+		for i := range list {
+			here[list[i].Name] = true
+		}
+		maps.DeleteFunc(w.uses, func(name string, _ []float64) bool { return !here[name] })
+	}
 	for i := range list {
 		uses, known := w.uses[list[i].Name]
 		if !known && len(w.uses) >= maxNeighbours || len(uses) > n {

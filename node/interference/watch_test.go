@@ -18,6 +18,7 @@ type bench struct {
 	watch  *Watch
 	random *rand.Rand
 	n      int
+	passes int // pods that each window has for the first time and the last
 }
 
 func newBench() *bench {
@@ -29,9 +30,11 @@ func newBench() *bench {
 func (b *bench) see(hog, harm float64) []Action {
 	b.n++
 	load := 0.5 + 0.3*math.Sin(float64(b.n)/30)
-	x := Window{Load: load, Neighbours: []Neighbour{
-		{"hog", hog}, {"innocent", 2 + math.Mod(float64(b.n/17), 3)}, {"unknown", math.NaN()}, {"steady", 20},
-	}}
+	x := Window{Load: load}
+	for i := range b.passes {
+		x.Neighbours = append(x.Neighbours, Neighbour{fmt.Sprintf("%d-%d", b.n, i), 1})
+	}
+	x.Neighbours = append(x.Neighbours, Neighbour{"hog", hog}, Neighbour{"innocent", 2 + math.Mod(float64(b.n/17), 3)}, Neighbour{"unknown", math.NaN()}, Neighbour{"steady", 20})
 	x.Signals[Delay] = 4*load*load*(1+0.02*b.random.NormFloat64()) + harm
 	x.Signals[Pressure] = math.NaN()
 	x.Signals[Indicator] = math.NaN()
@@ -105,6 +108,20 @@ func TestNobody(t *testing.T) {
 	}
 	if !slices.Equal(all, []Kind{StopGrowth}) {
 		t.Errorf("%v", all)
+	}
+}
+
+// Where more pods have come and gone than are remembered, a hog that comes is seen all the same.
+func TestHogAmongPassingPods(t *testing.T) {
+	b := newBench()
+	b.quiet(t, 400)
+	b.passes = 20
+	b.quiet(t, 40)
+	for range 2 {
+		b.see(10, 3)
+	}
+	if got := b.see(10, 3); !slices.Equal(kinds(got), []Kind{StopGrowth, Narrow}) || got[1].Neighbour != "hog" {
+		t.Errorf("%+v", got)
 	}
 }
 
