@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -458,7 +459,7 @@ func (c *pluginController) status() (out []spec.NodeResource) {
 		case p == nil:
 			r.Message = "no plugin serves it"
 		case !p.serves:
-			r.Plugin, r.Message = p.name, p.why
+			r.Plugin, r.Message = p.name, report.Message(p.why)
 		default:
 			r.Plugin = p.name
 			capacity, _ := c.book.Capacity(name)

@@ -47,8 +47,18 @@ func (c *pluginController) prepare(ctx context.Context, s *Sandbox) (done func()
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.node.options.Config.Plugins.Timeout.D())
 	defer cancel()
-	plan, err := loop.Returned(ctx, c.node.loop, func() (*resourcePlan, error) { return c.begin(s, text) })
+	var begun bool // of the loop: begin may have run, or may yet run, when the call has failed
+	plan, err := loop.Returned(ctx, c.node.loop, func() (*resourcePlan, error) {
+		plan, err := c.begin(s, text)
+		begun = err == nil
+		return plan, err
+	})
 	if err != nil {
+		c.node.loop.Post(func() {
+			if begun {
+				c.done(s.UID)
+			}
+		})
 		return nil, fmt.Errorf("hilbert: %s: %w; the kubelet tries again", spec.ReasonPluginFailed, err)
 	}
 	finished := func() { c.node.loop.Post(func() { c.done(s.UID) }) }

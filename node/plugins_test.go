@@ -313,3 +313,33 @@ func TestPluginMovesCPUs(t *testing.T) {
 		}
 	}
 }
+
+// A pod whose admission was given up while the loop was busy can be admitted later, and its resource is not lost.
+func TestPluginAdmissionGivenUp(t *testing.T) {
+	w, _ := pluginWorld(t)
+	w.pluginTimeout = spec.Duration(300 * time.Millisecond)
+	w.start()
+	w.serves(2)
+	busy, s := make(chan struct{}), asks("a")
+	w.agent.node.loop.Post(func() { <-busy })
+	_, err := w.agent.plugins.prepare(t.Context(), &s)
+	close(busy)
+	if err == nil || !strings.Contains(err.Error(), "busy") {
+		t.Fatalf("%v; want that the agent is busy", err)
+	}
+	w.mustRun(s)
+}
+
+// What a plugin fails with is told in as many bytes as a report may have.
+func TestPluginMessageIsBounded(t *testing.T) {
+	w, _ := pluginWorld(t)
+	w.start()
+	w.serves(2)
+	w.agent.Ask(time.Minute, func(a *Agent) {
+		p := a.plugins.serving(fpga)
+		p.serves, p.why = false, strings.Repeat("ü", 2000)
+		if got := a.plugins.status(); len(got) != 1 || len(got[0].Message) == 0 || len(got[0].Message) > 1024 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
