@@ -445,6 +445,7 @@ type State struct {
 	// Interference is what is said of harm; nil: nothing is watched. InterferenceActions counts what was decided.
 	Interference        *spec.Interference
 	InterferenceActions map[interference.Kind]uint64
+	Plugins             PluginCounts
 }
 
 // Rounds is how often the control laws have had their turn, and whether all that followed is done: no knob, no change of a container and no report is on
@@ -470,6 +471,7 @@ func (a *Agent) State() State {
 	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
 	s.Notes, s.Refused, s.Withheld = maps.Clone(n.counts.Notes), maps.Clone(n.counts.Refused), maps.Clone(n.counts.Withheld)
 	s.Interference, s.InterferenceActions = a.interference.status(n.now()), a.interference.counts()
+	s.Plugins = a.plugins.counts
 	k := a.devices.kubelet
 	all, found := k.assignments.DeviceCount()
 	s.KubeletRead, s.KubeletUnread, s.KubeletDevicesFound, s.KubeletDevicesUnknown = k.good, k.bad, found, all-found

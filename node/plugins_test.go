@@ -71,6 +71,9 @@ func TestPluginServesPod(t *testing.T) {
 	if r := w.resource(); fmt.Sprint(r.NUMANodes) != "[{0 1 1} {1 1 0}]" || r.Plugin != "fpga" {
 		t.Errorf("the report says %+v", r)
 	}
+	if c := w.state().Plugins; c != (PluginCounts{Allocated: 1}) {
+		t.Errorf("counted: %+v", c)
+	}
 	if other := w.mustRun(sandbox("b", 1)).Resources; len(other.Env)+len(other.Devices) != 0 {
 		t.Errorf("a pod that asks for nothing gets %+v", other)
 	}

@@ -40,6 +40,8 @@ var (
 	agentEventsDropped  = agentDesc("events_dropped_total", "Events that the report had no room for; counters by reason count them too.")
 	agentBroken         = agentDesc("broken_promises", "Pods in the report that cannot have what they were promised.")
 	agentVanished       = agentDesc("pods_vanished_total", "Pods whose cgroup vanished without an event from the runtime.")
+	agentPlugins        = agentDesc("plugin_allocations_total", "Resources of plugins that pods were given, by what became of them: allocated, released, refused (the pod's admission failed), lost (the plugin had forgotten them), unknown (the plugin had them set up for no pod).", "outcome")
+	agentPluginFailed   = agentDesc("plugin_failures_total", "Calls of plugins that ended with an error, or with an answer that cannot be true.")
 	agentTicks          = agentDesc("ticks_total", "Full comparisons of the node with its desired state.")
 	agentObserved       = agentDesc("observations_total", "Readings of the kernel's counters.")
 	agentObserving      = agentDesc("observe_seconds_total", "Time spent reading the kernel's counters.")
@@ -52,7 +54,7 @@ var (
 	agentCollections    = []*prometheus.Desc{
 		agentPromises, agentDevices, agentWithheld, agentDeviceQueries, agentKubeletDevices, agentRefused, agentNotes, agentWrites, agentReverted, agentKnobRefused, agentEnforce, agentKnobs, agentUpdates, agentConnected,
 		agentConnections, agentUnsettled, agentNotStarted, agentMissed, agentCheckpoints, agentReports, agentBroken, agentEventsDropped, agentTicks, agentPods, agentContainers, agentReady,
-		agentDepth, agentLimit, agentResponsive, agentObserved, agentObserving, agentVanished,
+		agentDepth, agentLimit, agentResponsive, agentObserved, agentObserving, agentVanished, agentPlugins, agentPluginFailed,
 	}
 )
 
@@ -135,6 +137,12 @@ func collectAgentCounts(out chan<- prometheus.Metric, s *node.State) {
 	outcomes(agentDeviceQueries, s.KubeletRead, s.KubeletUnread)
 	outcomes(agentReports, s.Reports, s.ReportsFailed)
 	count(agentEventsDropped, s.EventsDropped)
+	for outcome, n := range map[string]uint64{
+		"allocated": s.Plugins.Allocated, "released": s.Plugins.Released, "refused": s.Plugins.Refused, "lost": s.Plugins.Lost, "unknown": s.Plugins.Unknown,
+	} {
+		count(agentPlugins, n, outcome)
+	}
+	count(agentPluginFailed, s.Plugins.Failures)
 	count(agentTicks, s.Ticks)
 	count(agentVanished, s.Vanished)
 	count(agentObserved, s.Observations)

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,5 +32,28 @@ func TestProfilesAreMeasured(t *testing.T) {
 	}
 	if len(got) != 3 || got["shop/web known "] != 2 || got["shop/web missing "] != 1 || got["web "] != 6 {
 		t.Errorf("got %v", got)
+	}
+}
+
+// What plugins do and fail to do is counted.
+func TestPluginsAreMeasured(t *testing.T) {
+	out := make(chan prometheus.Metric, 200)
+	collectAgentCounts(out, &node.State{Plugins: node.PluginCounts{Allocated: 1, Released: 2, Refused: 3, Failures: 4, Lost: 5, Unknown: 6}})
+	close(out)
+	got := make(map[string]float64)
+	for m := range out {
+		var metric dto.Metric
+		if err := m.Write(&metric); err != nil {
+			t.Fatal(err)
+		}
+		if m.Desc() == agentPlugins {
+			got[metric.GetLabel()[0].GetValue()] = metric.GetCounter().GetValue()
+		} else if m.Desc() == agentPluginFailed {
+			got["failures"] = metric.GetCounter().GetValue()
+		}
+	}
+	want := map[string]float64{"allocated": 1, "released": 2, "refused": 3, "failures": 4, "lost": 5, "unknown": 6}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
