@@ -71,6 +71,9 @@ func overcommitRows() []request {
 		row("resources of the pod as a whole", over150, "pod: cpu=2; main: cpu=1", "", whole("cpu=2"), main("cpu=1")),
 		row("what was lowered before", over150, "main: cpu=1", "main=3000m", main("cpu=1"), annotation(spec.AnnotationRequestedCPU, "main=3000m")),
 		row("a shared pod", over150, "main: cpu=667m", "main=1000m", main("cpu=1"), label(spec.LabelQoS, string(spec.QoSShared))),
+		row("a shared pod bound to NUMA nodes", over150, "main: cpu=3", "", main("cpu=3"), annotation(spec.AnnotationNUMA, spec.NUMABound)),
+		row("a pod bound by Katalyst's name", over150, "main: cpu=3", "", main("cpu=3"), annotation(spec.AnnotationKatalystMemory, `{"numa_binding": "true"}`)),
+		row("a pod that says it is not bound", over150, "main: cpu=2", "main=3000m", main("cpu=3"), annotation(spec.AnnotationKatalystMemory, `{"numa_binding": "false"}`)),
 		row("a reclaimed pod", over150, "main: cpu=0 millicpu=1k / millicpu=1k", "", main("cpu=1"), label(spec.LabelQoS, string(spec.QoSReclaimed))),
 		row("a critical pod", over150, "main: cpu=1", "", main("cpu=1"), func(_ *metav1.ObjectMeta, p *corev1.PodSpec) { p.PriorityClassName = "system-cluster-critical" }),
 	}, []request{{"over-commitment: a mirror by its node", func(ctx context.Context) error {
