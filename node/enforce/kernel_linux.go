@@ -82,12 +82,7 @@ func (f *Files) Read(name string) (string, error) {
 func (f *Files) Write(name, value string) error {
 	switch path.Base(name) {
 	case IOMax, IOLatency:
-		for line := range strings.SplitSeq(value, "\n") {
-			if err := f.write(f.root, name, line); err != nil {
-				return err
-			}
-		}
-		return nil
+		return eachLine(value, func(line string) error { return f.write(f.root, name, line) })
 	case OOMScoreAdj:
 	default:
 		err := f.write(f.root, name, value)
@@ -106,6 +101,16 @@ func (f *Files) Write(name, value string) error {
 		}
 		return f.write(f.processes, file, value)
 	})
+}
+
+// eachLine has the lines of several devices written. One whose device has vanished (ENODEV) does not keep the others from theirs; any other error comes before that one.
+func eachLine(value string, write func(line string) error) (err error) {
+	for line := range strings.SplitSeq(value, "\n") {
+		if failed := write(line); failed != nil && (err == nil || errors.Is(err, unix.ENODEV)) {
+			err = failed
+		}
+	}
+	return err
 }
 
 // own reports whether this process is in a cgroup. Without the host's PID namespace its own number is one of the few that it sees.

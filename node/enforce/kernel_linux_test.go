@@ -186,6 +186,28 @@ func TestFilesLimits(t *testing.T) {
 	}
 }
 
+// A disk that has vanished does not keep the others from their limits, and is no refusal beside one.
+func TestLinesOfGoneDisks(t *testing.T) {
+	for _, c := range []struct {
+		fails map[string]error
+		want  error
+	}{
+		{map[string]error{"8:0": syscall.ENODEV}, syscall.ENODEV},
+		{map[string]error{"8:0": syscall.ENODEV, "8:16": syscall.EINVAL}, syscall.EINVAL},
+		{map[string]error{"8:16": syscall.EINVAL, "8:32": syscall.ENODEV}, syscall.EINVAL},
+		{nil, nil},
+	} {
+		var written []string
+		err := eachLine("8:0 rbps=1\n8:16 rbps=2\n8:32 rbps=3", func(line string) error {
+			written = append(written, line)
+			return c.fails[deviceOf(line)]
+		})
+		if !errors.Is(err, c.want) || len(written) != 3 {
+			t.Errorf("%v: %v, written %q", c.fails, err, written)
+		}
+	}
+}
+
 // BenchmarkRead is what one comparison of a container's knob costs.
 func BenchmarkRead(b *testing.B) {
 	const name = "kubepods/burstable/pod0/container0/cpuset.cpus"
