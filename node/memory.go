@@ -232,7 +232,8 @@ func (m *memoryController) protection(pods []advise.MemoryPod, now time.Time) []
 
 // knobs are the knobs of memory control: limits, which may wait for the kernel to reclaim, and protection.
 func (m *memoryController) knobs() (fast, slow []enforce.DesiredKnob) {
-	for _, pod := range m.node.pods.sorted() {
+	pods := m.node.pods.sorted()
+	for _, pod := range pods {
 		p, ok := m.node.placement(pod)
 		if !ok || !pod.bestEffort || pod.cgroup == "" || p.MemoryMax == 0 && p.Pool != spec.PoolReclaimed {
 			continue
@@ -246,7 +247,7 @@ func (m *memoryController) knobs() (fast, slow []enforce.DesiredKnob) {
 		}
 	}
 	for i := range m.advice.Swaps {
-		fast = append(fast, m.swapKnobs(&m.advice.Swaps[i])...)
+		fast = append(fast, swapKnobs(pods, &m.advice.Swaps[i])...)
 	}
 	for _, low := range m.advice.Lows {
 		fast = append(fast, enforce.Desire(low.Dir, enforce.MemoryLow, bytesValue(low.Bytes)))
@@ -255,15 +256,12 @@ func (m *memoryController) knobs() (fast, slow []enforce.DesiredKnob) {
 }
 
 // swapKnobs let a reclaimed pod swap, or take that back. The kubelet lets containers of BestEffort pods swap nothing.
-func (m *memoryController) swapKnobs(s *advise.MemorySwap) []enforce.DesiredKnob {
-	i := slices.IndexFunc(m.node.pods.sorted(), func(p *pod) bool { return p.cgroup == s.Dir })
-	if i < 0 {
+func swapKnobs(pods []*pod, s *advise.MemorySwap) []enforce.DesiredKnob {
+	i := slices.IndexFunc(pods, func(p *pod) bool { return p.cgroup == s.Dir })
+	if i < 0 || !pods[i].bestEffort {
 		return nil
 	}
-	pod := m.node.pods.sorted()[i]
-	if !pod.bestEffort {
-		return nil
-	}
+	pod := pods[i]
 	own, containers := bytesValue(s.Max), bytesValue(s.Max)
 	if s.Release {
 		containers = "0"
@@ -272,10 +270,7 @@ func (m *memoryController) swapKnobs(s *advise.MemorySwap) []enforce.DesiredKnob
 	for _, dir := range pod.cgroups() {
 		out = append(out, enforce.Desire(dir, enforce.SwapMax, containers))
 	}
-	if s.Zswap > 0 {
-		out = append(out, enforce.Desire(pod.cgroup, enforce.ZswapMax, bytesValue(s.Zswap)))
-	}
-	return out
+	return append(out, enforce.Desire(pod.cgroup, enforce.ZswapMax, bytesValue(s.Zswap)))
 }
 
 func bytesValue(bytes int64) string {

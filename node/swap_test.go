@@ -40,8 +40,16 @@ func TestSwap(t *testing.T) {
 	r.kept(main+"/"+enforce.SwapMax, step)
 	r.kept(pod+"/"+enforce.ZswapMax, zswap)
 	r.kept(web.Cgroup+"/"+enforce.SwapMax, none)
+	r.agent.Configure(wanted(`{"memory": {"swap": {"share": 0.5}}}`))
+	r.run(3)
+	r.kept(pod+"/"+enforce.SwapMax, step)
+	r.kept(pod+"/"+enforce.ZswapMax, "max")
+	r.agent.Configure(wanted(`{"memory": {"swap": {"share": 0.5, "zswapShare": 0.25}}}`))
+	r.run(3)
+	r.kept(pod+"/"+enforce.ZswapMax, zswap)
 	r.agent.Configure(wanted(`{}`))
 	r.run(12) // the kernel's bound is looked at
 	r.kept(pod+"/"+enforce.SwapMax, "max")
+	r.kept(pod+"/"+enforce.ZswapMax, "max")
 	r.kept(main+"/"+enforce.SwapMax, "0")
 }

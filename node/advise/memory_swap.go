@@ -1,12 +1,12 @@
 package advise
 
 // MemorySwap is how far a reclaimed pod may swap: memory.swap.max of its own cgroup, and of its containers', to which the kubelet gives nothing. Release: what was set goes back
-// to what runtime and kubelet make it, and Max is Unlimited. Zswap is memory.zswap.max of the pod; 0: leave what is there.
+// to what runtime and kubelet make it, and Max is Unlimited. Zswap is memory.zswap.max of the pod.
 type MemorySwap struct {
 	Pod     string `json:"pod"`
 	Dir     string `json:"dir"`
 	Max     int64  `json:"max"`
-	Zswap   int64  `json:"zswap,omitempty"`
+	Zswap   int64  `json:"zswap"`
 	Release bool   `json:"release,omitempty"`
 }
 
@@ -23,7 +23,7 @@ func (t *memoryTick) swapping() {
 		if p.Share == 0 || known && total == 0 || pod.Amount <= 0 {
 			s.Swap = nil
 			if has := pod.SwapMax; has.Known && has.Value < Unlimited {
-				t.advice.Swaps = append(t.advice.Swaps, MemorySwap{Pod: pod.ID, Dir: pod.Dir, Max: Unlimited, Release: true})
+				t.advice.Swaps = append(t.advice.Swaps, MemorySwap{Pod: pod.ID, Dir: pod.Dir, Max: Unlimited, Zswap: Unlimited, Release: true})
 			}
 			continue
 		}
@@ -31,7 +31,7 @@ func (t *memoryTick) swapping() {
 		if s.Swap == nil {
 			continue
 		}
-		one := MemorySwap{Pod: pod.ID, Dir: pod.Dir, Max: *s.Swap}
+		one := MemorySwap{Pod: pod.ID, Dir: pod.Dir, Max: *s.Swap, Zswap: Unlimited}
 		if p.ZswapShare > 0 {
 			one.Zswap = partOf(t.amount(pod), p.ZswapShare) / pageBytes * pageBytes
 		}
