@@ -67,9 +67,6 @@ func NewKeeper(files Files, store Store) *Keeper {
 	return &Keeper{files: files, store: store, fixed: map[Place]bool{}}
 }
 
-// Idle reports whether a Step without held CPUs has nothing to do.
-func (k *Keeper) Idle() bool { return k.state != nil && len(k.state) == 0 }
-
 // Step keeps what the settings name off the held CPUs, and gives back all else. What the places had before is on disk first; else nothing is written.
 func (k *Keeper) Step(all, held topology.CPUSet, s Settings) (notes []Note) {
 	if err := k.load(); err != nil {
@@ -112,9 +109,10 @@ func (k *Keeper) Step(all, held topology.CPUSet, s Settings) (notes []Note) {
 	return problems
 }
 
-// refused takes a place that was not written as it was; one that the kernel does not let go is not tried again. It returns what is to be told.
+// refused takes a place that was not written as it was; one that the kernel never let go is not tried again. It returns what is to be told.
 func (k *Keeper) refused(p Place, err error, after State) []string {
-	if before, known := k.state[p]; known {
+	before, known := k.state[p]
+	if known {
 		after[p] = before
 	} else {
 		delete(after, p)
@@ -124,7 +122,7 @@ func (k *Keeper) refused(p Place, err error, after State) []string {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENODEV):
 		delete(after, p)
 		return nil
-	case interrupt && (errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC)):
+	case !known && interrupt && (errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC)):
 		k.fixed[p] = true
 		return nil
 	}
@@ -158,6 +156,7 @@ func (k *Keeper) look(s Settings) (o *Observation, notes []Note) {
 		}
 	}
 	slices.Sort(places)
+	host := false // whether there is a cgroup of services
 	for _, p := range slices.Compact(places) {
 		if k.fixed[p] {
 			continue
@@ -167,13 +166,18 @@ func (k *Keeper) look(s Settings) (o *Observation, notes []Note) {
 		if err == nil {
 			cpus, err = topology.ParseCPUSet(strings.TrimSpace(text))
 		}
-		switch _, interrupt := p.Interrupt(); {
+		_, interrupt := p.Interrupt()
+		host = host || !interrupt && !errors.Is(err, fs.ErrNotExist)
+		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil, interrupt && cpus.IsEmpty():
 			o.Unread[p] = true
 		default:
 			o.Places[p] = cpus
 		}
+	}
+	if s.Services && !host {
+		notes = append(notes, Note{ReasonRefused, "the host's services cannot be moved: no cgroup system.slice, user.slice or init.scope has cpuset.cpus"})
 	}
 	return o, notes
 }

@@ -7,7 +7,7 @@
 //
 // Invariants: what a place had before is on disk before the place is written. A place is given CPUs that it had before, as long as one of them is left, else any that no pod
 // holds; where pods hold all, it is left as it was. Without held CPUs, without the setting, and at the removal of the agent every place has what it had before. An interrupt that the kernel does
-// not let go (of a queue that the driver has bound to a CPU) is left alone, and so is one that somebody else moves again and again.
+// not let go (of a queue that the driver has bound to a CPU) is left alone, and so is one that somebody else moves again and again, until no pod holds CPUs or the agent starts again.
 //
 // It decides nothing about CPUs of pods, and does not move tasks of the kernel.
 package quiet
@@ -30,7 +30,7 @@ func (p Place) Interrupt() (number string, ok bool) {
 	return strings.CutPrefix(string(p), interruptPrefix)
 }
 
-// maxReverted is how often a place is written that somebody else then changes: irqbalance would go on for ever.
+// maxReverted is how often a place is written that somebody else then changes, while pods hold CPUs: irqbalance would go on for ever.
 const maxReverted = 3
 
 // Kept is what is known of a place that was written.
@@ -38,8 +38,8 @@ type Kept struct {
 	// Before is what it had; empty: of a cgroup, all. Wrote is what it was given.
 	Before topology.CPUSet `json:"before"`
 	Wrote  topology.CPUSet `json:"wrote"`
-	// Reverted is how often somebody else has changed it since.
-	Reverted int `json:"reverted,omitempty"`
+	// Reverted is how often somebody else has changed it since. It is not kept over restarts, for a machine that boots has none of it either.
+	Reverted int `json:"-"`
 }
 
 // State is what is known of all places that were written.
@@ -81,13 +81,13 @@ func Decide(o *Observation, wanted func(Place) bool, before State) (writes []Wri
 			}
 		}
 		want := base
-		if wanted(place) && kept.Reverted <= maxReverted {
+		if wanted(place) && !o.Held.IsEmpty() {
+			if kept.Reverted > maxReverted {
+				left = append(left, place)
+				after[place] = Kept{Before: has, Wrote: has, Reverted: kept.Reverted}
+				continue
+			}
 			want = quiet(base, o)
-		}
-		if kept.Reverted > maxReverted && wanted(place) {
-			left = append(left, place)
-			after[place] = Kept{Before: has, Wrote: has, Reverted: kept.Reverted}
-			continue
 		}
 		if want != has {
 			writes = append(writes, Write{place, want})

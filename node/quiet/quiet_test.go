@@ -95,7 +95,7 @@ func TestKeeper(t *testing.T) {
 	h := newHost()
 	all, held := set(t, "0-7"), set(t, "4-5")
 	k := NewKeeper(h, h)
-	if notes := k.Step(all, topology.CPUSet{}, both); len(notes) != 0 || h.disk != nil || !k.Idle() {
+	if notes := k.Step(all, topology.CPUSet{}, both); len(notes) != 0 || h.disk != nil || len(k.state) != 0 {
 		t.Errorf("nobody holds anything: %v, %s", notes, h.disk)
 	}
 	h.expect(t)
@@ -159,11 +159,54 @@ func TestKeeperYields(t *testing.T) {
 	h.writes = nil
 	k.Step(all, held, both)
 	h.expect(t)
+	k.Step(all, topology.CPUSet{}, both)
+	k.Step(all, held, both) // nobody held any in between: so it is tried again
+	if !slices.Contains(h.writes, "irq/24=0-3,6-7") {
+		t.Errorf("writes %q, want irq/24 again", h.writes)
+	}
 	if err := k.GiveBack(all); err != nil || h.files["irq/24"] != "5" || h.files["irq/25"] != "4" {
 		t.Errorf("%v: %v", err, h.files)
 	}
 	h.fixed["irq/25"] = syscall.EROFS
 	if notes := k.Step(all, held, both); len(notes) != 1 || notes[0].Reason != ReasonRefused || !strings.Contains(notes[0].Message, "irq/25") {
+		t.Errorf("%v", notes)
+	}
+}
+
+// An interrupt that was moved and that the kernel refuses to move back for a while is told of, and moved back when it can be.
+func TestKeeperRefusedGiveBack(t *testing.T) {
+	h := newHost()
+	k := NewKeeper(h, h)
+	all := set(t, "0-7")
+	k.Step(all, set(t, "4-5"), both)
+	h.fixed["irq/25"] = syscall.ENOSPC // no vector is free
+	if err := NewKeeper(h, h).GiveBack(all); err == nil || !strings.Contains(err.Error(), "irq/25") {
+		t.Errorf("%v", err)
+	}
+	k.Step(all, topology.CPUSet{}, both)
+	delete(h.fixed, "irq/25")
+	if err := k.GiveBack(all); err != nil || h.files["irq/25"] != "4" {
+		t.Errorf("%v: %v", err, h.files)
+	}
+}
+
+// What others did before a restart, as a boot of the machine does, does not count.
+func TestKeeperAfterBoots(t *testing.T) {
+	h := newHost()
+	for range 2 * maxReverted {
+		h.files["system.slice"], h.files["irq/24"] = "", "0-7"
+		if notes := NewKeeper(h, h).Step(set(t, "0-7"), set(t, "4-5"), both); len(notes) != 0 || h.files["irq/24"] != "0-3,6-7" || h.files["system.slice"] != "0-3,6-7" {
+			t.Errorf("%v: %v", notes, h.files)
+		}
+	}
+}
+
+// A host without cgroups of services says so.
+func TestKeeperWithoutServices(t *testing.T) {
+	h := newHost()
+	delete(h.files, "system.slice")
+	delete(h.files, "user.slice")
+	if notes := NewKeeper(h, h).Step(set(t, "0-7"), set(t, "4-5"), both); len(notes) != 1 || notes[0].Reason != ReasonRefused || !strings.Contains(notes[0].Message, "system.slice") {
 		t.Errorf("%v", notes)
 	}
 }

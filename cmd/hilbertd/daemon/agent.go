@@ -104,7 +104,6 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	options.Ports = api.ports
 	keepIn(config.Node.StateDirectory, &options.Ports)
 	options.Plugins = plugins(&options)
-	options.Quiet = quietKeeper(config, roots, kernel)
 	options.Storage = roots.StorageReader(config.Node.KubeletDirectory)
 	options.Devices = realnode.NewDevices(roots, options.Machine, config.Node.Devices.ToolkitConfig, api.offers, log)
 	options.Ports.Exclusive = exclusiveCPUs(config.Node.KubeletDirectory)

@@ -33,7 +33,7 @@ const (
 )
 
 // stateFiles are what the agent keeps in its state directory.
-var stateFiles = []string{"checkpoint.json", "law-state.json", "devices.json", quietFile, setFile}
+var stateFiles = []string{"checkpoint.json", "law-state.json", "configuration.json", "devices.json", "resources.json", quietFile, setFile}
 
 // quietFile, in the state directory, says what interrupts and services had before the agent moved them.
 const quietFile = "quiet.json"
@@ -84,6 +84,11 @@ func resetUnset(config *spec.Configuration, mode string, roots realnode.Roots, k
 		before = cleanup.Parts()
 	}
 	sets := setParts(config, mode)
+	if mode != spec.ModeAgent { // else the agent itself gives back what it does not want
+		if err := giveBackQuiet(config, roots, kernel); err != nil {
+			log.Warn("interrupts or services stay off CPUs; the next start tries again", "err", err)
+		}
+	}
 	unset := slices.DeleteFunc(slices.Clone(before), func(p cleanup.Part) bool { return p == cleanup.CPU || slices.Contains(sets, p) })
 	keep := slices.Clone(sets)
 	if slices.Contains(before, cleanup.CPU) && !slices.Contains(keep, cleanup.CPU) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -187,6 +188,35 @@ func TestLendingSwitchedOff(t *testing.T) {
 				t.Errorf("recorded: %v (%v), want %v", parts, err, want)
 			}
 		})
+	}
+}
+
+// An agent that leaves CPUs to the kubelet gives back what one before it has moved.
+func TestQuietModeChanged(t *testing.T) {
+	h := newHost(t)
+	interrupt := filepath.Join(h.roots.Proc, "irq", "24", "smp_affinity_list")
+	writeFile(t, interrupt, "0-3\n")
+	h.cgroups.Files["cpuset.cpus.effective"] = "0-7"
+	writeFile(t, filepath.Join(h.config.Node.StateDirectory, quietFile), `{"irq/24":{"before":"0-7","wrote":"0-3"}}`)
+	resetUnset(h.config, spec.ModeKubelet, h.roots, h.cgroups, slog.New(slog.DiscardHandler))
+	if text, err := os.ReadFile(interrupt); err != nil || strings.TrimSpace(string(text)) != "0-7" {
+		t.Errorf("the interrupt has %q (%v)", text, err)
+	}
+}
+
+// The cleanup knows every file that the agent keeps.
+func TestCleanupKnowsStateFiles(t *testing.T) {
+	var ports node.Ports
+	keepIn("/state", &ports)
+	kept := reflect.ValueOf(ports)
+	for i := range kept.NumField() {
+		if kept.Type().Field(i).Type != reflect.TypeFor[node.Store]() {
+			continue
+		}
+		file, ok := reflect.TypeAssert[node.File](kept.Field(i))
+		if !ok || !slices.Contains(stateFiles, filepath.Base(string(file))) {
+			t.Errorf("%s, %v, is not removed", kept.Type().Field(i).Name, file)
+		}
 	}
 }
 
