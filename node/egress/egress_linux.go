@@ -110,6 +110,18 @@ func (e *Egress) findUplinks() (out []iface, err error) {
 	return out, nil
 }
 
+// followUplinks takes over new names of the uplinks, whose speed and counters are read by name; the programs stay where they are.
+func (e *Egress) followUplinks(all []iface) error {
+	for i, one := range e.uplinks {
+		at := slices.IndexFunc(all, func(other iface) bool { return other.index == one.index })
+		if at < 0 {
+			return fmt.Errorf("%s: %w", one.name, ErrUplinkGone)
+		}
+		e.uplinks[i].name = all[at].name
+	}
+	return nil
+}
+
 // defaultUplinks are the interfaces of the default routes of IPv4 and IPv6.
 func (e *Egress) defaultUplinks() (names []string, err error) {
 	for file, find := range map[string]func(string) string{"self/net/route": defaultRoute, "self/net/ipv6_route": defaultRoute6} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -111,6 +112,13 @@ func TestUplinks(t *testing.T) {
 	write(filepath.Join(sys, "class/net/eth6/speed"), "1000\n")
 	if link := e.Link(); !link.Known || link.Value != 2.5e8 {
 		t.Errorf("%+v", link)
+	}
+	e.uplinks[1].name = "before" // it was renamed
+	if err := e.followUplinks([]iface{{name: "eth6", index: 2}, {name: "eth1", index: 1}}); err != nil || !e.Link().Known || !slices.Equal(e.Uplinks(), []string{"eth1", "eth6"}) {
+		t.Errorf("%v: uplinks %v carry %+v", err, e.Uplinks(), e.Link())
+	}
+	if err := e.followUplinks([]iface{{name: "eth6", index: 3}, {name: "eth1", index: 1}}); !errors.Is(err, ErrUplinkGone) {
+		t.Errorf("a card that another has replaced: %v", err)
 	}
 }
 

@@ -30,10 +30,8 @@ func (e *Egress) SetReclaimed(cgroups []string) error {
 	for _, one := range all {
 		there[one.index] = true
 	}
-	for _, one := range e.uplinks {
-		if !there[one.index] {
-			return fmt.Errorf("%s: %w", one.name, ErrUplinkGone)
-		}
+	if err := e.followUplinks(all); err != nil {
+		return err
 	}
 	var errs []error
 	wanted := make(map[string]bool, len(cgroups))
