@@ -56,8 +56,11 @@ func diskModel(ctx context.Context, m *Machine) verdict {
 	}
 	disk := holders[0]
 	free, err := d.Free()
-	if err != nil || free < diskSpare*DiskFileBytes {
-		return unknown(fmt.Sprintf("%s has %d MiB free (%v): a file of %d MiB would be too much of that", d.Directory, free>>20, err, DiskFileBytes>>20), "name a directory with more room")
+	if err != nil {
+		return unknown(fmt.Sprintf("how much is free there: %v", err), "")
+	}
+	if free < diskSpare*DiskFileBytes {
+		return unknown(fmt.Sprintf("%s has %d MiB free: a file of %d MiB would be too much of that", d.Directory, free>>20, DiskFileBytes>>20), "name a directory with more room")
 	}
 	if !d.InUse {
 		used, err := requests(m.Root, disk)

@@ -29,6 +29,9 @@ func RealDisk(directory string, inUse bool) (*DiskTrial, error) {
 	if err != nil {
 		return nil, err
 	}
+	if behind, err := filepath.EvalSymlinks(directory); err == nil { // else it is not there, as is found out below
+		directory = behind
+	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("read the mounts: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -54,5 +55,28 @@ func TestTrialIsBounded(t *testing.T) {
 	trial.each = 0
 	if w, err := trial.run(t.Context(), pattern{block: smallBlock, depth: 3, write: true}); err != nil || w.blocks != 0 {
 		t.Errorf("%d blocks without time, %v", w.blocks, err)
+	}
+}
+
+// A link leads to the disk that is written to, not to that on which the link lies.
+func TestRealDiskFollowsLinks(t *testing.T) {
+	dir := t.TempDir()
+	link := dir + "/link"
+	if err := errors.Join(os.Mkdir(dir+"/real", 0o700), os.Symlink("real", link)); err != nil {
+		t.Fatal(err)
+	}
+	want, err := filepath.EvalSymlinks(dir + "/real")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := RealDisk(link, false); err != nil || d.Directory != want {
+		t.Errorf("%+v, %v, want %s", d, err, want)
+	}
+	gone, err := RealDisk(dir+"/gone", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gone.Free(); err == nil {
+		t.Error("a directory that is not there has room")
 	}
 }
