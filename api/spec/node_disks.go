@@ -25,7 +25,8 @@ type IOCeiling struct {
 
 // IODisk says what one disk can do, and what it shall keep for online pods.
 type IODisk struct {
-	// Device is the disk by the kernel's name ("nvme0n1"), by a path that lies on it ("/var/lib/containerd"), or "*": each disk that nothing else names.
+	// Device is the disk by the kernel's name ("nvme0n1"), by a path that lies on it ("/var/lib/containerd", without symbolic links), or "*": each disk that nothing else names.
+	// A disk has what names it most closely, by name, then by path, then "*", and nothing of the others; costDevices name disks too.
 	Device string `json:"device"`
 	// Model is what the disk can do. With it io.cost is on. `hilbert node probe --disk` measures it.
 	Model IOModel `json:"model,omitzero"`

@@ -26,7 +26,7 @@ type Params struct {
 // A disk is named by the kernel's name, by an absolute path that lies on it, or by everyDisk.
 const everyDisk = spec.EveryDisk
 
-// Latency is how long requests of online pods may take on a disk on average, in microseconds.
+// Latency is how long requests of online pods may take on a disk on average, in microseconds; 0: any time.
 type Latency struct {
 	Name   string
 	Micros uint64
@@ -90,7 +90,7 @@ func ParamsOf(o *spec.LendingIO) Params {
 		if device.Model != nil || device.Quality != nil {
 			p.Devices = append(p.Devices, device)
 		}
-		if d.Latency > 0 {
+		if device.Model == nil && device.Quality == nil { // one without a latency still names its disk, which "*" then leaves alone
 			p.Latencies = append(p.Latencies, Latency{d.Device, micros(d.Latency)})
 		}
 	}

@@ -127,11 +127,25 @@ func TestCost(t *testing.T) {
 	k.expect(t, qualityLine)
 	c.Set([]Device{{Name: "b"}})
 	reasons(t, c.Tick(disks), ReasonWeightsIdle)
-	k.expect(t, "io.cost.qos: 8:16 enable=1", "io.cost.qos: 8:0 enable=0")
+	k.expect(t, "io.cost.qos: 8:16 enable=1", "io.cost.qos: 8:0 enable=0 ctrl=auto", "io.cost.model: 8:0 ctrl=auto")
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
 	k.expect(t, "io.cost.qos: 8:16 enable=0")
+}
+
+// A model and a quality that the settings say no more are the kernel's to choose again; those of an administrator are left.
+func TestCostForgets(t *testing.T) {
+	k := newKernel("8:0", "8:16")
+	k.files[costModel]["8:16"]["ctrl"] = "user" // an administrator's
+	c := NewCost(k, []Device{{Name: "a", Model: m, Quality: q}, {Name: "b"}})
+	c.Tick([]Disk{a, b})
+	k.expect(t, modelLine, qualityLine, "io.cost.qos: 8:16 enable=1")
+	c.Set([]Device{{Name: "a"}, {Name: "b"}})
+	for range 2 {
+		reasons(t, c.Tick([]Disk{a, b}))
+	}
+	k.expect(t, "io.cost.model: 8:0 ctrl=auto", "io.cost.qos: 8:0 enable=1 ctrl=auto")
 }
 
 func TestCostNamesNothing(t *testing.T) {

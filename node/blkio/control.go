@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -29,13 +30,14 @@ type Control struct {
 	unread  []Condition     // the disks cannot be listed, or not be found
 	limited map[string]bool // numbers of the disks that had a ceiling
 	bounded map[string]bool // and of those that had a latency
+	looked  map[string]bool // cgroups in which latencies of an agent before this one were looked for
 }
 
 // NewControl returns a Control for a node whose /sys is given, and the text of the mountinfo file in which the paths of settings are looked up; top is the cgroup that all
 // pods are below: "kubepods". It touches nothing before Tick.
 func NewControl(k enforce.Kernel, sys fs.FS, mounts func() (string, error), top string, p Params) *Control {
 	return &Control{
-		kernel: k, sys: sys, mounts: mounts, top: top, params: p, now: p, cost: NewCost(k, nil), limited: map[string]bool{}, bounded: map[string]bool{},
+		kernel: k, sys: sys, mounts: mounts, top: top, params: p, now: p, cost: NewCost(k, nil), limited: map[string]bool{}, bounded: map[string]bool{}, looked: map[string]bool{},
 	}
 }
 
@@ -53,8 +55,13 @@ func (c *Control) Tick(pods []enforce.Pod) ([]enforce.DesiredKnob, []Condition) 
 	c.ticks++
 	conditions := append(append([]Condition{}, c.support.Conditions...), c.unread...)
 	if c.support.Cost {
-		conditions = append(conditions, c.cost.Tick(c.disks)...)
+		for _, one := range c.cost.Tick(c.disks) {
+			if !slices.Contains(conditions, one) {
+				conditions = append(conditions, one)
+			}
+		}
 	}
+	c.adopt(pods)
 	var out []enforce.DesiredKnob
 	if len(c.now.Latencies) > 0 && !c.support.Latencies {
 		conditions = append(conditions, Condition{ReasonNoLatency, "the kernel has no " + enforce.IOLatency + " (CONFIG_BLK_CGROUP_IOLATENCY), or the pods' cgroups have no io controller"})
@@ -66,6 +73,30 @@ func (c *Control) Tick(pods []enforce.Pod) ([]enforce.DesiredKnob, []Condition) 
 		}
 	}
 	return out, conditions
+}
+
+// adopt looks for latencies that an agent before this one has left: at first in all cgroups of pods, then in new ones around them. Those around pods never end, and would
+// keep theirs for ever.
+func (c *Control) adopt(pods []enforce.Pod) {
+	if !c.support.Latencies {
+		return
+	}
+	first := len(c.looked) == 0
+	for _, pod := range pods {
+		dir := pod.Cgroup
+		if !first {
+			dir = path.Dir(dir)
+		}
+		for ; strings.HasPrefix(dir, c.top+"/") && !c.looked[dir]; dir = path.Dir(dir) {
+			c.looked[dir] = true
+			text, _ := c.kernel.Read(dir + "/" + enforce.IOLatency) // one that is gone has none
+			for line := range strings.Lines(text) {
+				if number, _, _ := strings.Cut(strings.TrimSpace(line), " "); isNumber(number) {
+					c.bounded[number] = true
+				}
+			}
+		}
+	}
 }
 
 // remembered are the lines of the settings, and one without a bound for each disk that they once named.

@@ -17,6 +17,8 @@ import (
 const (
 	costQuality = "io.cost.qos"
 	costModel   = "io.cost.model"
+	// kernels is the value of ctrl by which the kernel chooses the numbers of a line.
+	kernels = "auto"
 )
 
 // rest is how many calls a device is left alone after it refused.
@@ -75,14 +77,17 @@ func Detect(k enforce.Kernel, pods string) Support {
 type Cost struct {
 	kernel  enforce.Kernel
 	devices []Device
-	ours    map[string]bool // numbers of the devices that it turned on, or found so and keeps
-	resting map[string]int  // calls until a device is tried again
+	ours    map[string]given // by number: the devices that it turned on, or found so and keeps
+	resting map[string]int   // calls until a device is tried again
 	refused map[string]Condition
 }
 
+// given is what a device was given beside being on. It is the kernel's to choose again when the settings do not say it any more.
+type given struct{ model, quality bool }
+
 // NewCost returns a Cost of devices. It touches nothing before Tick.
 func NewCost(k enforce.Kernel, devices []Device) *Cost {
-	return &Cost{kernel: k, devices: devices, ours: map[string]bool{}, resting: map[string]int{}, refused: map[string]Condition{}}
+	return &Cost{kernel: k, devices: devices, ours: map[string]given{}, resting: map[string]int{}, refused: map[string]Condition{}}
 }
 
 // Set changes the devices. The next Tick turns io.cost off on those that are no longer among them.
@@ -110,7 +115,7 @@ func (c *Cost) Tick(disks []Disk) []Condition {
 	for _, device := range c.devices {
 		i := slices.IndexFunc(disks, func(d Disk) bool { return d.Name == device.Name })
 		if i < 0 {
-			out = append(out, Condition{ReasonNoDisk, "there is no disk " + device.Name})
+			out = append(out, Condition{ReasonNoDisk, noDisk(device.Name)})
 			continue
 		}
 		number := disks[i].Number
@@ -140,15 +145,23 @@ func (c *Cost) Tick(disks []Disk) []Condition {
 
 // bring makes a device's settings what they shall be: the model first, so that it is never on with another one.
 func (c *Cost) bring(number string, d Device, quality, model settings) error {
+	had := c.ours[number]
+	wantModel, wantQuality := settings{}, d.Quality.settings()
 	if d.Model != nil {
-		if err := c.write(costModel, number, d.Model.settings(), model); err != nil {
-			return err
-		}
+		wantModel = d.Model.settings()
+	} else if had.model {
+		wantModel["ctrl"] = kernels
 	}
-	if err := c.write(costQuality, number, d.Quality.settings(), quality); err != nil {
+	if d.Quality == nil && had.quality {
+		wantQuality["ctrl"] = kernels
+	}
+	if err := c.write(costModel, number, wantModel, model); err != nil {
 		return err
 	}
-	c.ours[number] = true
+	if err := c.write(costQuality, number, wantQuality, quality); err != nil {
+		return err
+	}
+	c.ours[number] = given{d.Model != nil, d.Quality != nil}
 	return nil
 }
 
@@ -171,9 +184,16 @@ func (c *Cost) write(file, number string, want, has settings) error {
 	return nil
 }
 
-// off turns io.cost off on a device of ours. One that is gone needs nothing.
+// off turns io.cost off on a device of ours, and leaves the kernel the choice of what it was given. One that is gone needs nothing.
 func (c *Cost) off(number string) error {
-	err := c.kernel.Write(costQuality, number+" enable=0")
+	had, quality := c.ours[number], settings{"enable": "0"}
+	if had.quality {
+		quality["ctrl"] = kernels
+	}
+	err := c.kernel.Write(costQuality, number+" "+quality.String())
+	if err == nil && had.model {
+		err = c.kernel.Write(costModel, number+" ctrl="+kernels)
+	}
 	if err != nil && !errors.Is(err, syscall.ENODEV) && !errors.Is(err, syscall.ENXIO) && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: turn %s off: %w", costQuality, number, err)
 	}
@@ -191,10 +211,10 @@ func (c *Cost) Close() error {
 }
 
 // idle says on which disks weights have no effect.
-func idle(disks []Disk, qualities map[string]settings, ours map[string]bool) []Condition {
+func idle(disks []Disk, qualities map[string]settings, ours map[string]given) []Condition {
 	var names []string
 	for _, d := range disks {
-		if !ours[d.Number] && qualities[d.Number]["enable"] != "1" && d.Scheduler != "bfq" {
+		if _, on := ours[d.Number]; !on && qualities[d.Number]["enable"] != "1" && d.Scheduler != "bfq" {
 			names = append(names, d.Name)
 		}
 	}

@@ -190,25 +190,41 @@ func assign(names []string, disks []Disk, holders func(name string) ([]string, e
 	return out, missing
 }
 
+func noDisk(name string) string { return "there is no disk " + name }
+
 // on returns the settings with the kernel's names of disks in place of paths and "*".
 func (p Params) on(disks []Disk, holders func(name string) ([]string, error)) (Params, []Condition) {
 	out := p
 	var conditions []Condition
 	place := func(names []string) []named {
 		assigned, missing := assign(names, disks, holders)
+		for _, n := range assigned {
+			if !slices.ContainsFunc(disks, func(d Disk) bool { return d.Name == n.disk }) {
+				missing = append(missing, noDisk(n.disk))
+			}
+		}
 		for _, message := range missing {
 			conditions = append(conditions, Condition{ReasonNoDisk, message})
 		}
 		return assigned
 	}
 	out.Devices, out.Latencies, out.Ceilings = nil, nil, nil
-	for _, n := range place(namesOf(p.Devices, func(d Device) string { return d.Name })) {
-		d := p.Devices[n.index]
-		d.Name = n.disk
-		out.Devices = append(out.Devices, d)
+	// Together, for a disk has io.cost or io.latency.
+	devices, latencies := namesOf(p.Devices, func(d Device) string { return d.Name }), namesOf(p.Latencies, func(l Latency) string { return l.Name })
+	either := slices.Clone(devices)
+	for _, name := range latencies {
+		if !slices.Contains(devices, name) {
+			either = append(either, name)
+		}
 	}
-	for _, n := range place(namesOf(p.Latencies, func(l Latency) string { return l.Name })) {
-		out.Latencies = append(out.Latencies, Latency{n.disk, p.Latencies[n.index].Micros})
+	for _, n := range place(either) {
+		if n.index < len(devices) {
+			d := p.Devices[n.index]
+			d.Name = n.disk
+			out.Devices = append(out.Devices, d)
+		} else if l := p.Latencies[slices.Index(latencies, either[n.index])]; l.Micros > 0 {
+			out.Latencies = append(out.Latencies, Latency{n.disk, l.Micros})
+		}
 	}
 	for _, n := range place(namesOf(p.Ceilings, func(c Ceiling) string { return c.Name })) {
 		c := p.Ceilings[n.index]

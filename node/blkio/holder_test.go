@@ -162,6 +162,63 @@ func TestControlOnSeveralDisks(t *testing.T) {
 	}
 }
 
+// io.cost and io.latency never meet on a disk: it has what names it most closely, which may be nothing. A disk that is not there is told of, whatever names it.
+func TestCostOrLatency(t *testing.T) {
+	disks := []Disk{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	model := spec.IOModel{ReadBytes: 1, SequentialReads: 2, RandomReads: 3, WriteBytes: 4, SequentialWrites: 5, RandomWrites: 6}
+	for _, c := range []struct {
+		disks []spec.IODisk
+		costs []string
+		want  string
+	}{
+		{[]spec.IODisk{{Device: "*", Model: model}, {Device: "a", Latency: 5000}, {Device: "b"}}, nil, "costs [c], latencies [{a 5}], []"},
+		{[]spec.IODisk{{Device: "/a", Latency: 5000}, {Device: "a", Model: model}}, nil, "costs [a], latencies [], []"},
+		{[]spec.IODisk{{Device: "*", Latency: 5000}}, []string{"b"}, "costs [b], latencies [{a 5} {c 5}], []"},
+		{[]spec.IODisk{{Device: "a", Latency: 5000}}, []string{"*"}, "costs [b c], latencies [{a 5}], []"},
+		{[]spec.IODisk{{Device: "gone", Latency: 5000}}, nil, "costs [], latencies [{gone 5}], [{NoDisk there is no disk gone}]"},
+	} {
+		io := spec.Default().Node.Lending.IO
+		io.Disks, io.CostDevices = c.disks, c.costs
+		p, conditions := ParamsOf(&io).on(disks, func(string) ([]string, error) { return []string{"a"}, nil })
+		names := namesOf(p.Devices, func(d Device) string { return d.Name })
+		slices.Sort(names)
+		slices.SortFunc(p.Latencies, func(a, b Latency) int { return strings.Compare(a.Name, b.Name) })
+		if got := fmt.Sprintf("costs %v, latencies %v, %v", names, p.Latencies, conditions); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.disks, got, c.want)
+		}
+	}
+}
+
+// Latencies that an agent before this one has left are taken away, also from cgroups around pods that come later.
+func TestControlAdoptsLatencies(t *testing.T) {
+	k := newKernel("8:0")
+	k.other["k/cgroup.subtree_control"], k.other["k/io.latency"] = "io", ""
+	k.other["k/burstable/io.latency"], k.other["k/pod2/io.latency"] = "8:0 target=5000\n", "8:16 target=1\n"
+	io := spec.Default().Node.Lending.IO
+	c := NewControl(k, storage(), func() (string, error) { return mounts, nil }, "k", ParamsOf(&io))
+	latencies := func(pods ...enforce.Pod) string {
+		knobs, _ := c.Tick(pods)
+		var out []string
+		for _, w := range knobs {
+			if w.File == enforce.IOLatency {
+				out = append(out, w.Cgroup+": "+w.Value)
+			}
+		}
+		return strings.ReplaceAll(strings.Join(out, "; "), "\n", ", ")
+	}
+	own, later := enforce.Pod{Cgroup: "k/pod2", Level: spec.QoSDedicated}, enforce.Pod{Cgroup: "k/burstable/pod3", Level: spec.QoSShared}
+	if got := latencies(); got != "" {
+		t.Errorf("io.latency %s without pods", got)
+	}
+	if got, want := latencies(own), "k/pod2: 8:16 target=0"; got != want {
+		t.Errorf("io.latency %s, want %s", got, want)
+	}
+	const all = "8:0 target=0, 8:16 target=0"
+	if got, want := latencies(own, later), "k/burstable: "+all+"; k/burstable/pod3: "+all+"; k/pod2: "+all; got != want {
+		t.Errorf("io.latency %s, want %s", got, want)
+	}
+}
+
 // sortedLines has the disks' lines in order.
 func sortedLines(text string) string {
 	head, rest, _ := strings.Cut(text, ": ")
