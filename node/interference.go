@@ -50,13 +50,14 @@ const (
 )
 
 const (
-	// limitPeriod is the period of our limits, in microseconds.
-	limitPeriod = "99991"
-	noLimit     = "max 100000"
+	noLimit = "max 100000"
 	// maxInterferenceAge is how old a decision may be that still stands.
 	maxInterferenceAge = time.Minute
 	kubeSystem         = "kube-system"
 )
+
+// limitPeriod is the period of our limits as cpu.max has it.
+var limitPeriod = strconv.Itoa(enforce.LimitPeriod)
 
 func newInterferenceController(n *nodeState, profiles *profileController) *interferenceController {
 	return &interferenceController{
@@ -187,8 +188,8 @@ func (c *interferenceController) limit(now time.Time) (changed bool) {
 
 // quotaOf is cpu.max for some CPUs.
 func quotaOf(cpus float64) string {
-	const period, least = 99_991, 1000 // the kernel takes no less than a millisecond
-	return strconv.FormatInt(max(int64(cpus*period), least), 10) + " " + limitPeriod
+	const least = 1000 // the kernel takes no less than a millisecond
+	return strconv.FormatInt(max(int64(cpus*enforce.LimitPeriod), least), 10) + " " + limitPeriod
 }
 
 // current is the decision that stands; nil: none does.

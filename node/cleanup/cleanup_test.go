@@ -214,6 +214,8 @@ func TestResetLeavesTheKubelets(t *testing.T) {
 	k := newKernel(pods[0])
 	dir := pods[0][5]
 	k.files[dir+"/memory.max"], k.files[dir+"/cpu.weight"] = "4096", "79"
+	inner := slices.IndexFunc(pods[0], func(dir string) bool { return strings.Contains(dir, "besteffort") && levelOf(dir) == container })
+	k.files[pods[0][inner]+"/nested/memory.swap.max"] = "4096" // a container's own doing
 	if _, err := Reset(k, k.tree(), "kubepods", Parts()); err != nil || len(k.writes) > 0 {
 		t.Errorf("written: %v (%v)", k.writes, err)
 	}

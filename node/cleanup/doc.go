@@ -15,7 +15,7 @@
 // # What always holds
 //
 // A second Reset writes nothing. No file is written that no part names, and none above the cgroup of all pods but io.cost.qos. Nothing gets less than it has: CPUs, memory nodes
-// and limits grow only, and protection of memory, which others could use, ends.
+// and limits grow only, and protection of memory, which others could use, ends. The exception is memory.swap.max of BestEffort containers, which is the kubelet's 0 again.
 //
 // # What it is not
 //

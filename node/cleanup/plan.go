@@ -5,6 +5,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"hilbert.dev/hilbert/node/enforce"
@@ -27,8 +28,8 @@ const (
 	// costQuality is at the root of the hierarchy only.
 	costQuality = "io.cost.qos"
 	unlimited   = "max"
-	// limitPeriod is the period of the agent's own limits of CPU; the kubelet's are of the default one.
-	limitPeriod, defaultPeriod = "99991", "100000"
+	// defaultPeriod is that of the kubelet's limits of CPU; the agent's own are of enforce.LimitPeriod.
+	defaultPeriod = "100000"
 	// kubeletWeight is the cpu.weight that the kubelet gives a pod that asks for no CPU.
 	kubeletWeight = "1"
 )
@@ -110,13 +111,13 @@ func plan(c *Cgroup, file, value string, available Available) []Write {
 		return sets(c.Dir, file, value, available.Mems, at)
 	case file == enforce.CPUIdle && value == "1" && bestEffort:
 		return append(write("0"), Write{Path: path.Join(c.Dir, enforce.CPUWeight), Value: kubeletWeight})
-	case file == enforce.CPUMax && at == pod && strings.HasSuffix(value, " "+limitPeriod) && !strings.HasPrefix(value, unlimited):
+	case file == enforce.CPUMax && at == pod && strings.HasSuffix(value, " "+strconv.Itoa(enforce.LimitPeriod)) && !strings.HasPrefix(value, unlimited):
 		return write(unlimited + " " + defaultPeriod)
 	case file == enforce.MemoryHigh && at == pod && value != unlimited, file == enforce.MemoryMax && bestEffort && value != unlimited:
 		return write(unlimited)
 	case (file == enforce.SwapMax || file == enforce.ZswapMax) && bestEffort && value != unlimited:
 		return write(unlimited)
-	case file == enforce.SwapMax && at == container && strings.Contains(c.Dir, "besteffort") && value != unlimited && value != "0":
+	case file == enforce.SwapMax && levelOf(path.Dir(c.Dir)) == pod && strings.Contains(c.Dir, "besteffort") && value != unlimited && value != "0":
 		return write("0") // the kubelet lets BestEffort containers swap nothing
 	case file == enforce.MemoryLow && value != "0", file == enforce.CPUMaxBurst && value != "0" && value != "":
 		return write("0")

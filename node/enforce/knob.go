@@ -30,6 +30,9 @@ const (
 	OOMScoreAdj = "oom_score_adj"
 )
 
+// LimitPeriod is the period of the agent's own CPUMax, in microseconds. Nobody else uses it: so the next agent, and the cleanup, know what an agent has left.
+const LimitPeriod = 99_991
+
 // Owner is the part of the agent that decides a knob's value.
 type Owner string
 
