@@ -12,6 +12,7 @@ import (
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/parse"
 )
 
@@ -104,6 +105,9 @@ func (b *reservationBook) tell(name cache.ObjectName) error {
 	return b.out.send(facts.ReservationUpserted{Reservation: seen})
 }
 
+// writtenReservation is a Reservation as somebody wrote it: its template may be anything.
+type writtenReservation = apiserver.Written[v1alpha1.Reservation]
+
 // reservationSink is what the reflector of Reservations fills instead of a cache.
 type reservationSink struct{ *reservationBook }
 
@@ -116,20 +120,30 @@ func (s reservationSink) Add(object any) error { return s.upsert(object) }
 func (s reservationSink) Update(object any) error { return s.upsert(object) }
 
 func (s reservationSink) upsert(object any) error {
-	r, ok := object.(*v1alpha1.Reservation)
+	r, ok := object.(*writtenReservation)
 	if !ok {
 		return fmt.Errorf("reservation watch: got a %T", object)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.keep(r)
+	return s.tell(cache.MetaObjectToName(r))
+}
+
+// keep notes a Reservation. One that cannot be read keeps no room.
+func (s reservationSink) keep(r *writtenReservation) {
 	name := cache.MetaObjectToName(r)
-	s.objects[name] = r
-	return s.tell(name)
+	if r.Problem != nil {
+		delete(s.objects, name)
+		s.parser.UnreadableReservation(name.String(), r.Problem)
+		return
+	}
+	s.objects[name] = r.Object
 }
 
 // Delete takes in one that is gone.
 func (s reservationSink) Delete(object any) error {
-	r, ok := object.(*v1alpha1.Reservation)
+	r, ok := object.(*writtenReservation)
 	if !ok {
 		return fmt.Errorf("reservation watch: got a %T", object)
 	}
@@ -146,11 +160,11 @@ func (s reservationSink) Replace(objects []any, _ string) error {
 	defer s.mu.Unlock()
 	clear(s.objects)
 	for _, object := range objects {
-		r, ok := object.(*v1alpha1.Reservation)
+		r, ok := object.(*writtenReservation)
 		if !ok {
 			return fmt.Errorf("reservation list: got a %T", object)
 		}
-		s.objects[cache.MetaObjectToName(r)] = r
+		s.keep(r)
 	}
 	s.listed = true
 	return s.tellAll()

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/parse"
+	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/topology"
 )
@@ -26,6 +28,10 @@ func reservation(name, uid, class string) *v1alpha1.Reservation {
 	r.Spec.Count = 2
 	r.Spec.Template.Spec = corev1.PodSpec{SchedulerName: "hilbert", PriorityClassName: class, Containers: []corev1.Container{{Name: "c"}}}
 	return r
+}
+
+func written(r *v1alpha1.Reservation) *writtenReservation {
+	return &writtenReservation{ObjectMeta: r.ObjectMeta, Object: r}
 }
 
 func TestReservationBook(t *testing.T) {
@@ -40,18 +46,22 @@ func TestReservationBook(t *testing.T) {
 	anew.UID = "uid-anew"
 	foreign := reservation("f", "uid-f", "")
 	foreign.Spec.Template.Spec.SchedulerName = "other"
+	unreadable := &writtenReservation{ObjectMeta: r.ObjectMeta, Problem: errors.New("its template is none")}
 	for i, step := range []struct {
 		do   func() error
 		want string
 	}{
-		{func() error { return objects.Replace([]any{r, foreign}, "1") }, ""}, // the classes are not known yet
+		{func() error { return objects.Replace([]any{written(r), written(foreign)}, "1") }, ""}, // the classes are not known yet
 		{func() error { return classes.Replace([]any{class("silver", 5)}, "1") }, `reservation ns/r of 2, priority 0, problem "PriorityClassMissing", places []`},
 		{func() error { return classes.Add(class("gold", 9)) }, `reservation ns/r of 2, priority 9, problem "", places []`},
 		{func() error { return classes.Delete(class("gold", 9)) }, ""},
-		{func() error { return objects.Update(r) }, `reservation ns/r of 2, priority 9, problem "", places []`}, // pods keep theirs, too
-		{func() error { return objects.Update(anew) }, `reservation uid-r gone; reservation ns/r of 2, priority 0, problem "PriorityClassMissing", places []`},
-		{func() error { return objects.Delete(anew) }, "reservation uid-anew gone"},
-		{func() error { return objects.Delete(foreign) }, ""},
+		{func() error { return objects.Update(written(r)) }, `reservation ns/r of 2, priority 9, problem "", places []`}, // pods keep theirs, too
+		{func() error { return objects.Update(written(anew)) }, `reservation uid-r gone; reservation ns/r of 2, priority 0, problem "PriorityClassMissing", places []`},
+		{func() error { return objects.Delete(written(anew)) }, "reservation uid-anew gone"},
+		{func() error { return objects.Delete(written(foreign)) }, ""},
+		{func() error { return objects.Add(written(r)) }, `reservation ns/r of 2, priority 0, problem "PriorityClassMissing", places []`},
+		{func() error { return objects.Update(unreadable) }, "reservation uid-r gone"},
+		{func() error { return objects.Replace([]any{unreadable, written(r)}, "2") }, `reservation ns/r of 2, priority 0, problem "PriorityClassMissing", places []`},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatal(err)
@@ -72,7 +82,7 @@ func TestReservationDefaultPriority(t *testing.T) {
 		if err := (prioritySink{book}).Replace(classes, "1"); err != nil {
 			t.Fatal(err)
 		}
-		if err := (reservationSink{book}).Replace([]any{reservation("r", fmt.Sprint("uid-", i), "")}, "1"); err != nil {
+		if err := (reservationSink{book}).Replace([]any{written(reservation("r", fmt.Sprint("uid-", i), ""))}, "1"); err != nil {
 			t.Fatal(err)
 		}
 		if got := told.take(); !strings.Contains(got, "priority "+want+",") {
@@ -111,5 +121,26 @@ func TestReservationStatusIsReadBack(t *testing.T) {
 	}
 	if seen.Reported != view.Report() || seen.ReportedSince != 100e9 {
 		t.Errorf("reported %+v since %d, was %+v", seen.Reported, seen.ReportedSince, view.Report())
+	}
+}
+
+// The definition leaves a template open. One that is no pod template keeps no other Reservation from being read, nor the scheduler from having its lists.
+func TestUnreadableReservation(t *testing.T) {
+	r := newRig(t, 1, time.Minute)
+	r.server.Offer("reservations.scheduling.hilbert.dev", "v1alpha1")
+	r.server.Offer("priorityclasses.scheduling.k8s.io", "v1")
+	r.server.Set(standin.FromYAML(t, "{apiVersion: scheduling.hilbert.dev/v1alpha1, kind: Reservation, metadata: {namespace: evil, name: r, uid: u1}, spec: {template: {spec: {schedulerName: hilbert, containers: none}}}}"))
+	r.server.Set(standin.FromYAML(t, "{apiVersion: scheduling.hilbert.dev/v1alpha1, kind: Reservation, metadata: {namespace: ns, name: r, uid: u2}, spec: {template: {spec: {schedulerName: hilbert}}}}"))
+	w := startWatch(t, r.server, quiet)
+	var got []*facts.Reservation
+	for lists := (Lists{}); !lists.Complete(); {
+		event := <-w.Events()
+		lists.Note(event)
+		if listed, ok := event.(facts.ReservationsListed); ok {
+			got = listed.Reservations
+		}
+	}
+	if len(got) != 1 || got[0].UID != "u2" {
+		t.Errorf("read %+v, want the one that can be read", got)
 	}
 }

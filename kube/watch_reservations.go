@@ -24,12 +24,12 @@ type sharedClient struct {
 func reservationFollowers(shared sharedClient, out outlet, parser *parse.Parser, tracked *trackedWatches, log *slog.Logger) [2]*apiserver.Follower {
 	book, note := newReservationBook(out, parser), healthOf(log)
 	reservations := func(string) (*cache.Reflector, error) {
-		client, err := apiserver.NewObjectClient[v1alpha1.Reservation, v1alpha1.ReservationList](ownScheme, shared.connection, shared.http, v1alpha1.GroupVersion, v1alpha1.Reservations)
+		client, err := apiserver.NewWrittenClient[v1alpha1.Reservation](shared.connection, shared.http, v1alpha1.GroupVersion.WithKind("Reservation"), v1alpha1.Reservations)
 		if err != nil {
 			return nil, err
 		}
 		from := source(client.List, client.Watch, "", note(v1alpha1.Reservations))
-		reflector := newReflector(v1alpha1.Reservations, from, &v1alpha1.Reservation{}, reservationSink{book})
+		reflector := newReflector(v1alpha1.Reservations, from, &writtenReservation{}, reservationSink{book})
 		tracked.track(v1alpha1.Reservations, from, reflector.LastSyncResourceVersion)
 		return reflector, nil
 	}

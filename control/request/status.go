@@ -41,6 +41,13 @@ const (
 // sum makes the status of what is known.
 func (k *known) sum(r *Request) *Status {
 	s := &Status{Summary: Summary{Generation: r.Generation, Complete: true, Ready: true, Reason: ReasonAllocated}}
+	if r.Problem != "" { // what has become of the containers until now is still to be known when it can be read again
+		for _, slot := range k.slots {
+			s.Asked++
+			s.count(slot)
+			s.Slots = append(s.Slots, *slot)
+		}
+	}
 	for i := range r.Asks {
 		a := &r.Asks[i]
 		for index := range a.Count {

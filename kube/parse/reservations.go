@@ -27,6 +27,11 @@ const (
 // Priority is what is known of priority classes: the value of one, or with an empty name that of pods that name none.
 type Priority func(class string) (value int32, ok bool)
 
+// UnreadableReservation complains of a Reservation that cannot be decoded: its template is no pod template.
+func (p *Parser) UnreadableReservation(name string, err error) {
+	p.warner.Warn("reservation "+name, "it cannot be read, so that it keeps no room", "err", err)
+}
+
 // Reservation parses a Reservation; ok is false for one whose pods another scheduler places. What the CRD should have refused is read as the nearest thing that can be.
 func (p *Parser) Reservation(r *v1alpha1.Reservation, priority Priority) (seen *facts.Reservation, ok bool) {
 	template := r.Spec.Template.DeepCopy()

@@ -1,6 +1,7 @@
 package requests
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -16,6 +17,23 @@ const (
 	// maxContainers bounds what one request asks for, as its definition does.
 	maxContainers = 1000
 )
+
+// askedOf reads a ResourceRequest. Of one that is no ResourceRequest for all the API server knows, because its template is no pod template, the metadata and the status are there.
+func askedOf(w *written) *asked {
+	if w.Problem == nil {
+		return &asked{object: w.Object, Request: read(w.Object)}
+	}
+	o := &v1alpha1.ResourceRequest{TypeMeta: w.TypeMeta, ObjectMeta: w.ObjectMeta}
+	var rest struct {
+		Status v1alpha1.ResourceRequestStatus `json:"status"`
+	}
+	if json.Unmarshal(w.Text, &rest) == nil { // only we write it
+		o.Status = rest.Status
+	}
+	a := &asked{object: o, Request: read(o)}
+	a.Problem = "spec: " + w.Problem.Error()
+	return a
+}
 
 // read reads what is decided from. What contradicts itself is the request's Problem; its definition has refused what can be seen in one field.
 func read(o *v1alpha1.ResourceRequest) request.Request {

@@ -130,9 +130,11 @@ func (r *rig) pods() []*corev1.Pod {
 	return pods
 }
 
-func (r *rig) status() (s v1alpha1.ResourceRequestStatus) {
+func (r *rig) status() v1alpha1.ResourceRequestStatus { return r.statusOf("ns") }
+
+func (r *rig) statusOf(namespace string) (s v1alpha1.ResourceRequestStatus) {
 	r.t.Helper()
-	u := r.server.Stored(resource, "ns", "words")
+	u := r.server.Stored(resource, namespace, "words")
 	if u == nil {
 		return s
 	}
@@ -283,5 +285,52 @@ func TestFence(t *testing.T) {
 	defer r.mu.Unlock()
 	if len(r.writes) > 0 {
 		t.Errorf("it wrote %v", r.writes)
+	}
+}
+
+// A template is anything: one that is none is said of its request, whose status keeps what it had, and all others are answered.
+func TestUnreadable(t *testing.T) {
+	for what, template := range map[string]any{"a list that is a text": map[string]any{"spec": map[string]any{"containers": "none"}}, "a number that is a text": map[string]any{"spec": map[string]any{"priority": "high"}}} {
+		t.Run(what, func(t *testing.T) {
+			r := newRig(t)
+			bad := standin.With(standin.FromYAML(t, asksText), template, "spec", "template")
+			bad = standin.With(bad, []any{map[string]any{"ask": "map", "index": int64(1), "state": request.SlotReleased}}, "status", "allocations")
+			bad.SetNamespace("other")
+			bad.SetUID("u2")
+			r.server.Set(bad)
+			r.server.Set(standin.FromYAML(t, asksText))
+			r.lead()
+			r.until("two pods", func() bool { return len(r.server.Pods()) == 2 })
+			var s v1alpha1.ResourceRequestStatus
+			r.until("it is said", func() bool {
+				s = r.statusOf("other")
+				c := conditionOf(&s, v1alpha1.ConditionReady)
+				return c != nil && c.Reason == request.ReasonUnreadable && strings.Contains(c.Message, "cannot unmarshal")
+			})
+			if len(s.Allocations) != 1 || s.Allocations[0].State != request.SlotReleased || s.Released != 1 {
+				t.Errorf("the status has forgotten what was released: %+v", s)
+			}
+			r.server.Set(standin.With(r.server.Stored(resource, "other", "words"), map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "worker", "image": "i"}}}}, "spec", "template"))
+			r.until("what was not released is made once it can be read", func() bool { return len(r.server.Pods()) == 3 })
+		})
+	}
+}
+
+// Whoever may make pods in another namespace may name a request as their controller. They are not its pods.
+func TestPodsOfOtherNamespaces(t *testing.T) {
+	r := newRig(t)
+	object := object(t, asksText)
+	forged, err := pod(object, &request.Create{Name: request.NameOf(&request.Request{Key: request.Key{Namespace: "ns", Name: "words"}, UID: "u1"}, "map", 0), Ask: "map", Level: request.Nodes}, "hilbert")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged.Namespace, forged.UID = "evil", "p0"
+	r.run(corev1.PodSucceeded, forged)
+	r.server.Set(standin.FromYAML(t, asksText))
+	r.lead()
+	r.until("two pods of its own", func() bool { return r.server.Pod("ns", forged.Name) != nil && len(r.server.Pods()) == 3 })
+	r.until("all wait", func() bool { return r.status().Waiting == 2 })
+	if s := r.status(); s.Succeeded > 0 {
+		t.Errorf("a pod of another namespace is counted: %+v", s)
 	}
 }

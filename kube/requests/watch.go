@@ -25,6 +25,9 @@ import (
 // watchBackoff bounds the pause before a watch that broke is made again.
 const watchBackoff = 30 * time.Second
 
+// written is a ResourceRequest as somebody wrote it: its template may be anything.
+type written = apiserver.Written[v1alpha1.ResourceRequest]
+
 // asked is a ResourceRequest, as it is written and as it is decided from.
 type asked struct {
 	object *v1alpha1.ResourceRequest // never changed
@@ -41,20 +44,15 @@ type Watch struct {
 	mu       sync.Mutex
 	requests map[request.Key]*asked
 	byUID    map[string]request.Key
-	pods     map[string]map[string]*request.Pod // by the UID of the request and the name
-	waiting  map[string]int                     // pods without a node, by namespace
+	pods     map[ownerID]map[string]*request.Pod // by the request that controls them and the name
+	waiting  map[string]int                      // pods without a node, by namespace
 	changed  map[request.Key]bool
 	gone     []string // UIDs of requests that went
 	listed   bool     // pods are listed: then everything is
 }
 
-var requestScheme = func() *runtime.Scheme {
-	s := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(s); err != nil {
-		panic(err) // a constant
-	}
-	return s
-}()
+// ownerID is a ResourceRequest as its pods name it. Who may make pods in another namespace may write any UID: only pods of its own namespace are the request's.
+type ownerID struct{ namespace, uid string }
 
 // NewWatch begins to follow. It tries for ever where the API server does not answer, or has no ResourceRequests.
 func NewWatch(ctx context.Context, c *apiserver.Connection, log *slog.Logger) (*Watch, error) {
@@ -63,7 +61,7 @@ func NewWatch(ctx context.Context, c *apiserver.Connection, log *slog.Logger) (*
 	if err != nil {
 		return nil, fmt.Errorf("make a client for ResourceRequests: %w", err)
 	}
-	requests, err := apiserver.NewObjectClient[v1alpha1.ResourceRequest, v1alpha1.ResourceRequestList](requestScheme, own, shared, v1alpha1.GroupVersion, v1alpha1.ResourceRequests)
+	requests, err := apiserver.NewWrittenClient[v1alpha1.ResourceRequest](own, shared, v1alpha1.GroupVersion.WithKind(kind), v1alpha1.ResourceRequests)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for ResourceRequests: %w", err)
 	}
@@ -74,7 +72,7 @@ func NewWatch(ctx context.Context, c *apiserver.Connection, log *slog.Logger) (*
 	ctx, stop := context.WithCancel(apiserver.Silence(ctx))
 	w := &Watch{
 		log: log, wake: make(chan struct{}, 1), stop: stop, requests: make(map[request.Key]*asked), byUID: make(map[string]request.Key),
-		pods: make(map[string]map[string]*request.Pod), waiting: make(map[string]int), changed: make(map[request.Key]bool),
+		pods: make(map[ownerID]map[string]*request.Pod), waiting: make(map[string]int), changed: make(map[request.Key]bool),
 	}
 	listed := make(chan struct{})
 	follow := func(name string, source cache.ListerWatcher, example any, s *sink) {
@@ -82,7 +80,7 @@ func NewWatch(ctx context.Context, c *apiserver.Connection, log *slog.Logger) (*
 		reflector := cache.NewReflectorWithOptions(source, example, s, cache.ReflectorOptions{Name: name, Backoff: &pause})
 		w.done.Go(func() { reflector.RunWithContext(ctx) })
 	}
-	follow(v1alpha1.ResourceRequests, listing(requests.List, requests.Watch, "", &apiserver.Health{Log: log, What: "the API server (resourcerequests)"}), &v1alpha1.ResourceRequest{},
+	follow(v1alpha1.ResourceRequests, listing(requests.List, requests.Watch, "", &apiserver.Health{Log: log, What: "the API server (resourcerequests)"}), &written{},
 		&sink{w: w, what: "ResourceRequests", add: w.addRequest, remove: w.removeRequest, replace: w.replaceRequests, first: func() { close(listed) }})
 	w.done.Go(func() {
 		select {
@@ -172,7 +170,7 @@ func (w *Watch) decide(due []request.Key, forget func(uid string), decide func(*
 	for key := range w.changed {
 		if a := w.requests[key]; a != nil {
 			r := a.Request
-			r.Pods = w.pods[r.UID]
+			r.Pods = w.pods[ownerID{r.Namespace, r.UID}]
 			v.Requests = append(v.Requests, r)
 		}
 	}
@@ -188,29 +186,28 @@ func (w *Watch) decide(due []request.Key, forget func(uid string), decide func(*
 }
 
 func (w *Watch) addRequest(o runtime.Object) {
-	object, ok := o.(*v1alpha1.ResourceRequest)
+	text, ok := o.(*written)
 	if !ok {
 		return
 	}
-	a := &asked{object: object, Request: read(object)}
+	a := askedOf(text)
 	if before := w.requests[a.Key]; before != nil && before.UID != a.UID {
-		w.removeRequest(before.object)
+		w.forget(before)
 	}
 	w.requests[a.Key], w.byUID[a.UID] = a, a.Key
 	w.changed[a.Key] = true
 }
 
 func (w *Watch) removeRequest(o runtime.Object) {
-	object, ok := o.(*v1alpha1.ResourceRequest)
-	if !ok {
-		return
+	if text, ok := o.(*written); ok {
+		if a := w.requests[request.Key{Namespace: text.Namespace, Name: text.Name}]; a != nil && a.UID == string(text.UID) {
+			w.forget(a)
+		}
 	}
-	key := request.Key{Namespace: object.Namespace, Name: object.Name}
-	a := w.requests[key]
-	if a == nil || a.UID != string(object.UID) {
-		return
-	}
-	delete(w.requests, key)
+}
+
+func (w *Watch) forget(a *asked) {
+	delete(w.requests, a.Key)
 	delete(w.byUID, a.UID)
 	w.gone = append(w.gone, a.UID)
 }
@@ -218,25 +215,25 @@ func (w *Watch) removeRequest(o runtime.Object) {
 func (w *Watch) replaceRequests(list []runtime.Object) {
 	there := make(map[string]bool, len(list))
 	for _, o := range list {
-		if object, ok := o.(*v1alpha1.ResourceRequest); ok {
-			there[string(object.UID)] = true
+		if text, ok := o.(*written); ok {
+			there[string(text.UID)] = true
 		}
 		w.addRequest(o)
 	}
 	for _, a := range w.requests {
 		if !there[a.UID] {
-			w.removeRequest(a.object)
+			w.forget(a)
 		}
 	}
 }
 
-// owner is the UID of the ResourceRequest that controls a pod; empty: none does.
-func owner(pod *corev1.Pod) string {
+// owner is the ResourceRequest that controls a pod; without a UID: none does.
+func owner(pod *corev1.Pod) ownerID {
 	c := metav1.GetControllerOfNoCopy(pod)
 	if c == nil || c.Kind != kind || c.APIVersion != v1alpha1.GroupVersion.String() {
-		return ""
+		return ownerID{}
 	}
-	return string(c.UID)
+	return ownerID{pod.Namespace, string(c.UID)}
 }
 
 // kind is the kind of the objects that we answer.
@@ -244,35 +241,40 @@ const kind = "ResourceRequest"
 
 func waits(p *request.Pod) bool { return p.Node == "" && p.Phase == request.Pending && !p.Gone }
 
-func (w *Watch) put(uid, namespace, name string, p *request.Pod) {
-	if before := w.pods[uid][name]; before != nil && waits(before) {
-		if w.waiting[namespace]--; w.waiting[namespace] == 0 {
-			delete(w.waiting, namespace)
+func (w *Watch) put(of ownerID, name string, p *request.Pod) {
+	if before := w.pods[of][name]; before != nil && waits(before) {
+		if w.waiting[of.namespace]--; w.waiting[of.namespace] == 0 {
+			delete(w.waiting, of.namespace)
 		}
 	}
 	switch {
 	case p != nil:
-		if w.pods[uid] == nil {
-			w.pods[uid] = make(map[string]*request.Pod)
+		if w.pods[of] == nil {
+			w.pods[of] = make(map[string]*request.Pod)
 		}
-		w.pods[uid][name] = p
+		w.pods[of][name] = p
 		if waits(p) {
-			w.waiting[namespace]++
+			w.waiting[of.namespace]++
 		}
 	default:
-		if delete(w.pods[uid], name); len(w.pods[uid]) == 0 {
-			delete(w.pods, uid)
+		if delete(w.pods[of], name); len(w.pods[of]) == 0 {
+			delete(w.pods, of)
 		}
 	}
-	if key, known := w.byUID[uid]; known {
+	if key, known := w.known(of); known {
 		w.changed[key] = true
 	}
 }
 
+func (w *Watch) known(of ownerID) (request.Key, bool) {
+	key, known := w.byUID[of.uid]
+	return key, known && key.Namespace == of.namespace
+}
+
 func (w *Watch) addPod(o runtime.Object) {
 	if pod, ok := o.(*corev1.Pod); ok {
-		if uid := owner(pod); uid != "" {
-			w.put(uid, pod.Namespace, pod.Name, podOf(pod))
+		if of := owner(pod); of.uid != "" {
+			w.put(of, pod.Name, podOf(pod))
 		}
 	}
 }
@@ -282,20 +284,20 @@ func (w *Watch) removePod(o runtime.Object) {
 	if !ok {
 		return
 	}
-	uid := owner(pod)
-	if uid == "" {
+	of := owner(pod)
+	if of.uid == "" {
 		return
 	}
 	p := podOf(pod)
 	p.Gone = true
-	if _, known := w.byUID[uid]; p.Node == "" || !known {
+	if _, known := w.known(of); p.Node == "" || !known {
 		p = nil
 	}
-	w.put(uid, pod.Namespace, pod.Name, p)
+	w.put(of, pod.Name, p)
 }
 
 func (w *Watch) replacePods(list []runtime.Object) {
-	w.pods, w.waiting = make(map[string]map[string]*request.Pod), make(map[string]int)
+	w.pods, w.waiting = make(map[ownerID]map[string]*request.Pod), make(map[string]int)
 	for _, o := range list {
 		w.addPod(o)
 	}
