@@ -2,6 +2,7 @@ package request
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -128,6 +129,21 @@ func (w *world) settled(t *rapid.T) {
 	for name, p := range w.pods {
 		if !wanted[name] {
 			t.Fatalf("pod %+v is left over", p)
+		}
+	}
+}
+
+// inDNS is what the API server takes as the name of a pod.
+var inDNS = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+
+// Names of pods and PodGroups are names in DNS, whatever the request is called.
+func TestNames(t *testing.T) {
+	for _, name := range []string{"words", "a.b", strings.Repeat("a", 63), strings.Repeat("a", 35) + ".b", strings.Repeat("a", 35) + "-b"} {
+		r := &Request{Key: Key{Name: name}, UID: "u"}
+		for _, made := range []string{NameOf(r, "map", 999), GroupOf(name, "u")} {
+			if !inDNS.MatchString(made) || len(made) > 63 {
+				t.Errorf("%s has %s", name, made)
+			}
 		}
 	}
 }

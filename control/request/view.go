@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -123,15 +124,15 @@ type slotID struct {
 // NameOf is the name of a slot's pod. It begins like the request's, for people, and is of one request alone.
 func NameOf(r *Request, ask string, index int) string { return prefixOf(r, ask) + strconv.Itoa(index) }
 
-func prefixOf(r *Request, ask string) string {
-	const readable, digest = 36, 10
-	return r.Name[:min(len(r.Name), readable)] + "-" + sumOf(r.UID, ask)[:digest] + "-"
-}
+func prefixOf(r *Request, ask string) string { return beginOf(r.Name, r.UID, ask) + "-" }
 
 // GroupOf is the name of a gang's PodGroup.
-func GroupOf(name, uid string) string {
+func GroupOf(name, uid string) string { return beginOf(name, uid, "") }
+
+// beginOf is a part of a request's name, and a digest. No part of a name in DNS begins with a hyphen, so the former must not end with a dot.
+func beginOf(name, uid, ask string) string {
 	const readable, digest = 36, 10
-	return name[:min(len(name), readable)] + "-" + sumOf(uid, "")[:digest]
+	return strings.TrimRight(name[:min(len(name), readable)], ".") + "-" + sumOf(uid, ask)[:digest]
 }
 
 func sumOf(uid, ask string) string {
