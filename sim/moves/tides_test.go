@@ -102,21 +102,10 @@ func (p *pool) round(ctx context.Context) error {
 	v.Nodes, v.Need, v.Waits = whatif.TideView(dump, p.belongs, 0)
 	params := reschedule.Defaults()
 	params.MinAge, params.WorkloadCooldown, params.Most = 0, 0, 50
-	var d tide.Decision
-	for range 4 {
-		d = tide.Decide(&v, r.time())
-		barred, err := whatif.Barred(ctx, dump, p.belongs, d.Hands, params)
-		if err != nil {
-			return err
-		}
-		if len(barred) == 0 {
-			break
-		}
-		for i := range v.Nodes {
-			if why := barred[v.Nodes[i].Name]; why != "" {
-				v.Nodes[i].Barred = why
-			}
-		}
+	rehearsal := whatif.HandOvers{Dump: dump, Belongs: p.belongs, Params: params}
+	d, err := rehearsal.Decide(ctx, &v, r.time())
+	if err != nil {
+		return err
 	}
 	p.hand(d.Hands)
 	if !r.strikes(10) { // else the status was not written

@@ -243,24 +243,56 @@ func LeavingPods(d *inspect.Dump, belongs map[string]Belongs, nodes map[string]s
 	return out
 }
 
-// Barred rehearses hand-overs: it says which nodes must not go to offline, since pods of online there have no other place once the nodes are handed over, and why.
-func Barred(ctx context.Context, d *inspect.Dump, belongs map[string]Belongs, hands []tide.Hand, params reschedule.Params) (map[string]string, error) {
-	sides, leaving, then := make(map[string]tide.Side), make(map[string]string), maps.Clone(belongs)
-	for _, h := range hands {
-		sides[h.Node] = h.To
-		then[h.Node] = Belongs{Side: h.To}
-		if h.To == tide.Offline {
-			leaving[h.Node] = h.Why
+// maxHandOverRehearsals bounds how often hand-overs are rehearsed without the nodes that turned out to be impossible.
+const maxHandOverRehearsals = 4
+
+// HandOvers are what hand-overs of a pool's nodes are rehearsed on.
+type HandOvers struct {
+	Dump    *inspect.Dump
+	Belongs map[string]Belongs
+	Params  reschedule.Params
+}
+
+// Decide decides about a pool and rehearses what goes to offline: the pods of online there must have another place, or the node is barred and it is decided anew. Where that
+// finds no end, only nodes without pods of online go. v's nodes say in the end what bars them.
+func (h *HandOvers) Decide(ctx context.Context, v *tide.View, now time.Time) (tide.Decision, error) {
+	for range maxHandOverRehearsals {
+		decision := tide.Decide(v, now)
+		barred, err := h.barred(ctx, decision.Hands)
+		if err != nil || len(barred) == 0 {
+			return decision, err
+		}
+		for i := range v.Nodes {
+			if n := &v.Nodes[i]; barred[n.Name] != "" {
+				n.Barred = barred[n.Name]
+			}
+		}
+	}
+	last := *v
+	last.Budget = 0
+	return tide.Decide(&last, now), nil
+}
+
+// barred rehearses hand-overs: it says which nodes must not go to offline, since pods of online there have no other place once the nodes are handed over, and why.
+func (h *HandOvers) barred(ctx context.Context, hands []tide.Hand) (map[string]string, error) {
+	sides, leaving, then := make(map[string]tide.Side), make(map[string]string), maps.Clone(h.Belongs)
+	for i := range hands {
+		hand := &hands[i]
+		sides[hand.Node] = hand.To
+		then[hand.Node] = Belongs{Side: hand.To}
+		if hand.To == tide.Offline {
+			leaving[hand.Node] = hand.Why
 		}
 	}
 	if len(leaving) == 0 {
 		return nil, nil
 	}
-	after := HandOver(d, sides)
+	after := HandOver(h.Dump, sides)
 	pods := LeavingPods(after, then, leaving)
 	if len(pods) == 0 {
 		return nil, nil
 	}
+	params := h.Params
 	params.Most, params.Only = len(pods), []string{reschedule.ReasonHands}
 	found, err := NewMoves(ctx, after, &MoveOptions{Params: params, Leaving: pods})
 	if err != nil {
@@ -272,14 +304,14 @@ func Barred(ctx context.Context, d *inspect.Dump, belongs map[string]Belongs, ha
 			has[b[i].UID] = true
 		}
 	}
-	barred := make(map[string]string)
+	out := make(map[string]string)
 	for i := range after.Ledger.Pods {
 		f := &after.Ledger.Pods[i].Facts
-		if pods[f.UID] != "" && !has[f.UID] && barred[f.Node] == "" {
-			barred[f.Node] = fmt.Sprintf("%s/%s: %s", f.Namespace, f.Name, found.whyStays(f))
+		if pods[f.UID] != "" && !has[f.UID] && out[f.Node] == "" {
+			out[f.Node] = fmt.Sprintf("%s/%s: %s", f.Namespace, f.Name, found.whyStays(f))
 		}
 	}
-	return barred, nil
+	return out, nil
 }
 
 // whyStays says why a pod is not among the moves.

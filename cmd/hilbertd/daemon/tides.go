@@ -23,8 +23,6 @@ import (
 const (
 	// maxTidePools bounds the TidePools that are served, the oldest first: each is a view of its nodes, and a few metrics.
 	maxTidePools = 64
-	// maxTideRehearsals bounds how often hand-overs are rehearsed without the nodes that turned out to be impossible.
-	maxTideRehearsals = 4
 	// tideStep is the step of forecasts of what online asks for, maxTideLead the most that they look ahead.
 	tideStep    = 5 * time.Minute
 	maxTideLead = 12 * time.Hour
@@ -227,28 +225,16 @@ func (t *tider) view(m *mover, s *standing, dump *inspect.Dump, now time.Time) {
 	v.Forecast = series.Predict()
 }
 
-// choose decides about a pool. What goes to offline is rehearsed: the services there must have another place, or the node stays.
-func (t *tider) choose(ctx context.Context, m *mover, s *standing, dump *inspect.Dump, now time.Time) error {
+// choose decides about a pool.
+func (t *tider) choose(ctx context.Context, m *mover, s *standing, dump *inspect.Dump, now time.Time) (err error) {
 	if s.pool.Invalid != "" {
 		return nil
 	}
 	t.view(m, s, dump, now)
-	for range maxTideRehearsals {
-		s.decision = tide.Decide(&s.view, now)
-		barred, err := whatif.Barred(ctx, dump, s.belongs, s.decision.Hands, m.params())
-		if err != nil {
-			return fmt.Errorf("rehearse what TidePool %s would do: %w", s.pool.Object.Name, err)
-		}
-		if len(barred) == 0 {
-			return nil
-		}
-		for i := range s.view.Nodes {
-			if n := &s.view.Nodes[i]; barred[n.Name] != "" {
-				n.Barred = barred[n.Name]
-			}
-		}
+	rehearsal := whatif.HandOvers{Dump: dump, Belongs: s.belongs, Params: m.params()}
+	if s.decision, err = rehearsal.Decide(ctx, &s.view, now); err != nil {
+		return fmt.Errorf("rehearse what TidePool %s would do: %w", s.pool.Object.Name, err)
 	}
-	s.decision.Hands = slices.DeleteFunc(s.decision.Hands, func(h tide.Hand) bool { return h.To == tide.Offline })
 	return nil
 }
 

@@ -1,0 +1,59 @@
+package whatif
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/control/reschedule"
+	"hilbert.dev/hilbert/control/tide"
+	"hilbert.dev/hilbert/internal/script"
+	"hilbert.dev/hilbert/schedule/inspect"
+	"hilbert.dev/hilbert/schedule/inspect/dumptest"
+)
+
+// Where each rehearsal bars another node, none goes to offline in the end, and none counts as one that has changed hands: else the bound of an hour would keep nodes from online.
+// An empty node goes all the same.
+func TestHandOversThatAllFail(t *testing.T) {
+	for _, empty := range []bool{false, true} {
+		s, now, belongs := newScheduler(t), time.Unix(1_000_000_000, 0), make(map[string]Belongs)
+		line := func(text string) *datadriven.TestData {
+			command, args, err := datadriven.ParseLine(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &datadriven.TestData{Cmd: command, CmdArgs: args}
+		}
+		for i := range 3 * maxHandOverRehearsals {
+			name := fmt.Sprintf("n%02d", i)
+			belongs[name] = Belongs{Side: tide.Online}
+			s.Apply(facts.NodeUpserted{Node: script.Node(t, line("node "+name+" cpu=4 mem=16"))}, now)
+			d := line("pod p" + name + " cpu=4 mem=1 node=" + name)
+			s.Apply(facts.PodUpserted{Pod: movable(t, d, d.CmdArgs, now)}, now)
+		}
+		if empty { // too small for any of them
+			belongs["z"] = Belongs{Side: tide.Online}
+			s.Apply(facts.NodeUpserted{Node: script.Node(t, line("node z cpu=1 mem=16"))}, now)
+		}
+		dump := dumptest.RoundTrip(t, inspect.Take(s, "hilbert", now))
+		restore(dump.Ledger)
+		v := tide.View{Pool: tide.Pool{PerHour: 2}, Budget: 100}
+		v.Nodes, _, _ = TideView(dump, belongs, 0)
+		rehearsal := HandOvers{dump, belongs, reschedule.Defaults()}
+		got, err := rehearsal.Decide(t.Context(), &v, now)
+		want := 0
+		if empty {
+			want = 1
+		}
+		if err != nil || len(got.Hands) != want || len(got.HandOvers) != want || empty && got.Hands[0].Node != "z" {
+			t.Errorf("empty %v: %+v, %v", empty, got, err)
+		}
+		if !strings.Contains(got.Message, "online has") && !empty {
+			t.Errorf("it says %q", got.Message)
+		}
+	}
+}
