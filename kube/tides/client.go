@@ -16,6 +16,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
@@ -138,6 +139,9 @@ func read(text []byte) (Pool, error) {
 // check completes the spec and reads its windows, or says what is wrong.
 func (p *Pool) check() {
 	err := spec.ValidateTidePool(&p.Object.Spec)
+	if name := p.Object.Name; len(name) > validation.LabelValueMaxLength {
+		err = errors.Join(err, &spec.FieldError{Field: "metadata.name", Err: fmt.Errorf("its nodes carry it as a label; write at most %d characters", validation.LabelValueMaxLength)})
+	}
 	if err == nil {
 		p.Spec = spec.CompleteTidePool(&p.Object.Spec)
 		p.Windows, err = Windows(p.Spec.Schedule)

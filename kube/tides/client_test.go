@@ -121,18 +121,20 @@ func TestNodes(t *testing.T) {
 // A pool with a mistake is there with the reason, hides no other one, and selects no node. The oldest is the first.
 func TestPools(t *testing.T) {
 	const selector = `"nodeSelector":{"matchLabels":{"pool":"tide"}}`
+	long := strings.Repeat("n", 64) // no label has such a value
 	s := &server{pools: `{"metadata":{},"items":[
 		{"metadata":{"name":"young","creationTimestamp":"2026-02-01T00:00:00Z"},"spec":{` + selector + `,"schedule":[{"name":"d","cron":"0 8 * * *","timeZone":"Europe/Berlin","duration":"1h","online":3}]}},
 		{"metadata":{"name":"old","creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{` + selector + `}},
 		{"metadata":{"name":"unread","creationTimestamp":"2026-03-01T00:00:00Z"},"spec":{"reserve":7}},
 		{"metadata":{"name":"zone","creationTimestamp":"2026-03-02T00:00:00Z"},"spec":{` + selector + `,"schedule":[{"name":"d","cron":"0 8 * * *","timeZone":"Mars","duration":"1h","online":3}]}},
-		{"metadata":{"name":"all","creationTimestamp":"2026-03-03T00:00:00Z"},"spec":{"nodeSelector":{}}}]}`}
+		{"metadata":{"name":"all","creationTimestamp":"2026-03-03T00:00:00Z"},"spec":{"nodeSelector":{}}},
+		{"metadata":{"name":"` + long + `","creationTimestamp":"2026-03-04T00:00:00Z"},"spec":{` + selector + `}}]}`}
 	c, _ := start(t, s)
 	list, err := c.Pools(t.Context())
-	if err != nil || len(list) != 5 {
+	if err != nil || len(list) != 6 {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	for i, want := range []struct{ name, invalid string }{{"old", ""}, {"young", ""}, {"unread", "reserve"}, {"zone", "schedule[0]"}, {"all", "nodeSelector"}} {
+	for i, want := range []struct{ name, invalid string }{{"old", ""}, {"young", ""}, {"unread", "reserve"}, {"zone", "schedule[0]"}, {"all", "nodeSelector"}, {long, "metadata.name"}} {
 		p := &list[i]
 		if p.Object.Name != want.name || want.invalid == "" && p.Invalid != "" || !strings.Contains(p.Invalid, want.invalid) {
 			t.Errorf("%d: %s, %q; want %+v", i, p.Object.Name, p.Invalid, want)
