@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -128,7 +129,10 @@ func TestRefusals(t *testing.T) {
 	ask := func(name string, count int32) v1alpha1.ResourceAsk {
 		return v1alpha1.ResourceAsk{Name: name, Count: count}
 	}
+	late := ask("a", 1)
+	late.Locality = &v1alpha1.ResourceLocality{Nodes: &v1alpha1.NodeLocality{Names: []string{"n0"}, RelaxAfter: &metav1.Duration{Duration: 8761 * time.Hour}}}
 	for want, s := range map[string]v1alpha1.ResourceRequestSpec{
+		"at most 8760h":           {Template: template(), Asks: []v1alpha1.ResourceAsk{late}},
 		"at most 1000 containers": {Template: template(), Asks: []v1alpha1.ResourceAsk{ask("a", 600), ask("b", 600)}},
 		"Duplicate value":         {Template: template(), Asks: []v1alpha1.ResourceAsk{ask("a", 1), ask("a", 2)}},
 		"spec.asks":               {Template: template(), Asks: []v1alpha1.ResourceAsk{}},
