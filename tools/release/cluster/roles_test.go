@@ -96,6 +96,9 @@ func TestPeoplesRoles(t *testing.T) {
 		{"create", scheduling, "queues", "", "d"},
 		{"patch", scheduling, "queues", "", "d"},
 		{"patch", scheduling, "queues/status", "", ""},
+		{"list", scheduling, "tidepools", "", "VEAd"},
+		{"create", scheduling, "tidepools", "", "d"},
+		{"update", scheduling, "tidepools/status", "", ""},
 	} {
 		for mark, user := range map[rune]string{'v': "red-view", 'e': "red-edit", 'a': "red-admin", 'V': "all-view", 'E': "all-edit", 'A': "all-admin", 'd': "divider"} {
 			want := false
