@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/complete"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
@@ -23,6 +24,8 @@ const (
 	kindQueue       = "queue"
 	kindReservation = "reservation"
 	kindVPA         = "vpa"
+	kindRequest     = "resourcerequest"
+	kindTidePool    = "tidepool"
 )
 
 // kindWords are the words for them; what --output name prints of an object is one of them too.
@@ -33,9 +36,11 @@ var kindWords = map[string]string{
 	kindQueue: kindQueue, "queues": kindQueue,
 	kindReservation: kindReservation, "reservations": kindReservation, "hrsv": kindReservation,
 	kindVPA: kindVPA, "verticalpodautoscaler": kindVPA, kubevpa.Resource: kindVPA,
+	kindRequest: kindRequest, v1alpha1.ResourceRequests: kindRequest, "hreq": kindRequest,
+	kindTidePool: kindTidePool, v1alpha1.TidePools: kindTidePool,
 }
 
-const explainForms = "hilbert explain pod NAME, hilbert explain unit NAME, hilbert explain node NAME, hilbert explain queue NAME, hilbert explain reservation NAME, or hilbert explain vpa NAME"
+const explainForms = "hilbert explain pod NAME, hilbert explain unit NAME, hilbert explain node NAME, hilbert explain queue NAME, hilbert explain reservation NAME, hilbert explain vpa NAME, hilbert explain resourcerequest NAME, or hilbert explain tidepool NAME"
 
 // explainFlags are the flags of hilbert explain.
 type explainFlags struct {
@@ -43,14 +48,14 @@ type explainFlags struct {
 	output output.Format
 }
 
-// subject is what is to be explained; nodes and queues have no namespace.
+// subject is what is to be explained; nodes, queues and TidePools have no namespace.
 type subject struct{ kind, namespace, name string }
 
 func newExplain() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain pod|unit|node|queue|reservation|vpa NAME",
-		Short: "Explain where a pod or gang is placed, or why it is not and what would help; what a node lends; how a queue or reservation stands; or what is recommended",
+		Use:   "explain pod|unit|node|queue|reservation|vpa|resourcerequest|tidepool NAME",
+		Short: "Explain where a pod or gang is placed, or why it is not and what would help; what a node lends; how a queue, reservation, request or TidePool stands; or what is recommended",
 		Long: `Explain where a pod is placed and how that node scores, or why no node fits: how many nodes each filter rejects, which nodes come
 closest and what they lack, and which single change would make the pod fit.
 
@@ -68,7 +73,10 @@ For a reservation, show its places: where each is, which pod has it, or why it w
 For a VerticalPodAutoscaler that names Hilbert's recommender (vpa), show what is recommended and why, whether pods have it, what that waits for, and the room
 that is kept for pods that grow.
 
-The NAME of a pod, unit, reservation or vpa is looked for in --namespace, else in the namespace of the kubeconfig's context, else in default; NAMESPACE/NAME names both.
+For a ResourceRequest, show how each container that is asked for stands, and why pods of it have no node. For a TidePool, show how its nodes are divided, why,
+and which of them are changing hands.
+
+The NAME of a pod, unit, reservation, vpa or resourcerequest is looked for in --namespace, else in the namespace of the kubeconfig's context, else in default; NAMESPACE/NAME names both.
 What -o name prints can be explained too: hilbert explain pod/web-0.`,
 		Example: `  hilbert explain pod web-0 -n shop
   hilbert explain pod shop/web-0 -o jsonpath='{.explanation.changes[0]}'
@@ -78,6 +86,8 @@ What -o name prints can be explained too: hilbert explain pod/web-0.`,
   hilbert explain queue research
   hilbert explain reservation web/release
   hilbert explain vpa shop/web
+  hilbert explain resourcerequest etl/words
+  hilbert explain tidepool mixed
   hilbert snapshot > cluster.json && hilbert explain pod default/web-0 --from cluster.json`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: f.complete,
@@ -120,6 +130,10 @@ func (f *explainFlags) answer(cmd *cobra.Command, of subject) (output.Answer, er
 		return reservationAnswer{a}, err
 	case kindVPA:
 		return f.explainVPA(cmd, of.namespace, of.name)
+	case kindRequest:
+		return f.explainRequest(cmd, of.namespace, of.name)
+	case kindTidePool:
+		return f.explainTidePool(cmd, of.name)
 	}
 	a, err := f.explain(cmd, of.namespace, of.name)
 	return podAnswer{a}, err
@@ -137,9 +151,9 @@ func (f *explainFlags) subject(args []string) (subject, error) {
 	word, _, _ := strings.Cut(args[0], ".") // podgroup.scheduling.k8s.io
 	of := subject{kind: kindWords[word], name: args[1]}
 	if of.kind == "" {
-		return of, exitcode.Usagef("explain: %q cannot be explained%s; write %s", args[0], nearest.Hint(args[0], []string{kindPod, kindUnit, kindNode, kindQueue, kindReservation, kindVPA}), explainForms)
+		return of, exitcode.Usagef("explain: %q cannot be explained%s; write %s", args[0], nearest.Hint(args[0], []string{kindPod, kindUnit, kindNode, kindQueue, kindReservation, kindVPA, kindRequest, kindTidePool}), explainForms)
 	}
-	if of.kind == kindNode || of.kind == kindQueue {
+	if of.kind == kindNode || of.kind == kindQueue || of.kind == kindTidePool {
 		if of.name == "" || strings.Contains(of.name, "/") {
 			return of, exitcode.Usagef("explain: %q is no %s: a %s has no namespace; write its name", args[1], of.kind, of.kind)
 		}
@@ -182,11 +196,13 @@ func (f *explainFlags) complete(cmd *cobra.Command, args []string, begun string)
 			cobra.CompletionWithDesc(kindPod, "where it is, or why it waits"), cobra.CompletionWithDesc(kindUnit, "the gang of a PodGroup"),
 			cobra.CompletionWithDesc(kindNode, "what it lends"), cobra.CompletionWithDesc(kindQueue, "what it has, and who waits"),
 			cobra.CompletionWithDesc(kindReservation, "where its places are, and who has them"), cobra.CompletionWithDesc(kindVPA, "what is recommended, and what it waits for"),
+			cobra.CompletionWithDesc(kindRequest, "which containers it has, and what the others wait for"), cobra.CompletionWithDesc(kindTidePool, "how its nodes are divided, and why"),
 		}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 	names := map[string]complete.Func{
 		kindPod: complete.Pods(&f.target), kindUnit: complete.Units(&f.target), kindNode: complete.Nodes(&f.target), kindQueue: complete.Queues(&f.target),
 		kindReservation: complete.Reservations(&f.target), kindVPA: complete.In(&f.target, kubevpa.Path),
+		kindRequest: complete.In(&f.target, requestPath), kindTidePool: complete.TidePools(&f.target),
 	}[kindWords[args[0]]]
 	if len(args) > 1 || names == nil || f.from != "" {
 		return nil, cobra.ShellCompDirectiveNoFileComp

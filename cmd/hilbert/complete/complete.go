@@ -40,6 +40,11 @@ func Queues(t *reach.Target) Func {
 	return names(t, "/apis/"+schedulingv1alpha1.GroupVersion.String()+"/"+schedulingv1alpha1.Queues)
 }
 
+// TidePools completes the names of TidePools.
+func TidePools(t *reach.Target) Func {
+	return names(t, "/apis/"+schedulingv1alpha1.GroupVersion.String()+"/"+schedulingv1alpha1.TidePools)
+}
+
 // Pods completes NAME or NAMESPACE/NAME of pods.
 func Pods(t *reach.Target) Func {
 	return namespaced(t, func(namespace string) []string { return []string{"/api/v1/namespaces/" + namespace + "/pods"} })
