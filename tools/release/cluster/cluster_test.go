@@ -232,7 +232,7 @@ func TestLife(t *testing.T) {
 	if installed.replicas != 2 || installed.version != "v0.1.0" || installed.certificate == "" || installed.watchdog != "v0.1.0" {
 		t.Errorf("installed: %+v", installed)
 	}
-	if !slices.Contains(l.names(t, services), "v1alpha1.visibility.hilbert.dev") || len(l.names(t, definitions)) != countDefinitions(t) || len(l.names(t, policies)) < 6 || len(l.names(t, mutating)) != 2 {
+	if !slices.Contains(l.names(t, services), "v1alpha1.visibility.hilbert.dev") || len(l.names(t, definitions)) != countDefinitions(t) || len(l.names(t, policies)) < 6 || len(l.names(t, mutating)) != 3 {
 		t.Errorf("%v %v %v %v", l.names(t, services), l.names(t, definitions), l.names(t, policies), l.names(t, mutating))
 	}
 	if err := l.upgrade(t, "v0.2.0", map[string]any{"scheduler": map[string]any{"replicas": 3}}); err != nil {
