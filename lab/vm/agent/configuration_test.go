@@ -132,9 +132,9 @@ func applied(told, inForce spec.WrittenParameters, fault string) func(*v1alpha1.
 }
 
 // startController runs the controller until stop, or until the test ends.
-func (r *rig) startController() (stop func()) {
+func (r *rig) startController(changes ...func(*spec.Configuration)) (stop func()) {
 	r.t.Helper()
-	end, err := shared.cluster.StartController(r.t.Context())
+	end, err := shared.cluster.StartController(r.t.Context(), changes...)
 	if err != nil {
 		r.t.Fatal(err)
 	}

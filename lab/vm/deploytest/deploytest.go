@@ -118,8 +118,8 @@ func (c *Cluster) InstallController(ctx context.Context) error {
 	return c.Plane.InstallAccess(ctx, c.manifest("controller/controller.yaml"))
 }
 
-// StartController runs hilbertd's role controller in this process, as the account that deploy/ gives it, until stop.
-func (c *Cluster) StartController(ctx context.Context) (stop func() error, err error) {
+// StartController runs hilbertd's role controller in this process, as the account that deploy/ gives it, with some changes of its configuration, until stop.
+func (c *Cluster) StartController(ctx context.Context, changes ...func(*spec.Configuration)) (stop func() error, err error) {
 	config := spec.Default()
 	config.Roles = []spec.Role{spec.RoleController}
 	config.Server.BindAddress = "-"
@@ -127,6 +127,9 @@ func (c *Cluster) StartController(ctx context.Context) (stop func() error, err e
 	config.ClientConnection.Kubeconfig = filepath.Join(c.Plane.Dir(), "controller.kubeconfig")
 	if err := c.Plane.UserKubeconfig(config.ClientConnection.Kubeconfig, Controller, "system:serviceaccounts"); err != nil {
 		return nil, err
+	}
+	for _, change := range changes {
+		change(config)
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
