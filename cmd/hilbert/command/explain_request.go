@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
@@ -98,12 +99,7 @@ func (a *requestAnswer) WriteText(w io.Writer) error {
 	if len(s.Conditions) == 0 {
 		out.WriteString("\nHilbert's controller has not said anything about it. Does it run with controller.requests.enabled?\n")
 	}
-	var said []string
-	for i := range s.Conditions {
-		c := &s.Conditions[i]
-		said = append(said, fmt.Sprintf("%s is %s (%s): %s", c.Type, c.Status, c.Reason, c.Message))
-	}
-	section(&out, "Conditions", said)
+	section(&out, "Conditions", conditionLines(s.Conditions))
 	if len(s.Allocations) > 0 {
 		out.WriteString("\n")
 		table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -131,4 +127,13 @@ func (a *requestAnswer) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// conditionLines are the conditions of an object, one in a line.
+func conditionLines(conditions []metav1.Condition) (lines []string) {
+	for i := range conditions {
+		c := &conditions[i]
+		lines = append(lines, fmt.Sprintf("%s is %s (%s): %s", c.Type, c.Status, c.Reason, c.Message))
+	}
+	return lines
 }

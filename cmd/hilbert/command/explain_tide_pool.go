@@ -44,12 +44,7 @@ func (a *tideAnswer) WriteText(w io.Writer) error {
 		out.WriteString("\nHilbert's controller has not said anything about it. Does it run with controller.tides.enabled?\n")
 	}
 	section(&out, "Why so many for online", []string{s.Why})
-	var said []string
-	for i := range s.Conditions {
-		c := &s.Conditions[i]
-		said = append(said, fmt.Sprintf("%s is %s (%s): %s", c.Type, c.Status, c.Reason, c.Message))
-	}
-	section(&out, "Conditions", said)
+	section(&out, "Conditions", conditionLines(s.Conditions))
 	var changing []string
 	for _, c := range s.Changing {
 		changing = append(changing, strings.TrimSuffix(fmt.Sprintf("%s is with %s, %d pods of the other side are there: %s", c.Node, c.To, c.Pods, c.Why), ": "))
