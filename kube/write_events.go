@@ -60,7 +60,7 @@ func evictionEventBody(w *bind.Write, instance string, now time.Time) ([]byte, e
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: w.Namespace, Name: fmt.Sprintf("%s.%s.%s", w.Name[:min(len(w.Name), mostName)], uid[:min(len(uid), mostUID)], eventSuffixes[w.Condition.Reason]),
 		},
-		EventTime: metav1.NewMicroTime(now), Type: kind, Reason: w.Condition.Reason, Action: schedulerAction, Note: w.Condition.Message[:min(len(w.Condition.Message), apiserver.MaxEventNote)],
+		EventTime: metav1.NewMicroTime(now), Type: kind, Reason: w.Condition.Reason, Action: schedulerAction, Note: apiserver.EventNote(w.Condition.Message),
 		Regarding:           corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: w.Namespace, Name: w.Name, UID: types.UID(w.Pod)},
 		ReportingController: schedulerReporter, ReportingInstance: instance,
 	})
@@ -97,7 +97,7 @@ func schedulingEventBody(w *bind.Write, groups, instance string, now time.Time) 
 		TypeMeta:   metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: fmt.Sprintf("%s.%016x", w.Name[:min(len(w.Name), mostName)], h.Sum64())},
 		EventTime:  metav1.NewMicroTime(now), Type: kind, Reason: w.Condition.Reason,
-		Action: schedulingActions[w.Condition.Reason], Note: w.Condition.Message[:min(len(w.Condition.Message), apiserver.MaxEventNote)],
+		Action: schedulingActions[w.Condition.Reason], Note: apiserver.EventNote(w.Condition.Message),
 		Regarding: about, ReportingController: schedulerReporter, ReportingInstance: instance,
 	}
 	if w.Related.UID != "" {

@@ -66,7 +66,7 @@ func nodeEventBody(w *bind.Write) ([]byte, error) {
 			TypeMeta:   metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: nodeEventNamespace(w), Name: nodeEventName(w)},
 			EventTime:  micro(w.Series.First), Series: series, Type: kind, Reason: w.Condition.Reason, Action: agentAction, Regarding: about,
-			Note:                w.Condition.Message[:min(len(w.Condition.Message), apiserver.MaxEventNote)],
+			Note:                apiserver.EventNote(w.Condition.Message),
 			ReportingController: agentReporter, ReportingInstance: w.Node[:min(len(w.Node), maxInstance)],
 		}
 	}

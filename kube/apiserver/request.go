@@ -41,6 +41,14 @@ var ErrNoDefinition = errors.New("the API server has no CustomNodeResources: kub
 // MaxEventNote bounds the note of an event, in bytes, as the API server does.
 const MaxEventNote = 1024
 
+// EventNote is a text as an event may have it: cut to MaxEventNote, and no letter in two. Half a letter would be written as a longer one, and the event refused.
+func EventNote(text string) string {
+	if len(text) > MaxEventNote {
+		text = strings.ToValidUTF8(text[:MaxEventNote], "")
+	}
+	return text
+}
+
 const (
 	// maxAnswer bounds what is read of an answer: a Status has a few hundred bytes.
 	maxAnswer = 1 << 20

@@ -268,7 +268,7 @@ func (w *Writer) tell(ctx context.Context, object *v1alpha1.ResourceRequest, nex
 	body, err := json.Marshal(&eventsv1.Event{
 		TypeMeta:   metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: fmt.Sprintf("%s.%x", object.Name, h.Sum64())},
-		EventTime:  metav1.NewMicroTime(now), Type: corev1.EventTypeWarning, Reason: c.Reason, Action: "Allocating", Note: note[:min(len(note), apiserver.MaxEventNote)],
+		EventTime:  metav1.NewMicroTime(now), Type: corev1.EventTypeWarning, Reason: c.Reason, Action: "Allocating", Note: apiserver.EventNote(note),
 		Regarding: corev1.ObjectReference{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Namespace: object.Namespace, Name: object.Name, UID: object.UID,
 		},

@@ -98,21 +98,14 @@ func (c *Client) pages(ctx context.Context, path, selector, what string, visit f
 func (c *Client) Pools(ctx context.Context) ([]Pool, error) {
 	var out []Pool
 	err := c.pages(ctx, pools, "", "TidePools", func(body []byte) (string, error) {
-		var list struct {
-			Metadata metav1.ListMeta
-			Items    []json.RawMessage
-		}
+		var list apiserver.WrittenList[v1alpha1.TidePool]
 		if err := json.Unmarshal(body, &list); err != nil {
 			return "", err
 		}
-		for _, text := range list.Items {
-			p, err := read(text)
-			if err != nil {
-				return "", err
-			}
-			out = append(out, p)
+		for i := range list.Items {
+			out = append(out, read(&list.Items[i]))
 		}
-		return list.Metadata.Continue, nil
+		return list.Continue, nil
 	})
 	slices.SortFunc(out, func(a, b Pool) int {
 		return cmp.Or(a.Object.CreationTimestamp.Compare(b.Object.CreationTimestamp.Time), cmp.Compare(a.Object.Name, b.Object.Name))
@@ -121,19 +114,13 @@ func (c *Client) Pools(ctx context.Context) ([]Pool, error) {
 }
 
 // read reads a pool. One with a mistake is a pool too: its nodes are nobody else's.
-func read(text []byte) (Pool, error) {
-	var p Pool
-	wrong := json.Unmarshal(text, &p.Object)
-	if wrong != nil {
-		var meta metav1.PartialObjectMetadata
-		if err := json.Unmarshal(text, &meta); err != nil {
-			return p, err
-		}
-		p.Object, p.Invalid = v1alpha1.TidePool{ObjectMeta: meta.ObjectMeta}, wrong.Error()
-		return p, nil
+func read(w *apiserver.Written[v1alpha1.TidePool]) (p Pool) {
+	if w.Problem != nil {
+		return Pool{Object: v1alpha1.TidePool{ObjectMeta: w.ObjectMeta}, Invalid: w.Problem.Error()}
 	}
+	p.Object = *w.Object
 	p.check()
-	return p, nil
+	return p
 }
 
 // check completes the spec and reads its windows, or says what is wrong.
@@ -306,7 +293,7 @@ func (c *Client) Tell(ctx context.Context, p *Pool, note string, now time.Time) 
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%.200s.%016x", o.Name, h.Sum64())},
 		EventTime:  metav1.NewMicroTime(now), Type: corev1.EventTypeNormal, Reason: "ChangesHands", Action: "HandOver",
 		Regarding: corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: spec.TidePoolKind, Name: o.Name, UID: o.UID},
-		Note:      note[:min(len(note), apiserver.MaxEventNote)], ReportingController: reporter, ReportingInstance: "hilbert-controller",
+		Note:      apiserver.EventNote(note), ReportingController: reporter, ReportingInstance: "hilbert-controller",
 	})
 	if err != nil {
 		return fmt.Errorf("encode an event of TidePool %s: %w", o.Name, err)
