@@ -196,8 +196,8 @@ func heldBy(o *advise.Observation) (sum int64) {
 	return sum
 }
 
-// lawStateInterval is how often what the laws have learned is kept: an agent that starts again has lost no more than that. A node
-// that was closed stays so, and a loan that harmed is remembered.
+// lawStateInterval is how often what the laws have learned is kept: an agent that starts again has lost no more than that. A day's pattern takes days to
+// learn, and a node that was closed stays so.
 const lawStateInterval = 5 * time.Minute
 
 // lawStateFile is what the laws have learned, ready for JSON. Times in it count from the boot.
@@ -206,8 +206,8 @@ type lawStateFile struct {
 	Evict  evict.State  `json:"evict"`
 }
 
-// lawState keeps what the laws have learned over a restart of the agent. What cannot be kept is learned anew: that costs some
-// minutes of lending, and nothing else.
+// lawState keeps what the laws have learned over a restart of the agent. What cannot be kept is learned anew: that costs some days of forecast, and
+// nothing else.
 type lawState struct {
 	node     *nodeState
 	lending  *lendingController

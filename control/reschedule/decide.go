@@ -15,6 +15,7 @@ type Planned struct {
 	From   int
 	Reason string
 	Why    string
+	For    string // see Proposal
 	// Net is the gain less the work that is lost, in thousandths of a GPU.
 	Net float64
 }
@@ -99,7 +100,7 @@ func (d *decision) accept(proposal *Proposal) ([]Planned, bool) {
 	for i, s := range proposal.Steps {
 		p := &d.v.Pods[s.Pod]
 		d.moving[s.Pod], d.workloads[p.Workload] = true, true
-		moves[i] = Planned{Step: s, From: p.Node, Reason: proposal.Reason, Why: proposal.Why, Net: net / float64(len(proposal.Steps))}
+		moves[i] = Planned{Step: s, From: p.Node, Reason: proposal.Reason, Why: proposal.Why, For: proposal.For, Net: net / float64(len(proposal.Steps))}
 	}
 	d.taken += len(moves)
 	return moves, true

@@ -10,7 +10,9 @@ import (
 type Proposal struct {
 	Reason string
 	Why    string // for people
-	Steps  []Step
+	// For is who waits for the room that is made, by its name; empty: no room is made.
+	For   string
+	Steps []Step
 	// Gain is in thousandths of a GPU; what must be done whatever it wins has Must.
 	Gain float64
 	Must bool
@@ -93,8 +95,8 @@ func (d *decision) open(from int) func(int) bool {
 	return func(node int) bool { return node != from && !d.v.Nodes[node].Closed && d.v.Nodes[node].Leaving == "" }
 }
 
-// WhyRoom is the Why of moves that make room for a unit that waits.
-func WhyRoom(unit string) string { return unit + " waits" }
+// whyRoom is the Why of moves that make room for somebody who waits.
+func whyRoom(unit string) string { return unit + " waits" }
 
 // maxForGrowth is how many pods leave a node at most for one that is to grow there.
 const maxForGrowth = 3
@@ -114,7 +116,7 @@ func growth(d *decision) []Proposal {
 			gain += d.v.Pods[s.Pod].Weight()
 		}
 		if len(steps) > 0 {
-			list = append(list, Proposal{Reason: ReasonRoom, Why: WhyRoom(g.Name), Steps: steps, Gain: gain})
+			list = append(list, Proposal{Reason: ReasonRoom, Why: whyRoom(g.Name), For: g.Name, Steps: steps, Gain: gain})
 		}
 	}
 	return list
@@ -207,7 +209,7 @@ func room(d *decision) []Proposal {
 		}
 		steps, ok := d.judge.Room(w.Name, left, func(pod int) bool { return d.may(pod, false) })
 		if ok && len(steps) > 0 {
-			list = append(list, Proposal{Reason: ReasonRoom, Why: WhyRoom(w.Name), Steps: steps, Gain: w.Needs})
+			list = append(list, Proposal{Reason: ReasonRoom, Why: whyRoom(w.Name), For: w.Name, Steps: steps, Gain: w.Needs})
 		}
 	}
 	return list

@@ -19,7 +19,7 @@ func (c departures) compare(o departures) int {
 	return cmp.Or(cmp.Compare(c.moves, o.moves), cmp.Compare(c.waste, o.waste), cmp.Compare(c.node, o.node))
 }
 
-// candidates is the pods of one node that may leave for a pod of some kind: they are smaller, and few enough moves put them elsewhere.
+// candidates is the pods of one node that may leave for a pod of some kind: they are small enough, and few enough moves put them elsewhere.
 type candidates struct {
 	n       *Node
 	q       *Request
@@ -31,8 +31,8 @@ type candidates struct {
 	limit   int
 }
 
-// fewestDepartures finds the fewest moves, at most limit, that let a pod of this kind onto a node.
-func (m *Mover) fewestDepartures(t *Assignment, at int, kind int32, limit int) (best departures, ok bool) {
+// fewestDepartures finds the fewest moves, at most limit, that let a pod of this kind onto a node. anySize: not only smaller pods leave.
+func (m *Mover) fewestDepartures(t *Assignment, at int, kind int32, limit int, anySize bool) (best departures, ok bool) {
 	n, q := &t.Nodes[at], &t.Kinds[kind]
 	if limit < 0 || !q.GPU.IsZero() && (n.Shape.GPUs < q.GPU.Count() || !q.Models.Allows(n.Shape.Model) || q.GPU.Milli > 0 && !n.Shape.Shareable) {
 		return best, false
@@ -42,7 +42,8 @@ func (m *Mover) fewestDepartures(t *Assignment, at int, kind int32, limit int) (
 	for i := range o.pods {
 		p := &t.Kinds[o.pods[i].Kind]
 		smaller := p.GPU.Total() < q.GPU.Total() || p.GPU.Total() == q.GPU.Total() && p.CPU < q.CPU
-		if smaller && int(m.moves[o.pods[i].Kind]) <= limit {
+		stays := m.MaxGPUs > 0 && p.GPU.Count() > m.MaxGPUs
+		if (smaller || anySize) && !stays && int(m.moves[o.pods[i].Kind]) <= limit {
 			o.movable |= 1 << i
 		}
 	}
@@ -106,39 +107,95 @@ func (o *candidates) fromOneGPU(g int) (best departures, ok bool) {
 	return best, ok
 }
 
-// fromWholeGPUs finds the GPUs that can be emptied by the fewest moves.
+// fromWholeGPUs finds the GPUs that can be emptied by the fewest moves, and of such sets the smallest. A pod that holds several GPUs empties all of them or none.
 func (o *candidates) fromWholeGPUs() (c departures, ok bool) {
-	var free [topology.MaxGPUs]int32
-	var leave [topology.MaxGPUs]uint64
-	var moves [topology.MaxGPUs]int
-	copy(free[:], o.n.Free[:o.n.Shape.GPUs])
-	for set := o.movable; set != 0; set &= set - 1 {
-		i := bits.TrailingZeros64(set)
-		if held := &o.pods[i].Grant; bits.OnesCount16(held.GPUs) == 1 {
-			g := bits.TrailingZeros16(held.GPUs)
-			free[g] += int32(held.Milli)
-			leave[g] |= 1 << i
-			moves[g] += o.cost(i)
-		}
-	}
 	c.node = o.node
-	for range o.q.GPU.Whole {
-		best := -1
-		for g := range o.n.Shape.GPUs {
-			if free[g] == topology.FullGPU && (best < 0 || moves[g] < moves[best]) {
-				best = g
+	parts := o.emptied()
+	// ways[n] is the cheapest set of parts with n GPUs in all.
+	type way struct {
+		moves int
+		leave uint64
+		ok    bool
+	}
+	var ways [2*topology.MaxGPUs + 1]way
+	ways[0].ok = true
+	need := int(o.q.GPU.Whole)
+	for i := range parts {
+		p := &parts[i]
+		if p.gpus == 0 || p.moves > o.limit {
+			continue
+		}
+		for n := need - 1; n >= 0; n-- { // whoever has enough takes no more
+			w := &ways[n]
+			if sum := w.moves + p.moves; w.ok && sum <= o.limit && (!ways[n+p.gpus].ok || sum < ways[n+p.gpus].moves) {
+				ways[n+p.gpus] = way{sum, w.leave | p.leave, true}
 			}
 		}
-		if best < 0 {
-			return c, false
-		}
-		free[best] = 0
-		c.leave |= leave[best]
-		if c.moves += moves[best]; c.moves > o.limit {
-			return c, false
+	}
+	for n := need; n < len(ways); n++ {
+		if w := &ways[n]; w.ok && (!ok || w.moves < c.moves) {
+			c.moves, c.leave, c.waste, ok = w.moves, w.leave, int64(n-need)*topology.FullGPU, true
 		}
 	}
-	return c, true
+	return c, ok
+}
+
+// part is GPUs that are free once some pods have left, all of them together.
+type part struct {
+	gpus  int
+	moves int
+	leave uint64
+}
+
+// emptied lists what of the node's GPUs could be free. A GPU that is free already, or is shared by parts of pods, is a part by itself; those of a pod with several are one. What
+// pods that stay hold is left out.
+func (o *candidates) emptied() (parts [topology.MaxGPUs]part) {
+	var free [topology.MaxGPUs]int32
+	var first [topology.MaxGPUs]int // the lowest GPU of the part
+	copy(free[:], o.n.Free[:o.n.Shape.GPUs])
+	for g := range first {
+		first[g] = g
+	}
+	for set := o.movable; set != 0; set &= set - 1 {
+		i := bits.TrailingZeros64(set)
+		held := &o.pods[i].Grant
+		if held.GPUs == 0 {
+			continue
+		}
+		at := first[bits.TrailingZeros16(held.GPUs)]
+		for gpus := held.GPUs; gpus != 0; gpus &= gpus - 1 {
+			g := bits.TrailingZeros16(gpus)
+			free[g] += int32(held.Milli)
+			o.join(&parts, &first, at, first[g])
+		}
+		parts[at].leave |= 1 << i
+		parts[at].moves += o.cost(i)
+	}
+	for g := range o.n.Shape.GPUs {
+		p := &parts[first[g]]
+		if p.gpus++; free[g] != topology.FullGPU {
+			p.gpus = -topology.MaxGPUs // somebody stays on one of them
+		}
+	}
+	for g := range parts {
+		parts[g].gpus = max(parts[g].gpus, 0)
+	}
+	return parts
+}
+
+// join makes one part of two.
+func (o *candidates) join(parts *[topology.MaxGPUs]part, first *[topology.MaxGPUs]int, to, from int) {
+	if to == from {
+		return
+	}
+	parts[to].leave |= parts[from].leave
+	parts[to].moves += parts[from].moves
+	parts[from] = part{}
+	for g := range first {
+		if first[g] == from {
+			first[g] = to
+		}
+	}
 }
 
 // addForCPUAndMemory lets more pods leave where CPU or memory is lacking: the one with the least that is enough, else the one with the most.

@@ -26,7 +26,7 @@
 //
 // # Making room
 //
-// Mover makes room for a pod that fits nowhere by moving others, several and one for another if need be (an ejection chain). BestMove finds the one
+// Mover makes room for a pod that fits nowhere by moving others, several and one for another if need be (an ejection chain), on some nodes only if need be. BestMove finds the one
 // move that wins the most worth. Both only plan. Each step of a plan fits when those before it were done, no node takes part in a plan twice, and
 // all searches are bounded.
 //

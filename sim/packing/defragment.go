@@ -16,6 +16,9 @@ const (
 	surveyChanges = 256
 )
 
+// maxMovedGPUs keeps pods of several GPUs where they are, as in the published figures of FGD, BestFit and Hilbert with moves.
+const maxMovedGPUs = 1
+
 // removal is what moving pods needs to know.
 type removal struct {
 	mover    fragment.Mover

@@ -33,7 +33,9 @@ type moves struct {
 	hopeless map[int32]bool
 }
 
-func newMoves(c *churn) *moves { return &moves{c: c, surveyed: math.MinInt} }
+func newMoves(c *churn) *moves {
+	return &moves{c: c, surveyed: math.MinInt, mover: fragment.Mover{MaxGPUs: maxMovedGPUs}}
+}
 
 // earn adds what may be moved for time that has passed. What is not used is kept up to saved days of it, so that no day has many more.
 func (m *moves) earn(passed int64) {

@@ -85,7 +85,7 @@ func newRun(a *Arrivals, o *Options) (*run, error) {
 	r := &run{a: a, o: o, nodes: nodes, policy: p, rankings: make([]*ranking, len(a.kinds)), last: make([]int, len(nodes)), looks: newLooks(nodes)}
 	r.shared = make([]sharedScore, r.looks.most())
 	if o.Defragment > 0 {
-		r.removal = &removal{pods: make([][]fragment.Occupant, len(nodes))}
+		r.removal = &removal{mover: fragment.Mover{MaxGPUs: maxMovedGPUs}, pods: make([][]fragment.Occupant, len(nodes))}
 	}
 	return r, nil
 }

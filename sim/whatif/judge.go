@@ -31,16 +31,17 @@ type judge struct {
 	kinds   []fragment.Request
 	kindOf  map[fragment.Request]int32
 	kind    []int32 // of view.Pods
+	kindsOf map[*facts.Requirements]int32
 	market  fragment.Market
 	mover   fragment.Mover
 	drained map[facts.UID]string
-	units   map[string][]*facts.Pod // gangs that wait
+	units   map[string]*waitingUnit
 }
 
 func newJudge(d *inspect.Dump, store *cluster.Store, empty []string) *judge {
 	units := waitingUnits(d.Ledger)
 	j := &judge{
-		view: viewOf(d, store, empty, units), store: store, units: units, facts: make(map[facts.UID]*facts.Pod), waiting: make(map[string]*facts.Pod), kindOf: make(map[fragment.Request]int32),
+		view: viewOf(d, store, empty, units), store: store, units: units, facts: make(map[facts.UID]*facts.Pod), waiting: make(map[string]*facts.Pod), kindOf: make(map[fragment.Request]int32), kindsOf: make(map[*facts.Requirements]int32),
 		market: fragment.Market{Params: fragment.Defaults()}, drained: make(map[facts.UID]string),
 	}
 	named := make(map[string]*facts.Node)
@@ -60,17 +61,15 @@ func newJudge(d *inspect.Dump, store *cluster.Store, empty []string) *judge {
 	}
 	var mix fragment.Mix
 	for i := range j.view.Pods {
-		request := j.request(j.facts[facts.UID(j.view.Pods[i].UID)])
-		j.kind = append(j.kind, j.numbered(&request))
-		if !request.GPU.IsZero() {
+		kind := j.kindFor(j.facts[facts.UID(j.view.Pods[i].UID)])
+		j.kind = append(j.kind, kind)
+		if request := j.kinds[kind]; !request.GPU.IsZero() {
 			mix.Add(&request)
 		}
 	}
 	for _, w := range j.view.Waiting {
-		for _, f := range j.members(w.Name) {
-			request := j.request(f)
-			j.numbered(&request)
-			mix.Add(&request)
+		for _, f := range j.unit(w.Name).members {
+			mix.Add(&j.kinds[j.kindFor(f)])
 		}
 	}
 	j.market.Learn(&mix, j.before)
@@ -112,6 +111,17 @@ func (j *judge) request(f *facts.Pod) fragment.Request {
 		r.Models = fragment.NewModels(models...)
 	}
 	return r
+}
+
+// kindFor is the kind of what a pod asks for.
+func (j *judge) kindFor(f *facts.Pod) int32 {
+	k, ok := j.kindsOf[f.Requirements]
+	if !ok {
+		request := j.request(f)
+		k = j.numbered(&request)
+		j.kindsOf[f.Requirements] = k
+	}
+	return k
 }
 
 func (j *judge) numbered(r *fragment.Request) int32 {
@@ -169,7 +179,14 @@ func (j *judge) loss(node int, kind int32) (float64, int, bool) {
 }
 
 func (j *judge) best(kind int32) (node, gpu int, loss float64, ok bool) {
+	return j.bestOf(kind, func(int) bool { return true })
+}
+
+func (j *judge) bestOf(kind int32, may func(node int) bool) (node, gpu int, loss float64, ok bool) {
 	for i := range j.now {
+		if !may(i) {
+			continue
+		}
 		if x, g, fits := j.loss(i, kind); fits && (!ok || x < loss) {
 			node, gpu, loss, ok = i, g, x, true
 		}
@@ -216,76 +233,6 @@ func (j *judge) Better(most int, may func(int) bool) (steps []reschedule.Step, g
 		steps, gains = append(steps, reschedule.Step{Pod: pod, To: step.To, GPU: step.GPU}), append(gains, won/fragment.ScoreUnit)
 	}
 	return steps, gains
-}
-
-// Room is reschedule.Judge's: a unit is a pod by its namespace and name, or a gang that waits as a whole. Room is made for one member after the other; if that fails
-// for one, nothing is moved for the gang.
-func (j *judge) Room(unit string, most int, may func(int) bool) ([]reschedule.Step, bool) {
-	members := j.members(unit)
-	now, at, grants := slices.Clone(j.now), slices.Clone(j.at), slices.Clone(j.grants)
-	var steps []reschedule.Step
-	for _, f := range members {
-		more, ok := j.roomFor(f, most-len(steps), may)
-		if !ok {
-			j.now, j.at, j.grants = now, at, grants
-			return nil, false
-		}
-		steps = append(steps, more...)
-	}
-	return steps, len(members) > 0
-}
-
-// members are the pods of a unit that waits: those of a gang, or the one pod of that name.
-func (j *judge) members(unit string) []*facts.Pod {
-	if members := j.units[unit]; members != nil {
-		return members
-	}
-	if f := j.waiting[unit]; f != nil {
-		return []*facts.Pod{f}
-	}
-	return nil
-}
-
-// stillWaits reports whether somebody for whom room is made (a reason's Why) is among the pods that have no place after all.
-func (j *judge) stillWaits(why string, waits map[string]bool) bool {
-	for i := range j.view.Growths {
-		if name := j.view.Growths[i].Name; reschedule.WhyRoom(name) == why {
-			return waits[name]
-		}
-	}
-	at := slices.IndexFunc(j.view.Waiting, func(w reschedule.Waiting) bool { return reschedule.WhyRoom(w.Name) == why })
-	return at >= 0 && slices.ContainsFunc(j.members(j.view.Waiting[at].Name), func(f *facts.Pod) bool { return waits[f.Namespace+"/"+f.Name] })
-}
-
-// roomFor makes room for a pod, and gives it that.
-func (j *judge) roomFor(f *facts.Pod, most int, may func(int) bool) ([]reschedule.Step, bool) {
-	request := j.request(f)
-	kind := j.numbered(&request)
-	if node, gpu, _, ok := j.best(kind); ok {
-		j.now[node].Take(&request, gpu) // it fits as it is
-		return nil, true
-	}
-	if most <= 0 {
-		return nil, false
-	}
-	t := j.assignment(may)
-	j.mover.Survey(t)
-	room, ok := j.mover.Plan(t, kind, most, j.loss)
-	if !ok || j.view.Nodes[room.Node].Closed || j.view.Nodes[room.Node].Leaving != "" {
-		return nil, false
-	}
-	var steps []reschedule.Step
-	for i := range room.Steps {
-		s := &room.Steps[i]
-		pod := j.find(s, may)
-		if pod < 0 {
-			return nil, false
-		}
-		j.apply(pod, s.To, s.GPU)
-		steps = append(steps, reschedule.Step{Pod: pod, To: s.To, GPU: s.GPU})
-	}
-	j.now[room.Node].Take(&request, room.GPU)
-	return steps, true
 }
 
 // Target is reschedule.Judge's: where the scheduler would place a pod of a node that is emptied; else the node on which it destroys the least, and of

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -40,8 +39,10 @@ type Moves struct {
 	Nodes   int           `json:"nodes"`
 	Batches [][]MoveShown `json:"batches"`
 	Stay    []StayShown   `json:"declined,omitempty"`
-	Before  Fragments     `json:"before"`
-	After   Fragments     `json:"after"`
+	// Room is who gets a place by the moves.
+	Room   []RoomShown `json:"room,omitempty"`
+	Before Fragments   `json:"before"`
+	After  Fragments   `json:"after"`
 	// Interrupted: the rehearsal was ended early, so nothing is proposed.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
@@ -73,6 +74,15 @@ type StayShown struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Why       string `json:"why"`
+}
+
+// RoomShown is a pod or gang that waits, and where the rehearsal places it once pods have moved.
+type RoomShown struct {
+	Unit  string `json:"unit"`
+	Moves int    `json:"moves"`
+	// Domain is what its nodes have in common of the labels that it requires, each as key=value.
+	Domain []string `json:"domain,omitempty"`
+	Nodes  []string `json:"nodes"`
 }
 
 // Fragments is what is free of the GPUs, in thousandths, and how much of it is on GPUs that are held in part.
@@ -163,6 +173,7 @@ func (m *Moves) rehearse(ctx context.Context, d *inspect.Dump, j *judge, batches
 		}
 		m.useless(j, batches, forecast, impossible)
 		if len(impossible) == 0 {
+			m.Room = j.shown(batches, forecast)
 			return batches, nil
 		}
 		batches = possible(&j.view, batches, impossible)
@@ -172,12 +183,8 @@ func (m *Moves) rehearse(ctx context.Context, d *inspect.Dump, j *judge, batches
 
 // useless marks the moves that make room for somebody who would still wait.
 func (m *Moves) useless(j *judge, batches [][]reschedule.Planned, forecast *Forecast, impossible map[int]bool) {
-	waits := maps.Clone(forecast.waitingPlaces)
-	for i := range forecast.Unplaced {
-		waits[forecast.Unplaced[i].Namespace+"/"+forecast.Unplaced[i].Name] = true
-	}
 	for _, p := range slices.Concat(batches...) {
-		if p.Reason == reschedule.ReasonRoom && !impossible[p.Pod] && j.stillWaits(p.Why, waits) {
+		if p.Reason == reschedule.ReasonRoom && !impossible[p.Pod] && j.stillWaits(p.For, forecast) {
 			impossible[p.Pod] = true
 			m.stay(&j.view.Pods[p.Pod], "rehearsed, it makes no room: still "+p.Why)
 		}
@@ -215,7 +222,7 @@ func (m *Moves) stay(p *reschedule.Pod, why string) {
 }
 
 // viewOf makes the view of a dump.
-func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[string][]*facts.Pod) (v reschedule.View) {
+func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[string]*waitingUnit) (v reschedule.View) {
 	index := make(map[string]int)
 	s := &store.State
 	for i := range s.Slots() {
@@ -268,9 +275,9 @@ func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[str
 		}
 	}
 	v.Growths = growthsOf(d.Ledger, store, index)
-	for name, members := range units {
+	for name, u := range units {
 		needs := int64(0)
-		for _, f := range members {
+		for _, f := range u.members {
 			needs += f.Requirements.GPU.Total()
 		}
 		if needs > 0 {
@@ -317,42 +324,6 @@ func growingPod(r *facts.Reservation) string {
 		}
 	}
 	return ""
-}
-
-// waitingUnits are the gangs none of whose members has a place though enough of them wait, by namespace and name: as many members as must be placed together. Those
-// that ask for something of the topology are left out, for the search does not look at it.
-func waitingUnits(l *cluster.Dump) map[string][]*facts.Pod {
-	units := make(map[string][]*facts.Pod)
-	placed := make(map[string]bool)
-	for i := range l.Pods {
-		f := &l.Pods[i].Facts
-		if f.Unit == "" || !f.Ours || f.Deleting || f.Finished {
-			continue
-		}
-		name := f.Namespace + "/" + f.Unit
-		if f.Node != "" {
-			placed[name] = true
-		} else if !f.Gated {
-			units[name] = append(units[name], f)
-		}
-	}
-	need := make(map[string]int)
-	for i := range l.Units {
-		u := &l.Units[i]
-		if u.Known && u.Facts.Invalid == "" && u.Facts.Topology.Required == "" && u.Facts.Topology.Uniform == "" && u.Facts.SubgroupTopology.IsZero() {
-			need[u.Facts.Namespace+"/"+u.Facts.Name] = int(u.Facts.MinMember)
-		}
-	}
-	for name, members := range units {
-		slices.SortFunc(members, func(a, b *facts.Pod) int { return cmp.Compare(a.Name, b.Name) })
-		n, known := need[name]
-		if !known || placed[name] || n < 1 || len(members) < n {
-			delete(units, name)
-			continue
-		}
-		units[name] = members[:n]
-	}
-	return units
 }
 
 func podOf(f *facts.Pod, at int, protected string) reschedule.Pod {

@@ -95,9 +95,25 @@ func (m *Moves) WriteText(w io.Writer) error {
 		}
 		_ = t.Flush() // to a Builder
 	}
+	section(&b, "Then has a place:", m.Room, func(r *RoomShown) string { return r.String() })
 	section(&b, "Not moved:", m.Stay, func(s *StayShown) string { return s.Namespace + "/" + s.Name + ": " + s.Why })
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// maxNodes is how many nodes of a unit the text names.
+const maxNodes = 8
+
+// String says where the unit is after how many moves.
+func (r *RoomShown) String() string {
+	text := r.Unit + " on " + strings.Join(r.Nodes[:min(len(r.Nodes), maxNodes)], ", ")
+	if n := len(r.Nodes) - maxNodes; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	if len(r.Domain) > 0 {
+		text += ", all of " + strings.Join(r.Domain, ", ")
+	}
+	return text + fmt.Sprintf(", after moves %d", r.Moves)
 }
 
 func gpus(milli int64) float64 { return float64(milli) / 1000 }
