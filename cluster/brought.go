@@ -74,6 +74,9 @@ func (s *Store) said(n *facts.Node) *facts.Node {
 	return n
 }
 
+// Reports reports whether a node has an agent: there is a report of it.
+func (s *Store) Reports(node string) bool { return s.grants.reports[node] != nil }
+
 // Brought is what plugins bring to a node, as its report says, sorted by name. It must not be changed.
 func (s *Store) Brought(node string) []resource.Quantity {
 	if r := s.grants.reports[node]; r != nil {

@@ -26,11 +26,13 @@ func bindingBody(w *bind.Write) ([]byte, error) {
 		Target:     corev1.ObjectReference{Kind: "Node", Name: w.Node},
 	}
 	reclaims := w.Reclaimed != spec.ReclaimedAmounts{}
-	if !w.Grant.IsZero() || reclaims || w.Placeholder != "" || w.Resources != "" {
+	if !w.Grant.IsZero() || reclaims || w.TellsPriority || w.Placeholder != "" || w.Resources != "" {
 		b.Annotations = make(map[string]string, 2)
 	}
 	if reclaims {
 		b.Annotations[spec.AnnotationReclaimed] = w.Reclaimed.String()
+	}
+	if w.TellsPriority {
 		b.Annotations[spec.AnnotationPriority] = strconv.Itoa(int(w.Priority))
 	}
 	if w.Resources != "" {

@@ -158,7 +158,7 @@ func TestBindingCarriesTheGrant(t *testing.T) {
 	}
 	r.server.SetPod(testPod("r", ""))
 	write = bindingOf("r")
-	write.Reclaimed, write.Priority = spec.ReclaimedAmounts{MilliCPU: 1500, MemoryMiB: 2048}, -10
+	write.Reclaimed, write.Priority, write.TellsPriority = spec.ReclaimedAmounts{MilliCPU: 1500, MemoryMiB: 2048}, -10, true
 	if got := r.do(t, write).Outcome; got != bind.Written {
 		t.Fatalf("outcome %d", got)
 	}

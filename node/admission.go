@@ -336,8 +336,11 @@ func (d *admission) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out
 	out.Mark.Env = append(slices.Clip(out.Mark.Env), out.Resources.Env...)
 	out.Mark.Resources = d.plugins.marks(s.UID)
 	if p, ok := d.node.placement(noted.pod); ok {
-		out.CPUs, out.Mems, out.OOMScoreAdj = p.CPUs, p.Mems, p.OOMScoreAdj
+		out.CPUs, out.Mems = p.CPUs, p.Mems
 		noted.cpus, noted.mems = p.CPUs, p.Mems
+	}
+	if score := d.node.oomScore(noted); score != nil {
+		out.OOMScoreAdj, out.Mark.Score = score, noted.score
 	}
 	noted.exists = false // until the runtime says so: before, it cannot be updated
 	d.node.apply()

@@ -58,7 +58,7 @@ func TestReclaimed(t *testing.T) {
 	shared, hog := sandbox("shared", 1), sandbox("hog", 0, "qos=reclaimed_cores", "besteffort")
 	w.mustRun(shared)
 	a := w.mustRun(hog)
-	if a.CPUs.Len() != 2 || a.OOMScoreAdj == nil || *a.OOMScoreAdj != 1000 {
+	if a.CPUs.Len() != 2 || a.OOMScoreAdj == nil || *a.OOMScoreAdj != 968 {
 		t.Errorf("%+v", a)
 	}
 	w.has(shared, "cpuset.cpus", topology.CPUs(1, 2, 3, 4, 5, 6, 7).Minus(a.CPUs).String())

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -217,13 +216,10 @@ func (c *evictionController) observePod(seen *observation, p *pod) (out evict.Po
 	if !known {
 		return out, false
 	}
-	level := asked.QoS.Level
-	if level == spec.QoSReclaimed && pool != spec.PoolReclaimed {
-		level = spec.QoSShared // it was not treated as it asked, so it does not go as it asked either
-	}
+	level := levelOf(&asked, pool)
 	use := seen.use(p.cgroup)
 	out = evict.Pod{
-		PodRef: p.name, Level: level, Priority: p.priority, Started: p.since.Sub(c.node.started),
+		PodRef: p.name, Level: level, Priority: p.priorityOrZero(), Started: p.since.Sub(c.node.started),
 		Memory: bytesOf(use.Memory.Current), RSS: plus(bytesOf(use.Memory.Anon), bytesOf(use.Memory.Shmem)),
 		CPU: rateOf(use.CPU.Usage), RunDelay: seen.runDelay(p),
 	}
@@ -235,15 +231,6 @@ func (c *evictionController) observePod(seen *observation, p *pod) (out evict.Po
 		out.NUMANodes = append(out.NUMANodes, seen.heldIn(use, i))
 	}
 	return out, true
-}
-
-// priorityOf reads what the Binding says of a pod's priority; nothing is 0.
-func priorityOf(annotations map[string]string) int32 {
-	n, err := strconv.ParseInt(annotations[spec.AnnotationPriority], 10, 32)
-	if err != nil {
-		return 0
-	}
-	return int32(n)
 }
 
 // disks are the node's file systems, as they were looked at last. They are looked at beside the loop: one on a disk that does not answer holds up whoever

@@ -219,7 +219,7 @@ func TestReliefOfDisks(t *testing.T) {
 	k := &storageKubelet{}
 	l.agent.Ask(time.Minute, func(a *Agent) {
 		a.options.Storage = k
-		a.node.pods.byUID[low.UID].priority, a.node.pods.byUID[high.UID].priority = 0, 0
+		a.node.pods.byUID[low.UID].priority, a.node.pods.byUID[high.UID].priority = nil, nil
 		a.eviction.disks.read = func() (root, images evict.Disk) {
 			return evict.Disk{BytesTotal: advise.Known(100 << 30), Bytes: advise.Known(11 << 30)}, images
 		}

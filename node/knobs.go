@@ -100,10 +100,8 @@ func (k *knobController) knobs() (fast, slow []enforce.DesiredKnob) {
 				slow = append(slow, enforce.Desire(cgroup, enforce.Mems, p.Mems.String()))
 			}
 		}
-		if p.OOMScoreAdj != nil {
-			for _, cgroup := range pod.cgroups() {
-				fast = append(fast, enforce.Desire(cgroup, enforce.OOMScoreAdj, strconv.Itoa(*p.OOMScoreAdj)))
-			}
+		if p.Pool == spec.PoolReclaimed {
+			fast = append(fast, k.node.oomKnobs(pod)...)
 		}
 	}
 	fast = append(append(append(fast, k.node.qosKnobs()...), k.bursts.knobs()...), k.interference.knobs()...)

@@ -26,6 +26,9 @@ type Mark struct {
 	// CDI are the full names of the CDI devices that the container was given, and Env the variables, "NAME=value".
 	CDI []string `json:"cdi,omitempty"`
 	Env []string `json:"env,omitempty"`
+	// Score is the oom_score_adj that the kubelet gave the container, where the agent has put its own in place of it: the kubelet made it of the memory request,
+	// which nobody else tells. nil: it still has that.
+	Score *int `json:"score,omitempty"`
 	// Resources is what the pod holds of plugins' resources, without what its containers get.
 	Resources []*plugin.Holding `json:"resources,omitempty"`
 }

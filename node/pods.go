@@ -21,7 +21,8 @@ type pod struct {
 	sandbox    string // the newest one
 	cgroup     string
 	bestEffort bool
-	priority   int32 // as its Binding says
+	// priority is as its Binding says; nil: Hilbert has not bound it.
+	priority *int32
 	// resources is what its Binding says of plugins' resources.
 	resources string
 	labels    map[string]string
@@ -54,7 +55,7 @@ type container struct {
 	id, cgroup string
 	pod        *pod
 	exists     bool
-	// score is its oom_score_adj as it was made, and memoryLimit its limit in bytes; nil and 0: not known.
+	// score is the oom_score_adj that the kubelet gave it, and memoryLimit its limit in bytes; nil and 0: not known.
 	score       *int
 	memoryLimit int64
 	user        *mps.User // the user it runs as; nil: not known
@@ -125,6 +126,9 @@ func (t *podTable) attach(c *Container) *container {
 	out := &container{
 		id: c.ID, cgroup: c.Cgroup, pod: p, exists: c.Exists, cpus: c.CPUs, mems: c.Mems, score: c.OOMScoreAdj, memoryLimit: c.MemoryLimit,
 		user: userOf(c),
+	}
+	if m, ok := ParseMark(c.Mark, c.ID); ok && m.Score != nil {
+		out.score = m.Score // what the runtime says is the agent's own
 	}
 	t.containers[c.ID], p.containers[c.ID] = out, out
 	return out

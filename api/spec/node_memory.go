@@ -23,7 +23,23 @@ type NodeMemory struct {
 	Protection MemoryProtection `json:"protection"`
 	// Writes are how the kernel is told to reclaim memory.
 	Writes MemoryWrites `json:"writes"`
+	// OOM is about whom the kernel kills when memory is exhausted.
+	OOM MemoryOOM `json:"oom"`
 }
+
+// MemoryOOM says whom the kernel kills first when memory is exhausted, by oom_score_adj.
+type MemoryOOM struct {
+	// Order is OOMLevels or OOMReclaimed. It concerns containers that are created from then on.
+	Order string `json:"order"`
+}
+
+// The values of MemoryOOM.Order.
+const (
+	// OOMLevels: the levels in order, reclaimed pods first and system pods last, and within a level the lower priority first.
+	OOMLevels = "Levels"
+	// OOMReclaimed: reclaimed pods first, the lower priority before the higher; all others have what the kubelet gives them.
+	OOMReclaimed = "Reclaimed"
+)
 
 // MemoryHeadroom says how much memory is offered to reclaimed pods. Watermark and GrowthReserve together must be at least 1.25 times the soft thresholds of
 // Node.Eviction.Memory and Node.Eviction.NUMANode: pods that hold all that they were offered must not be evicted for it.
@@ -191,6 +207,7 @@ func DefaultNodeMemory() NodeMemory {
 		Writes: MemoryWrites{
 			Step: MaxMemoryWrite, StepTime: Duration(200 * time.Millisecond), Rest: Duration(10 * time.Millisecond), Deadline: seconds(10), Workers: 8,
 		},
+		OOM: MemoryOOM{Order: OOMLevels},
 	}
 }
 

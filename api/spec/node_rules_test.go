@@ -23,7 +23,7 @@ func leaves(n *Node) []leaf {
 
 func leavesOf(path string, v reflect.Value) (out []leaf) {
 	if v.Kind() != reflect.Struct {
-		if v.Kind() == reflect.Bool {
+		if v.Kind() == reflect.Bool || v.Kind() == reflect.String {
 			return nil
 		}
 		return []leaf{{path, v}}

@@ -11,7 +11,8 @@ import (
 // runtime does not know of reclaimed resources. Hilbert writes it with the Binding; nothing else may.
 const AnnotationReclaimed = "hilbert.dev/reclaimed"
 
-// AnnotationPriority is the priority of a reclaimed pod, by which the agent ranks evictions. Hilbert writes it with the Binding.
+// AnnotationPriority is the priority of a pod on a node with an agent, by which the agent ranks evictions and the order in which the kernel kills for memory. Hilbert writes it
+// with the Binding.
 const AnnotationPriority = "hilbert.dev/priority"
 
 // String is "1500m/2048Mi".

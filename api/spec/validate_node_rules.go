@@ -68,6 +68,7 @@ func (m *NodeMemory) Check() error { return collect(func(bad report) { m.check("
 func (m *NodeMemory) check(at string, bad report) {
 	m.Headroom.check(at+"headroom.", bad)
 	checkNumbers(at, reflect.ValueOf(m).Elem(), memoryBounds, bad)
+	oneOf(bad, at+"oom.order", m.OOM.Order, OOMLevels, OOMReclaimed)
 	for _, x := range []struct {
 		low, high         string
 		lowValue, highest float64

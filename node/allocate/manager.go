@@ -54,12 +54,11 @@ type Placement struct {
 	Mems topology.CPUSet // NUMA nodes by ID; empty: leave them as they are
 	// Idle is the pod's cgroup's cpu.idle, Weight its cpu.weight and MemoryMax its memory.max in bytes; 0: leave those as they are. The kernel
 	// takes no weight from a cgroup that is idle.
-	Idle        bool
-	Weight      int
-	MemoryMax   int64
-	OOMScoreAdj *int           // nil: leave it as it is
-	Pool        string         // empty for a pod with CPUs of its own
-	Devices     topology.Grant // without NUMA nodes
+	Idle      bool
+	Weight    int
+	MemoryMax int64
+	Pool      string         // empty for a pod with CPUs of its own
+	Devices   topology.Grant // without NUMA nodes
 	// Unsettled: the pod runs with a promise of devices, and it is not known yet whose they are; Devices says nothing.
 	Unsettled bool
 }

@@ -132,7 +132,7 @@ func (n *node) check(t *rapid.T) {
 			t.Fatalf("%s: %v: a kernel takes no empty set", uid, place(p))
 		case n.mode == spec.ModeKubelet && !p.Mems.IsEmpty():
 			t.Fatalf("%s: %v: memory is the kubelet's", uid, place(p))
-		case (p.OOMScoreAdj != nil) != (p.Pool == spec.PoolReclaimed) || p.Pool != spec.PoolReclaimed && (p.Idle || p.Weight != 0 || p.MemoryMax != 0):
+		case p.Pool != spec.PoolReclaimed && (p.Idle || p.Weight != 0 || p.MemoryMax != 0):
 			t.Fatalf("%s: %v", uid, place(p))
 		case p.Pool == spec.PoolReclaimed && p.Idle != (p.Weight == 0):
 			t.Fatalf("%s: %v: the kernel takes no weight from who is idle, and who is not has one", uid, place(p))

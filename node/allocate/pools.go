@@ -10,9 +10,6 @@ import (
 	"hilbert.dev/hilbert/topology/cores"
 )
 
-// goesFirst is the oom_score_adj of reclaimed pods: when memory runs out, they go first.
-const goesFirst = 1000
-
 // Pools divides the CPUs that no pod holds between the pools. It owns what the laws want of the pools, and what runs in each. For example, of eight free CPUs
 // the laws want two cores lent: the reclaimed pool gets two whole cores, if a reclaimed pod is there to use them, and the shared pools the rest.
 type Pools struct {
@@ -187,7 +184,6 @@ func (ps *Pools) place(p *pod, out *Placement) {
 // yield makes a reclaimed pod yield. Where it shares CPUs with others it is idle; on CPUs of its pool it has a weight by what it asked for, because
 // among idle pods one that asked for eight CPUs gets no more than one that asked for one.
 func (ps *Pools) yield(p *pod, out *Placement) {
-	out.OOMScoreAdj = new(goesFirst)
 	out.Idle = ps.suppress || p.Reclaimed.MilliCPU == 0 || ps.capacity.alloc.Pools().Reclaimed.IsEmpty()
 	if !out.Idle {
 		out.Weight = int(min(max(p.Reclaimed.MilliCPU/milliPerWeight, minWeight), maxWeight))

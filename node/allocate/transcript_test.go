@@ -278,9 +278,6 @@ func place(p Placement) string {
 	if p.MemoryMax > 0 {
 		text += fmt.Sprintf(" memory=%d", p.MemoryMax)
 	}
-	if p.OOMScoreAdj != nil {
-		text += fmt.Sprintf(" oom=%d", *p.OOMScoreAdj)
-	}
 	return text
 }
 

@@ -326,9 +326,8 @@ func (b *Binder) start(r *row) {
 	case WriteBinding:
 		write.Placeholder = b.store.Placeholders().TakenBy(pod)
 		write.Resources = resourcesOf(b.store.Extended(r.pod), b.store.Brought(r.node))
-		if write.Reclaimed = reclaimedBy(pod.Class); pod.Class.Reclaimed {
-			write.Priority = pod.Priority
-		}
+		write.Reclaimed, write.Priority = reclaimedBy(pod.Class), pod.Priority
+		write.TellsPriority = pod.Class.Reclaimed || b.store.Reports(r.node)
 	default:
 	}
 	b.ready = append(b.ready, write)

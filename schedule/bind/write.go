@@ -88,7 +88,9 @@ type Write struct {
 	Node      string                // WriteBinding: where to; WriteNomination: where the pod will go
 	Grant     topology.Grant        // WriteBinding: the GPUs, zero for none
 	Reclaimed spec.ReclaimedAmounts // WriteBinding: what a reclaimed pod may have
-	Priority  int32                 // WriteBinding: of a reclaimed pod
+	// Priority of WriteBinding is the pod's, where TellsPriority: the node has an agent, which orders pods by it and is not told by the kubelet.
+	Priority      int32
+	TellsPriority bool
 	// Resources of WriteBinding is what containers of the pod ask for of the resources that plugins of the node's agent bring, as spec.FormatResources has it.
 	Resources string
 	// Placeholder of WriteBinding is the place of a Reservation whose room the pod has; empty: none.
