@@ -236,12 +236,18 @@ func TestScoreIsItsDefinition(t *testing.T) {
 	})
 }
 
-// filling is what the best fillings of all pieces are worth by their definition, where every size is tried in every piece.
-func filling(m *Market, l int) (bids [parts + 1]float64) {
+func gain(m *Market, i, l int) float64 {
+	return float64(m.items[i].key.parts)*milliPerPart - m.items[i].price - float64(m.cpu[l]*m.items[i].cpu)
+}
+
+func kept(l int) float64 { return topology.FullGPU * (1 - cpuPrices[l]) }
+
+// definition is what the best fillings of all pieces are worth by their definition, where every size is tried in every piece.
+func definition(m *Market, b *priceTable, l int) (bids [parts + 1]float64) {
 	for f := 1; f <= parts; f++ {
-		for i := range m.items {
+		for _, i := range b.items {
 			if size := int(m.items[i].key.parts); size <= f {
-				bids[f] = max(bids[f], gain(m, i, l)+bids[f-size])
+				bids[f] = max(bids[f], gain(m, int(i), l)+bids[f-size])
 			}
 		}
 	}
@@ -249,40 +255,104 @@ func filling(m *Market, l int) (bids [parts + 1]float64) {
 	return bids
 }
 
-func gain(m *Market, i, l int) float64 {
-	return float64(m.items[i].key.parts)*milliPerPart - m.items[i].price - m.cpu[l]*m.items[i].cpu
+// plain computes the filling of one table as it was done before tables shared any: in every piece all offers are tried, in order.
+func plain(m *Market, b *priceTable, l int) (gains, bids [parts + 1]float64, choice [parts + 1]int16) {
+	var best [parts + 1]int16
+	for _, i := range b.items {
+		if g, size := gain(m, int(i), l), m.items[i].key.parts; g > gains[size] {
+			gains[size], best[size] = g, int16(i)
+		}
+	}
+	if kept(l) > gains[parts] {
+		gains[parts], best[parts] = kept(l), -1
+	}
+	var sizes []int
+	choice[0] = -1
+	for f := 1; f <= parts; f++ {
+		choice[f] = -1
+		for _, size := range sizes {
+			if x := gains[size] + bids[f-size]; x > bids[f] {
+				bids[f], choice[f] = x, best[size]
+			}
+		}
+		if g := gains[f]; g > 0 && g > bids[f]-negligible {
+			sizes = append(sizes, f)
+			if g > bids[f] {
+				bids[f], choice[f] = g, best[f]
+			}
+		}
+	}
+	return gains, bids, choice
 }
 
-func kept(l int) float64 { return topology.FullGPU * (1 - cpuPrices[l]) }
-
+// Over several rounds and for several tables, fillings are what the plain way gives, to the last bit, and what their definition says.
 func TestFillingIsItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &Market{cpu: cpuPrices}
-		b := &priceTable{}
 		sizes := rapid.SliceOfN(rapid.Int8Range(1, parts), 1, 12).Draw(t, "sizes")
 		slices.Sort(sizes)
-		for i, size := range sizes {
-			price := rapid.SampledFrom([]float64{0, 0, 10, -20, 100.0 / 3, -10.1}).Draw(t, "price") * float64(size) / 10
-			m.items = append(m.items, item{key: itemKey{parts: size}, cpu: 10 * float64(rapid.IntRange(0, 40).Draw(t, "cpu")), price: price})
-			b.items = append(b.items, i)
+		for _, size := range sizes {
+			models := rapid.SampledFrom([]Models{{}, {}, NewModels("A"), NewModels("B"), NewModels("A", "B")}).Draw(t, "models")
+			m.items = append(m.items, item{key: itemKey{parts: size, models: models}, cpu: 10 * float64(rapid.IntRange(0, 40).Draw(t, "cpu"))})
 		}
-		b.fill(m, levels-1)
-		for l := range levels {
-			for f, want := range filling(m, l) {
-				worth, left := 0.0, f
-				for left > 0 && b.choice[left][l] >= 0 {
-					worth += gain(m, int(b.choice[left][l]), l)
-					left -= int(m.items[b.choice[left][l]].key.parts)
-				}
-				if left == parts {
-					worth = max(0, kept(l))
-				}
-				if got := b.bids[f][l]; math.Abs(got-want) > negligible || math.Abs(worth-want) > negligible {
-					t.Fatalf("a piece of %d at level %d: %v, and what is chosen is worth %v, want %v", f, l, got, worth, want)
+		for _, model := range []string{"A", "B", "C"} {
+			m.tableFor(model)
+		}
+		m.filler.begin(m.items, m.tables, &m.cpu)
+		for range 3 {
+			for i := range m.items {
+				it := &m.items[i]
+				it.price = rapid.SampledFrom([]float64{0, 0, 10, -20, 100.0 / 3, -10.1}).Draw(t, "price") * float64(it.key.parts) / 10
+			}
+			m.filler.round(m.items)
+			for _, b := range m.tables {
+				b.filled = 0
+				b.fill(&m.filler, levels-1)
+				for l := range levels {
+					checkFilling(t, m, b, l)
 				}
 			}
 		}
 	})
+}
+
+func checkFilling(t *rapid.T, m *Market, b *priceTable, l int) {
+	got := b.filling[l]
+	gains, bids, choice := plain(m, b, l)
+	if got.gain != gains || got.bids != bids || got.choice != choice {
+		t.Fatalf("%v, level %d:\n%v\n%v\n%v\nwant\n%v\n%v\n%v", b.models, l, got.gain, got.bids, got.choice, gains, bids, choice)
+	}
+	for f, want := range definition(m, b, l) {
+		worth, left := 0.0, f
+		for left > 0 && choice[left] >= 0 {
+			worth += gain(m, int(choice[left]), l)
+			left -= int(m.items[choice[left]].key.parts)
+		}
+		if left == parts {
+			worth = max(0, kept(l))
+		}
+		if math.Abs(bids[f]-want) > negligible || math.Abs(worth-want) > negligible {
+			t.Fatalf("%v, a piece of %d at level %d: %v, and what is chosen is worth %v, want %v", b.models, f, l, bids[f], worth, want)
+		}
+	}
+}
+
+// Tables for which the same items gain the most have one filling.
+func TestTablesShareFillings(t *testing.T) {
+	m := &Market{cpu: cpuPrices, items: []item{
+		{key: itemKey{parts: 40}}, {key: itemKey{parts: 50, models: NewModels("A")}, price: 600}, {key: itemKey{parts: 60, models: NewModels("B")}},
+	}}
+	for _, model := range []string{"A", "B", "C"} {
+		m.tableFor(model)
+	}
+	m.filler.begin(m.items, m.tables, &m.cpu)
+	m.filler.round(m.items)
+	for _, b := range m.tables {
+		b.fill(&m.filler, 0)
+	}
+	if a, b, c := m.tables[0].filling[0], m.tables[1].filling[0], m.tables[2].filling[0]; a != c || a == b {
+		t.Errorf("the item of A alone gains nothing and that of B does: shared by A and C %v, by A and B %v", a == c, a == b)
+	}
 }
 
 // Nodes that have the same free bid once, for all of them.

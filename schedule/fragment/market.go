@@ -45,6 +45,7 @@ type Market struct {
 	items      []item
 	lastPrices map[itemKey]float64 // prices from one Learn to the next
 	tables     []*priceTable
+	filler     filler
 	cpu        row
 	empty      Prices
 }
@@ -70,12 +71,13 @@ type item struct {
 
 // priceTable is the prices for all models that are allowed by the same requests.
 type priceTable struct {
-	models []string
-	items  []int // by parts
-	bids   [parts + 1]row
-	choice [parts + 1][levels]int16
-	filled int // levels that are computed in this round: nodes with little CPU left alone ask for the higher ones
-	prices Prices
+	models  []string
+	items   []int32          // by parts
+	own     []int32          // of these, those that not all tables have
+	filling [levels]*filling // in this round, up to level filled
+	filled  int              // levels that are computed in this round: nodes with little CPU left alone ask for the higher ones
+	sum     [levels][parts + 1]float64
+	prices  *Prices
 }
 
 // bidder is nodes in the market that have the same free.
@@ -96,7 +98,7 @@ type demand struct {
 func (m *Market) At(model string) *Prices {
 	for _, b := range m.tables {
 		if slices.Contains(b.models, model) {
-			return &b.prices
+			return b.prices
 		}
 	}
 	return &m.empty
@@ -123,12 +125,17 @@ func (m *Market) Learn(mix *Mix, nodes []Node) bool {
 	for i := range m.items {
 		m.items[i].supply *= held / float64(free)
 	}
+	m.filler.begin(m.items, m.tables, &m.cpu)
+	averaged := m.Params.Rounds - m.Params.Rounds/2
 	for round := range m.Params.Rounds {
 		m.bid(bidders)
 		if 2*round >= m.Params.Rounds {
-			m.average(m.Params.Rounds - m.Params.Rounds/2)
+			m.average(averaged)
 		}
 		m.adjust(round)
+	}
+	for _, b := range m.tables {
+		b.settle()
 	}
 	if h := m.Params.Hedge; h > 0 {
 		m.hedge(h)
@@ -247,10 +254,10 @@ func (m *Market) bidders(nodes []Node) []bidder {
 
 // tableFor returns the table of the models that take the same items, and makes one if there is none.
 func (m *Market) tableFor(model string) *priceTable {
-	var items []int
+	var items []int32
 	for i := range m.items {
 		if m.items[i].key.models.Allows(model) {
-			items = append(items, i)
+			items = append(items, int32(i))
 		}
 	}
 	for _, b := range m.tables {
@@ -259,66 +266,10 @@ func (m *Market) tableFor(model string) *priceTable {
 			return b
 		}
 	}
-	b := &priceTable{models: []string{model}, items: items}
+	b := &priceTable{models: []string{model}, items: items, prices: &Prices{}}
 	b.prices.cpu, b.prices.together = m.cpu, m.Params.Together/(togetherGPUs*togetherGPUs)
 	m.tables = append(m.tables, b)
 	return b
-}
-
-// negligible is by how much, in thousandths of a GPU, sums of floats may seem better than they are.
-const negligible = 1e-6
-
-// offer is a size that may be the best filling of some piece, and its item; -1: kept whole.
-type offer struct {
-	size int
-	gain float64
-	item int16
-}
-
-// fill computes the best filling of each piece at the levels of the CPU's price up to this one.
-func (b *priceTable) fill(m *Market, upTo int) {
-	for ; b.filled <= upTo; b.filled++ {
-		b.fillAt(m, b.filled)
-	}
-}
-
-func (b *priceTable) fillAt(m *Market, l int) {
-	var gain [parts + 1]float64
-	var best [parts + 1]int16
-	for _, i := range b.items {
-		it := &m.items[i]
-		g := float64(float64(it.key.parts)*milliPerPart) - it.price - float64(m.cpu[l]*it.cpu)
-		if size := it.key.parts; g > gain[size] {
-			gain[size], best[size] = g, int16(i)
-		}
-	}
-	// A whole GPU may be kept for later, with the CPU that a mean request wants.
-	if kept := topology.FullGPU * (1 - cpuPrices[l]); kept > gain[parts] {
-		gain[parts], best[parts] = kept, -1
-	}
-	var offers [parts]offer
-	count := 0
-	var bids [parts + 1]float64
-	b.choice[0][l] = -1
-	for f := 1; f <= parts; f++ {
-		top, choice := 0.0, int16(-1)
-		for i := range offers[:count] {
-			o := &offers[i]
-			if x := o.gain + bids[f-o.size]; x > top {
-				top, choice = x, o.item
-			}
-		}
-		// A size that smaller ones fill better is never looked at again: in a larger piece they do so too.
-		if g := gain[f]; g > 0 && g > top-negligible {
-			offers[count] = offer{f, g, best[f]}
-			count++
-			if g > top {
-				top, choice = g, best[f]
-			}
-		}
-		bids[f] = top
-		b.bids[f][l], b.choice[f][l] = top, choice
-	}
 }
 
 // bid lets every node buy its best filling.
@@ -326,6 +277,7 @@ func (m *Market) bid(bidders []bidder) {
 	for i := range m.items {
 		m.items[i].bought = 0
 	}
+	m.filler.round(m.items)
 	for _, b := range m.tables {
 		b.filled = 0
 	}
@@ -333,19 +285,20 @@ func (m *Market) bid(bidders []bidder) {
 		n := &bidders[i]
 		level, worth := 0, 0.0
 		for l := range levels {
-			n.table.fill(m, l)
-			at := float64(m.cpu[l] * n.cpu)
+			n.table.fill(&m.filler, l)
+			at, bids := float64(m.cpu[l]*n.cpu), &n.table.filling[l].bids
 			for _, f := range n.free[:n.gpus] {
-				at += n.table.bids[f][l]
+				at += bids[f]
 			}
 			if l > 0 && at >= worth {
 				break // convex
 			}
 			level, worth = l, at
 		}
+		choices := &n.table.filling[level].choice
 		for _, f := range n.free[:n.gpus] {
 			for at := int(f); at > 0; {
-				choice := n.table.choice[at][level]
+				choice := choices[at]
 				if choice < 0 {
 					break
 				}
@@ -371,11 +324,21 @@ func (m *Market) adjust(round int) {
 // average adds the bids of this round to the prices, as one of several.
 func (m *Market) average(several int) {
 	for _, b := range m.tables {
-		b.fill(m, levels-1)
-		for f := range b.bids {
-			for l := range levels {
-				b.prices.free[f][l] += b.bids[f][l] / float64(several)
+		b.fill(&m.filler, levels-1)
+		for l, filling := range b.filling {
+			sum := &b.sum[l]
+			for f, part := range filling.share(several) {
+				sum[f] += part
 			}
+		}
+	}
+}
+
+// settle makes prices of the sums.
+func (b *priceTable) settle() {
+	for l := range b.sum {
+		for f, x := range b.sum[l] {
+			b.prices.free[f][l] = x
 		}
 	}
 }

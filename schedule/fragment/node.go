@@ -34,7 +34,16 @@ func NewModels(names ...string) Models {
 
 // Allows reports whether the model is in the set.
 func (m Models) Allows(model string) bool {
-	return m.list == "" || strings.Contains(m.list, separator+model+separator)
+	if m.list == "" {
+		return true
+	}
+	for rest := m.list[len(separator):]; rest != ""; {
+		var name string
+		if name, rest, _ = strings.Cut(rest, separator); name == model {
+			return true
+		}
+	}
+	return false
 }
 
 // String lists the models, or says "any".

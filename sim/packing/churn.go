@@ -295,15 +295,8 @@ func (c *churn) unsettle(t *tenant) {
 
 func (c *churn) leave(t *tenant) {
 	c.unsettle(t)
-	c.release(t)
+	c.release(t.node, t.kind, t.grant)
 	c.allocated -= c.a.kinds[t.kind].GPU.Total()
-}
-
-// release gives back what a pod holds.
-func (c *churn) release(t *tenant) {
-	c.nodes[t.node].Give(&c.a.kinds[t.kind], t.grant)
-	c.running--
-	c.touch(t.node)
 }
 
 // sample measures the cluster as it is.

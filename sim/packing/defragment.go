@@ -26,7 +26,7 @@ type removal struct {
 	moves    int                   // pods moved so far
 	surveyed bool
 	since    int            // moves since the last survey
-	cursor   int            // in the log of changes, at the last survey
+	cursor   int            // changes of nodes at the last survey
 	hopeless map[int32]bool // kinds for which no plan was found since the last survey or plan
 }
 
@@ -39,9 +39,9 @@ func (r *run) makeRoom(kind int32) (node, gpu int, ok bool) {
 		return 0, 0, false
 	}
 	t := r.tenancy()
-	if !d.surveyed || d.since >= surveyMoves || len(r.log)-d.cursor >= surveyChanges {
+	if !d.surveyed || d.since >= surveyMoves || r.changes-d.cursor >= surveyChanges {
 		d.mover.Survey(t)
-		d.surveyed, d.since, d.cursor, d.hopeless = true, 0, len(r.log), make(map[int32]bool)
+		d.surveyed, d.since, d.cursor, d.hopeless = true, 0, r.changes, make(map[int32]bool)
 	}
 	if moves, ok := d.mover.Moves(kind); !ok || moves > left || d.hopeless[kind] {
 		return 0, 0, false
@@ -71,10 +71,8 @@ func (r *run) move(s *fragment.Step) {
 		panic(fmt.Sprintf("packing: the step %+v of a plan cannot be done", *s))
 	}
 	d.pods[s.From] = slices.Delete(d.pods[s.From], at, at+1)
-	r.nodes[s.From].Give(request, s.Pod.Grant)
-	r.touch(s.From)
+	r.release(s.From, s.Pod.Kind, s.Pod.Grant)
 	r.place(s.To, s.Pod.Kind, s.GPU)
-	r.running--
 	d.moves++
 	d.since++
 }

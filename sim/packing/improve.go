@@ -31,9 +31,8 @@ func (r *run) improve(arrival int, allocated int64) {
 		return
 	}
 	best := func(kind int32) (int, int, float64, bool) {
-		ranking := r.rank(kind)
-		node, ok := ranking.best()
-		return node, int(ranking.gpu[node]), ranking.score[node], ok
+		p, ok := r.best(kind)
+		return p.node, p.gpu, p.score, ok
 	}
 	for range improveMoves {
 		if r.removal.moves+1 > int(improvePart*r.o.Defragment*float64(r.running)) {

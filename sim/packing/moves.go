@@ -80,9 +80,8 @@ func (m *moves) improve() {
 	}
 	m.looked = c.now
 	best := func(kind int32) (int, int, float64, bool) {
-		ranking := c.rank(kind)
-		node, ok := ranking.best()
-		return node, int(ranking.gpu[node]), ranking.score[node], ok
+		p, ok := c.best(kind)
+		return p.node, p.gpu, p.score, ok
 	}
 	for range improveMoves {
 		if m.better < 1 {
@@ -105,9 +104,9 @@ func (m *moves) makeRoom(kind int32) (node, gpu int, ok bool) {
 		return 0, 0, false
 	}
 	t := m.movable()
-	if len(c.log)-m.surveyed >= surveyChanges || m.hopeless == nil {
+	if c.changes-m.surveyed >= surveyChanges || m.hopeless == nil {
 		m.mover.Survey(t)
-		m.surveyed, m.hopeless = len(c.log), make(map[int32]bool)
+		m.surveyed, m.hopeless = c.changes, make(map[int32]bool)
 	}
 	if n, ok := m.mover.Moves(kind); !ok || n > left || m.hopeless[kind] {
 		return 0, 0, false
@@ -137,7 +136,7 @@ func (m *moves) move(s *fragment.Step) {
 		panic(fmt.Sprintf("packing: the step %+v of a plan cannot be done", *s))
 	}
 	c.unsettle(oldest)
-	c.release(oldest)
+	c.release(oldest.node, oldest.kind, oldest.grant)
 	oldest.node, oldest.moved = s.To, c.now
 	oldest.grant = c.place(s.To, s.Pod.Kind, s.GPU)
 	c.settle(oldest)

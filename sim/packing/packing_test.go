@@ -120,15 +120,23 @@ func TestLooksShareAScore(t *testing.T) {
 	if !slices.Equal(p.times, want) {
 		t.Errorf("asked %v times for the nodes, want %v", p.times, want)
 	}
-	for range 10 * r.looks.most() {
-		r.nodes[3].CPU--
-		r.touch(3)
+	change := func(cpu int64) {
+		before := r.nodes[3]
+		r.nodes[3].CPU = cpu
+		r.touch(3, &before)
 	}
-	r.nodes[3].CPU = r.nodes[7].CPU
-	r.touch(3)
-	r.rank(0)
-	want[3], want[7] = 1, 1
+	for i := range int64(1000) {
+		change(i)
+	}
+	if n := r.looks.count(); n != 3 {
+		t.Errorf("%d looks, want 3: those of nodes 0, 7 and 3", n)
+	}
+	change(r.nodes[7].CPU)
+	r.rank(0) // after so many changes, all looks
 	want[0]++
+	want[3]++ // the first of two
+	change(r.nodes[0].CPU)
+	r.rank(0) // nothing looks new
 	if !slices.Equal(p.times, want) {
 		t.Errorf("asked %v times for the nodes, want %v", p.times, want)
 	}

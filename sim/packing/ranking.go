@@ -2,66 +2,86 @@ package packing
 
 import "math"
 
-// blockSize is how many nodes share a minimum.
+// blockSize is how many looks share a minimum.
 const blockSize = 64
 
-// ranking keeps the scores of one kind of pod for all nodes. Lower is better; a node where it does not fit has infinity.
+// ranking keeps the scores of one kind of pod for all looks. Lower is better; where it does not fit, and where no node looks so, it is infinite.
 type ranking struct {
-	score  []float64
-	gpu    []int8
-	low    []float64 // of each block
-	stale  []bool    // whether a block's minimum has to be found again
-	cursor int       // how much of the log of changes was applied
-	void   bool      // whether all scores have to be computed
+	blocks []*block
+	cursor int  // how much of the log of looks was applied
+	void   bool // whether all scores have to be computed
 }
 
-func newRanking(nodes int) *ranking {
-	blocks := (nodes + blockSize - 1) / blockSize
-	return &ranking{score: make([]float64, nodes), gpu: make([]int8, nodes), low: make([]float64, blocks), stale: make([]bool, blocks), void: true}
+// block is some of the looks.
+type block struct {
+	score [blockSize]float64
+	gpu   [blockSize]int8
+	low   float64 // the lowest score
+	stale bool    // whether that has to be found again
 }
 
-// settle finds all minima, after all scores were computed.
-func (r *ranking) settle() {
-	for b := range r.low {
-		r.low[b], r.stale[b] = r.lowest(b), false
+func newRanking() *ranking { return &ranking{void: true} }
+
+// resize makes room for so many looks.
+func (r *ranking) resize(looks int) {
+	for len(r.blocks)*blockSize < looks {
+		b := &block{low: math.Inf(1)}
+		for i := range b.score {
+			b.score[i] = math.Inf(1)
+		}
+		r.blocks = append(r.blocks, b)
 	}
-	r.void = false
 }
 
-// set changes one node's score.
-func (r *ranking) set(node int, score float64, gpu int8) {
-	b := node / blockSize
-	switch old := r.score[node]; {
-	case score <= r.low[b]:
-		r.low[b] = score
-	case old == r.low[b]:
-		r.stale[b] = true
+// set changes one score.
+func (r *ranking) set(look int, score float64, gpu int8) {
+	b, i := r.blocks[look/blockSize], look%blockSize
+	switch old := b.score[i]; {
+	case score <= b.low:
+		b.low = score
+	case old == b.low:
+		b.stale = true
 	}
-	r.score[node], r.gpu[node] = score, gpu
+	b.score[i], b.gpu[i] = score, gpu
+}
+
+// least is the lowest score; infinite where the pod fits nowhere.
+func (r *ranking) least() float64 {
+	least := math.Inf(1)
+	for _, b := range r.blocks {
+		if b.stale {
+			b.low, b.stale = b.lowest(), false
+		}
+		least = min(least, b.low)
+	}
+	return least
 }
 
 // best is the first of the nodes with the lowest score; ok is false where the pod fits nowhere.
-func (r *ranking) best() (node int, ok bool) {
-	lowest, block := math.Inf(1), -1
-	for b := range r.low {
-		if r.stale[b] {
-			r.low[b], r.stale[b] = r.lowest(b), false
+func (r *ranking) best(l *looks) (p place, ok bool) {
+	p.score = r.least()
+	if math.IsInf(p.score, 1) {
+		return p, false
+	}
+	for at, b := range r.blocks {
+		if b.low != p.score {
+			continue
 		}
-		if r.low[b] < lowest {
-			lowest, block = r.low[b], b
+		for i, score := range b.score {
+			if score != p.score {
+				continue
+			}
+			if node, _ := l.first(at*blockSize + i); !ok || node < p.node {
+				p.node, p.gpu, ok = node, int(b.gpu[i]), true
+			}
 		}
 	}
-	if block < 0 {
-		return 0, false
-	}
-	for node = block * blockSize; r.score[node] != lowest; node++ {
-	}
-	return node, true
+	return p, true
 }
 
-func (r *ranking) lowest(b int) float64 {
+func (b *block) lowest() float64 {
 	low := math.Inf(1)
-	for _, s := range r.score[b*blockSize : min((b+1)*blockSize, len(r.score))] {
+	for _, s := range b.score {
 		if s < low {
 			low = s
 		}

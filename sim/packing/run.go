@@ -59,21 +59,18 @@ type run struct {
 	policy   policy
 	rankings []*ranking
 	looks    *looks
-	shared   []sharedScore // by look
-	pass     int           // numbers the passes over all nodes
-	log      []int32       // nodes in the order of their changes
-	last     []int         // where in the log a node's last change is
+	rough    []roughKind
+	changes  int // of nodes
 	busy     time.Duration
 
 	removal *removal // where pods may move
 	running int
 }
 
-// sharedScore is the score of a kind on all nodes that look alike.
-type sharedScore struct {
-	score float64
-	gpu   int8
-	pass  int // in which it was computed
+// place is a node, and a GPU of it where a part of one is asked for. A lower score is better.
+type place struct {
+	node, gpu int
+	score     float64
 }
 
 func newRun(a *Arrivals, o *Options) (*run, error) {
@@ -82,8 +79,8 @@ func newRun(a *Arrivals, o *Options) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{a: a, o: o, nodes: nodes, policy: p, rankings: make([]*ranking, len(a.kinds)), last: make([]int, len(nodes)), looks: newLooks(nodes)}
-	r.shared = make([]sharedScore, r.looks.most())
+	r := &run{a: a, o: o, nodes: nodes, policy: p, rankings: make([]*ranking, len(a.kinds)), looks: newLooks(nodes)}
+	r.rough = r.looks.roughKinds(a.kinds)
 	if o.Defragment > 0 {
 		r.removal = &removal{mover: fragment.Mover{MaxGPUs: maxMovedGPUs}, pods: make([][]fragment.Occupant, len(nodes))}
 	}
@@ -154,56 +151,82 @@ func (r *run) wall() time.Duration {
 
 // choose finds the best node for a pod that arrives.
 func (r *run) choose(kind int32) (node, gpu int, ok bool) {
-	if r.policy.see(kind) || r.o.Exhaustive {
+	if r.policy.see(kind) {
 		for _, known := range r.rankings {
 			if known != nil {
 				known.void = true
 			}
 		}
 	}
-	return r.pick(kind)
+	p, ok := r.best(kind)
+	return p.node, p.gpu, ok
 }
 
-// pick finds the best node.
-func (r *run) pick(kind int32) (node, gpu int, ok bool) {
-	ranking := r.rank(kind)
-	node, ok = ranking.best()
-	return node, int(ranking.gpu[node]), ok
+// best finds the best node.
+func (r *run) best(kind int32) (place, bool) {
+	if r.o.Exhaustive {
+		return r.bestOfAll(kind)
+	}
+	return r.rank(kind).best(r.looks)
+}
+
+// bestOfAll is best by its definition: all nodes are looked at, each for itself.
+func (r *run) bestOfAll(kind int32) (best place, ok bool) {
+	for i := range r.nodes {
+		if score, gpu := r.score(i, kind); !math.IsInf(score, 1) && (!ok || score < best.score) {
+			best, ok = place{i, int(gpu), score}, true
+		}
+	}
+	return best, ok
 }
 
 // rank brings the scores of a kind up to date.
 func (r *run) rank(kind int32) *ranking {
 	ranking := r.rankings[kind]
 	if ranking == nil {
-		ranking = newRanking(len(r.nodes))
+		ranking = newRanking()
 		r.rankings[kind] = ranking
 	}
-	if ranking.void || len(r.log)-ranking.cursor > 2*len(r.nodes) {
+	ranking.resize(r.looks.count())
+	log := r.looks.log
+	if ranking.void || len(log)-ranking.cursor > r.looks.count() {
 		r.rankAll(ranking, kind)
 	} else {
-		for at := ranking.cursor; at < len(r.log); at++ {
-			if i := int(r.log[at]); r.last[i] == at {
-				score, gpu := r.score(i, kind)
-				ranking.set(i, score, gpu)
+		for at := ranking.cursor; at < len(log); at++ {
+			if look := int(log[at]); r.looks.last[look] == at {
+				score, gpu := r.scoreLook(look, kind)
+				ranking.set(look, score, gpu)
 			}
 		}
 	}
-	ranking.cursor = len(r.log)
+	ranking.cursor = len(log)
 	return ranking
 }
 
-// rankAll scores all nodes, those that look alike once.
 func (r *run) rankAll(ranking *ranking, kind int32) {
-	r.pass++
-	for i, look := range r.looks.of {
-		s := &r.shared[look]
-		if s.pass != r.pass || r.o.Exhaustive {
-			s.score, s.gpu = r.score(i, kind)
-			s.pass = r.pass
+	for at, b := range ranking.blocks {
+		b.low, b.stale = math.Inf(1), false
+		from := at * blockSize
+		for i := range min(blockSize, r.looks.count()-from) {
+			b.score[i], b.gpu[i] = r.scoreLook(from+i, kind)
+			if b.score[i] < b.low {
+				b.low = b.score[i]
+			}
 		}
-		ranking.score[i], ranking.gpu[i] = s.score, s.gpu
 	}
-	ranking.settle()
+	ranking.void = false
+}
+
+// scoreLook is the score of all nodes that look so.
+func (r *run) scoreLook(look int, kind int32) (float64, int8) {
+	if r.looks.rough[look].lacks(&r.rough[kind]) {
+		return math.Inf(1), 0
+	}
+	node, ok := r.looks.first(look)
+	if !ok {
+		return math.Inf(1), 0
+	}
+	return r.score(node, kind)
 }
 
 // score is infinite where the pod does not fit.
@@ -216,21 +239,29 @@ func (r *run) score(node int, kind int32) (float64, int8) {
 }
 
 func (r *run) place(node int, kind int32, gpu int) topology.Grant {
+	before := r.nodes[node]
 	grant := r.nodes[node].Take(&r.a.kinds[kind], gpu)
 	if r.removal != nil {
 		r.removal.pods[node] = append(r.removal.pods[node], fragment.Occupant{Kind: kind, Grant: grant})
 	}
 	r.running++
-	r.touch(node)
+	r.touch(node, &before)
 	return grant
 }
 
+// release gives back what a pod holds.
+func (r *run) release(node int, kind int32, grant topology.Grant) {
+	before := r.nodes[node]
+	r.nodes[node].Give(&r.a.kinds[kind], grant)
+	r.running--
+	r.touch(node, &before)
+}
+
 // touch notes that a node has changed.
-func (r *run) touch(node int) {
+func (r *run) touch(node int, before *fragment.Node) {
 	r.policy.changed(node)
-	r.looks.changed(r.nodes, node)
-	r.last[node] = len(r.log)
-	r.log = append(r.log, int32(node))
+	r.looks.changed(node, before, &r.nodes[node])
+	r.changes++
 }
 
 // fitsSomewhere looks at every node and asks the allocator, so that a refusal does not rest on what the policies believe.
