@@ -227,6 +227,8 @@ type TidePoolStatus struct {
 	Next *TideNext `json:"next,omitempty"`
 	// Forecast says what is expected, and whether it is used.
 	Forecast string `json:"forecast,omitempty"`
+	// ForecastHistory is what online asked for in the last weeks, and how good forecasts of it were, for the next leader: packed, in base64.
+	ForecastHistory string `json:"forecastHistory,omitempty"`
 	// LowSince is since when online has had more nodes than it should, and LowMost how many it should have had at the most since.
 	LowSince *time.Time `json:"lowSince,omitempty"`
 	LowMost  int        `json:"lowMost,omitempty"`

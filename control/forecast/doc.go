@@ -10,6 +10,8 @@
 //
 // Invariants: a prediction depends on loads before now alone. Without two whole periods there is none. What is not known is no load.
 //
+// A Checkpoint has a series outlast its process: a restored one predicts the same to the last digit, and one that is damaged or old is refused with a reason.
+//
 // The package does not scale anything: whoever scales takes the greater of the live value and High, so that a wrong forecast costs capacity, never
 // latency.
 package forecast

@@ -103,7 +103,7 @@ func (t *track) mean() float64 { return t.sum / max(t.weight, 1e-9) }
 
 // waiting is a forecast that waits for its time.
 type waiting struct {
-	from, until  int64 // steps
+	until        int64 // a step
 	middle, then float64
 	most         float64 // of the loads since
 }
@@ -134,14 +134,19 @@ func (s *Series) See(load float64, at time.Time) {
 		s.loads = append(s.loads, math.NaN())
 	}
 	s.loads = append(s.loads, load)
+	if most := s.window(); len(s.loads) > 2*most { // seldom, so that few are moved
+		s.loads = append(s.loads[:0], s.loads[len(s.loads)-most:]...)
+	}
+	s.check(load)
+}
+
+// window is how many loads forecasts depend on: older ones are kept for a while, and not looked at.
+func (s *Series) window() int {
 	most := 0
 	for i := range s.periods {
 		most = max(most, s.periods[i].steps*s.params.Kept)
 	}
-	if len(s.loads) > 2*most { // seldom, so that few are moved
-		s.loads = append(s.loads[:0], s.loads[len(s.loads)-most:]...)
-	}
-	s.check(load)
+	return most + int(s.params.Recent/s.params.Step)
 }
 
 // Loads are those that are kept, the newest last, and the beginning of its step. One that is not known is no number. They must not be changed.
@@ -167,7 +172,7 @@ func (s *Series) check(load float64) {
 				continue
 			}
 			p.track.see(math.Abs(w.most-w.middle), fade)
-			if p.errors = append(p.errors, w.most/max(w.middle, 1e-9)-1); len(p.errors) > s.params.Errors {
+			if p.errors = append(p.errors, single(w.most/max(w.middle, 1e-9)-1)); len(p.errors) > s.params.Errors {
 				p.errors = append(p.errors[:0], p.errors[1:]...)
 			}
 			if !judged { // once for all periods
@@ -177,10 +182,13 @@ func (s *Series) check(load float64) {
 		}
 		p.waiting = kept
 		if middle, known := s.ahead(p); known {
-			p.waiting = append(p.waiting, waiting{from: s.newest, until: s.newest + int64(lead), middle: middle, then: load})
+			p.waiting = append(p.waiting, waiting{until: s.newest + int64(lead), middle: single(middle), then: load})
 		}
 	}
 }
+
+// single is a number as a checkpoint has it, so that a series goes on from one as if it had not stopped.
+func single(v float64) float64 { return float64(float32(v)) }
 
 // lead is in steps, at least one.
 func (s *Series) lead() int {

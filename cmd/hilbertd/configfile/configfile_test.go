@@ -34,6 +34,7 @@ func TestBadConfigNamesTheFieldAndTheFix(t *testing.T) {
 		"no such score":   {"scheduling: {scores: {Magic: 1}}", "Magic"},
 		"nor there":       {"scheduling: {profiles: [{name: a, queues: [q], scores: {Magic: 1}}]}", "scheduling.profiles[0].scores.Magic"},
 		"no such field":   {"scheduling: {profiles: [{name: a, queue: q}]}", `unknown field "scheduling.profiles[0].queue"`},
+		"a removed field": {"node: {cpu: {forecast: {enabled: false}}}", "node.cpu.forecast: it was removed"},
 		"no such rule":    {"node: {memory: {headroom: {growthReserv: 0.1}}}", `unknown field "node.memory.headroom.growthReserv"`},
 		"zero is zero":    {"node: {memory: {headroom: {growthReserve: 0}}}", "node.memory.headroom.growthReserve: 0 % and"},
 		"marks crossed":   {"node: {eviction: {memory: {soft: {share: 0.01}}}}", "node.eviction.memory.soft: share 0.01"},

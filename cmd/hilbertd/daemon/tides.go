@@ -10,7 +10,6 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/control/forecast"
 	"hilbert.dev/hilbert/control/reschedule"
 	"hilbert.dev/hilbert/control/tide"
 	"hilbert.dev/hilbert/kube/apiserver"
@@ -23,9 +22,6 @@ import (
 const (
 	// maxTidePools bounds the TidePools that are served, the oldest first: each is a view of its nodes, and a few metrics.
 	maxTidePools = 64
-	// tideStep is the step of forecasts of what online asks for, maxTideLead the most that they look ahead.
-	tideStep    = 5 * time.Minute
-	maxTideLead = 12 * time.Hour
 	// maxTideChanging bounds the nodes that a status names.
 	maxTideChanging = 32
 )
@@ -37,8 +33,8 @@ type tider struct {
 	log    *slog.Logger
 	meter  *tideMeter
 
-	at     time.Time // of the next round
-	series map[string]*forecast.Series
+	at      time.Time // of the next round
+	history map[string]*tide.History
 }
 
 // newTider returns nil where no nodes change hands.
@@ -50,7 +46,7 @@ func newTider(c *spec.Configuration, connection *apiserver.Connection, fence *le
 	if err != nil {
 		return nil, err
 	}
-	return &tider{client: client, config: c.Controller.Tides, log: log, meter: meter, series: make(map[string]*forecast.Series)}, nil
+	return &tider{client: client, config: c.Controller.Tides, log: log, meter: meter, history: make(map[string]*tide.History)}, nil
 }
 
 func (t *tider) close() {
@@ -59,10 +55,11 @@ func (t *tider) close() {
 	}
 }
 
-// lead begins anew: what was decided before may be another leader's.
+// lead begins anew: what was decided before may be another leader's. What that has learnt is in the pools' status.
 func (t *tider) lead() {
 	if t != nil {
 		t.at = time.Time{}
+		clear(t.history)
 	}
 }
 
@@ -89,6 +86,7 @@ type standing struct {
 	overlaps string // a node that an older pool has
 	view     tide.View
 	decision tide.Decision
+	history  string            // what the forecast has learnt, for the next leader
 	stays    map[string]string // why pods on nodes of the other side stay, by node
 }
 
@@ -134,9 +132,9 @@ func (t *tider) decide(ctx context.Context, m *mover, now time.Time) error {
 
 // forget forgets what was learnt of pools that are gone.
 func (t *tider) forget(pools []tides.Pool) {
-	for name := range t.series {
+	for name := range t.history {
 		if !slices.ContainsFunc(pools, func(p tides.Pool) bool { return p.Object.Name == name }) {
-			delete(t.series, name)
+			delete(t.history, name)
 		}
 	}
 	t.meter.keep(pools)
@@ -210,19 +208,32 @@ func (t *tider) view(m *mover, s *standing, dump *inspect.Dump, now time.Time) {
 	m.disturbances.Lock()
 	v.Budget = m.disturbances.budget.Left(now)
 	m.disturbances.Unlock()
-	name := s.pool.Object.Name
+	t.predict(s, now)
+}
+
+// predict has a pool's history see what online asks for now. A leader that sees the pool for the first time goes on from what the one before it wrote.
+func (t *tider) predict(s *standing, now time.Time) {
+	p, name := &s.pool.Spec, s.pool.Object.Name
 	if !p.Forecast {
-		delete(t.series, name)
+		delete(t.history, name)
 		return
 	}
-	series := t.series[name]
-	if series == nil {
-		params := forecast.DefaultParams(tideStep, min(p.Lead.D(), maxTideLead))
-		series = forecast.NewSeries(&params)
-		t.series[name] = series
+	h := t.history[name]
+	if h == nil {
+		h = tide.ReadHistory(s.pool.Object.Status.ForecastHistory, p.Lead.D(), now)
+		t.history[name] = h
+		if why := h.Refused(); why != "" {
+			t.log.Warn("the forecast of a TidePool begins anew", "pool", name, "why", why)
+		}
 	}
-	series.See(float64(v.Need), now)
-	v.Forecast = series.Predict()
+	var err error
+	if s.view.Forecast, err = h.See(s.view.Need, p.Lead.D(), now); err == nil {
+		s.history, err = h.Text()
+	}
+	if err != nil {
+		s.history = s.pool.Object.Status.ForecastHistory
+		t.log.Warn("what a TidePool's pods asked for was not written down; it is tried again", "pool", name, "err", err)
+	}
 }
 
 // choose decides about a pool.

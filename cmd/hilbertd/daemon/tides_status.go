@@ -90,7 +90,7 @@ func statusOf(s *standing) spec.TidePoolStatus {
 		out.Next = &spec.TideNext{Name: d.Next.Name, Begins: d.Next.Begins.UTC(), Online: d.Next.Online}
 	}
 	if s.pool.Spec.Forecast {
-		out.Forecast = clip(s.view.Forecast.Reason)
+		out.Forecast, out.ForecastHistory = clip(s.view.Forecast.Reason), s.history
 	}
 	if !d.Low.IsZero() {
 		out.LowSince = new(d.Low.UTC())
