@@ -13,6 +13,8 @@ import (
 // For example, node n has 4 CPUs, and its report says that a plugin brings 2 of example.com/fpga. Then n counts as a node with 4 CPUs and 2 of example.com/fpga. When
 // the report no longer says so, or is too old to act on, it has none. What runs there stays.
 
+// In the same way the node's share of facts.PromisedCPU grows by what its report says may be promised a second time. Without a report it is what the node has of CPU.
+
 // broughtNode is a node that has, or had, resources of plugins.
 type broughtNode struct {
 	said *facts.Node // what the node says of itself
@@ -23,11 +25,12 @@ type broughtNode struct {
 // withBrought is a node with what its report says that plugins bring.
 func (s *Store) withBrought(n *facts.Node) *facts.Node {
 	var brought []resource.Quantity
+	var over facts.Overcommit
 	if r := s.grants.reports[n.Name]; r != nil {
-		brought = r.Resources
+		brought, over = r.Resources, r.Overcommit
 	}
 	known := s.brought[n.Name]
-	if len(brought) == 0 && known == nil {
+	if len(brought) == 0 && over == (facts.Overcommit{}) && known == nil {
 		return n
 	}
 	if known == nil {
@@ -37,6 +40,11 @@ func (s *Store) withBrought(n *facts.Node) *facts.Node {
 	known.said = n
 	full := *n
 	full.Allocatable = slices.Clone(n.Allocatable)
+	for i := range full.Allocatable { // it is there where the scheduler is to go by it
+		if q := &full.Allocatable[i]; q.Name == facts.PromisedCPU {
+			q.Amount += over.Extra(q.Amount)
+		}
+	}
 	for _, q := range brought {
 		if q.Amount <= 0 || slices.ContainsFunc(n.Allocatable, func(own resource.Quantity) bool { return own.Name == q.Name && own.Amount > 0 }) {
 			continue

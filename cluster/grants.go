@@ -251,7 +251,7 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 		s.grants.reports[node] = &reported{NodeReport: r}
 	}
 	var none facts.NodeReport
-	if before := cmp.Or(reportOf(old), &none).Resources; !slices.Equal(before, cmp.Or(r, &none).Resources) {
+	if before, now := cmp.Or(reportOf(old), &none), cmp.Or(r, &none); before.Overcommit != now.Overcommit || !slices.Equal(before.Resources, now.Resources) {
 		s.rebrought(node)
 	}
 	s.evictions.set(node, r)

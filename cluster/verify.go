@@ -314,7 +314,7 @@ func (a *audit) exceeded(slot Slot) bool {
 	}
 	for kind := range s.allocatable {
 		// Headroom and what plugins bring may fall below what runs.
-		if s.Free(slot, resource.Kind(kind)) < 0 && !s.IsReclaimed(resource.Kind(kind)) && !s.wasBrought(slot, resource.Kind(kind)) {
+		if s.Free(slot, resource.Kind(kind)) < 0 && !s.IsReclaimed(resource.Kind(kind)) && !s.wasBrought(slot, resource.Kind(kind)) && s.kinds.Name(resource.Kind(kind)) != facts.PromisedCPU {
 			return true
 		}
 	}

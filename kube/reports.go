@@ -155,7 +155,8 @@ func (v *vouched) event(unguarded string) facts.NodeReported {
 	devices := withheld && v.report.Devices != nil
 	usage := v.stale.usage && v.report.Usage.Known()
 	resources := withheld && len(v.report.Resources) > 0
-	if !numaNodes && !lent && !devices && !usage && !closed && !resources {
+	over := (v.stale.usage || withheld) && v.report.Overcommit != (facts.Overcommit{})
+	if !numaNodes && !lent && !devices && !usage && !closed && !resources && !over {
 		return facts.NodeReported{Node: v.node, Report: v.report}
 	}
 	why := facts.ReportStale
@@ -174,6 +175,9 @@ func (v *vouched) event(unguarded string) facts.NodeReported {
 	}
 	if usage {
 		shown.Usage = facts.Usage{}
+	}
+	if over {
+		shown.Overcommit = facts.Overcommit{}
 	}
 	if closed {
 		shown.Headroom.State, shown.Headroom.Note = facts.HeadroomClosed, "the admission policies are not in force: "+unguarded

@@ -211,7 +211,13 @@ func TestStaleUsage(t *testing.T) {
 	f.now = func() time.Time { return now }
 	n := agentReport("a", 4, now, 0)
 	n.Status.Usage = &spec.NodeUsage{MilliCPU: 1500, MemoryMiB: 2, WindowSeconds: 90}
-	report := parse.NewParser("hilbert", nil).NodeReport(n)
+	n.Status.Overcommit = &spec.NodeOvercommitStatus{Percent: 120, ExtraMilliCPU: 800}
+	parser := parse.NewParser("hilbert", nil)
+	parser.PromisedCPU = 150
+	report := parser.NodeReport(n)
+	if want := (facts.Overcommit{ExtraCPU: 800, Percent: 120}); report.Overcommit != want {
+		t.Fatalf("%+v, want %+v", report.Overcommit, want)
+	}
 	if want := (facts.Usage{MilliCPU: 1500, Memory: 2 << 20, Since: 910 * 1e9}); report.Usage != want {
 		t.Fatalf("the use is %+v, want %+v", report.Usage, want)
 	}
@@ -229,11 +235,11 @@ func TestStaleUsage(t *testing.T) {
 			continue
 		}
 		said := (*out)[0].(facts.NodeReported).Report
-		if said.Usage.Known() || said.NUMANodes != report.NUMANodes {
+		if said.Usage.Known() || said.NUMANodes != report.NUMANodes || said.Overcommit != (facts.Overcommit{}) {
 			t.Errorf("a report whose use is stale is %+v", said)
 		}
 	}
-	if again := f.upserted(nodeReport{"a", report, now}).(facts.NodeReported).Report; !again.Usage.Known() {
+	if again := f.upserted(nodeReport{"a", report, now}).(facts.NodeReported).Report; !again.Usage.Known() || again.Overcommit != report.Overcommit {
 		t.Error("a report that is fresh again has no use")
 	}
 }

@@ -63,6 +63,8 @@ type WatchOptions struct {
 	LentStaleAfter time.Duration
 	// UsageStaleAfter is the same of what the node uses; 0 means defaultUsageStaleAfter.
 	UsageStaleAfter time.Duration
+	// PromisedCPU: see Parser.
+	PromisedCPU int
 	// PoliciesMissing, if set, has promises made only while the admission policies that keep them true are in force. It is told each half minute what is missing
 	// of them; empty: nothing is. It must not block.
 	PoliciesMissing func(missing string)
@@ -92,7 +94,7 @@ func StartWatch(ctx context.Context, c *apiserver.Connection, o WatchOptions, lo
 	out := outlet{ctx, w.events}
 	parser := func() *parse.Parser { // one each: it serves one goroutine
 		p := parse.NewParser(o.SchedulerName, log, o.Levels...)
-		p.OnUnreadablePromise, p.Profiles = o.OnUnreadablePromise, o.Profiles
+		p.OnUnreadablePromise, p.Profiles, p.PromisedCPU = o.OnUnreadablePromise, o.Profiles, o.PromisedCPU
 		return p
 	}
 	clients, readersErr := newReaders(own, shared)

@@ -111,15 +111,17 @@ type Agent struct {
 	bursts        *burstController
 	// interference watches services for harm by their neighbours.
 	interference *interferenceController
-	usage        *usageController
-	storage      *storagePoller
-	eviction     *evictionController
-	thresholds   *thresholdController
-	memory       *memoryController
-	clock        *clockCheck
-	promises     *brokenPromises
-	missed       *missedContainers
-	absence      *absenceController
+	// overcommit says how much of the CPUs may be promised to services a second time.
+	overcommit *overcommitController
+	usage      *usageController
+	storage    *storagePoller
+	eviction   *evictionController
+	thresholds *thresholdController
+	memory     *memoryController
+	clock      *clockCheck
+	promises   *brokenPromises
+	missed     *missedContainers
+	absence    *absenceController
 
 	onTick, onObservation []controller
 	rounds                uint64 // of the laws
@@ -171,14 +173,13 @@ func (a *Agent) addControllers() (err error) {
 	a.health = &healthController{eviction: a.eviction}
 	a.governors, a.bursts = &governorController{node: n}, newBurstController(n)
 	a.interference = newInterferenceController(n, a.profiles)
-	a.eviction.interference = a.interference
+	a.eviction.interference, a.overcommit, a.usage = a.interference, &overcommitController{node: n, interference: a.interference}, &usageController{node: n}
 	a.knobs = newKnobController(n, a.governors, a.memory, a.bursts, a.interference)
 	a.updates = newRuntimeUpdates(n, a.knobs)
 	a.absence = newAbsenceController(n, n.options.Absence, a.lending, a.injector, a.knobs)
-	a.usage = &usageController{node: n}
 	a.reporter = &reporter{
 		node: n, lending: a.lending, eviction: a.eviction, devices: a.devices, plugins: a.plugins, usage: a.usage,
-		configuration: a.configuration, health: a.health, interference: a.interference,
+		configuration: a.configuration, health: a.health, interference: a.interference, overcommit: a.overcommit,
 		throttle: report.NewThrottle(n.options.Node, n.options.Config.WriteInterval.D(), n.options.Config.RefreshInterval.D()),
 	}
 	a.promises = &brokenPromises{node: n, devices: a.devices, reporter: a.reporter}
@@ -192,7 +193,7 @@ func (a *Agent) addControllers() (err error) {
 	a.observer = &observe.Poller{Reader: n.options.Observe, Interval: n.options.Config.ObserveInterval.D(), Clock: n.options.Clock, Observed: a.wasRead}
 	a.sensor = &sensor{node: n, observer: a.observer, profiles: a.profiles, eviction: &a.eviction.params}
 	a.clock = &clockCheck{events: n.events}
-	laws := newLawState(n, a.lending, a.eviction)
+	laws := newLawState(n, a.lending, a.eviction, a.overcommit)
 
 	a.onTick = []controller{
 		a.clock,
@@ -217,6 +218,7 @@ func (a *Agent) addControllers() (err error) {
 		a.memory,       // limits, protection, and what is reclaimed
 		a.bursts,       // which pods may go beyond their limits for a moment
 		a.interference, // which neighbours harm
+		a.overcommit,   // how much CPU may be promised a second time
 		a.usage,        // what the node uses
 		a.health,       // how pods fare
 		laws,
@@ -445,7 +447,9 @@ type State struct {
 	// Interference is what is said of harm; nil: nothing is watched. InterferenceActions counts what was decided.
 	Interference        *spec.Interference
 	InterferenceActions map[interference.Kind]uint64
-	Plugins             PluginCounts
+	// Overcommit is what is said of how much CPU may be promised a second time; nil: nothing is.
+	Overcommit *spec.NodeOvercommitStatus
+	Plugins    PluginCounts
 }
 
 // Rounds is how often the control laws have had their turn, and whether all that followed is done: no knob, no change of a container and no report is on
@@ -471,6 +475,7 @@ func (a *Agent) State() State {
 	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
 	s.Notes, s.Refused, s.Withheld = maps.Clone(n.counts.Notes), maps.Clone(n.counts.Refused), maps.Clone(n.counts.Withheld)
 	s.Interference, s.InterferenceActions = a.interference.status(n.now()), a.interference.counts()
+	s.Overcommit = a.overcommit.status(n.now())
 	s.Plugins = a.plugins.counts
 	k := a.devices.kubelet
 	all, found := k.assignments.DeviceCount()

@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/overcommit"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -202,22 +203,24 @@ const lawStateInterval = 5 * time.Minute
 
 // lawStateFile is what the laws have learned, ready for JSON. Times in it count from the boot.
 type lawStateFile struct {
-	Advise advise.State `json:"advise"`
-	Evict  evict.State  `json:"evict"`
+	Advise     advise.State     `json:"advise"`
+	Evict      evict.State      `json:"evict"`
+	Overcommit overcommit.State `json:"overcommit"`
 }
 
 // lawState keeps what the laws have learned over a restart of the agent. What cannot be kept is learned anew: that costs some days of forecast, and
 // nothing else.
 type lawState struct {
-	node     *nodeState
-	lending  *lendingController
-	eviction *evictionController
-	saver    *saver
-	saved    time.Time // when the state was last saved
+	node       *nodeState
+	lending    *lendingController
+	eviction   *evictionController
+	overcommit *overcommitController
+	saver      *saver
+	saved      time.Time // when the state was last saved
 }
 
-func newLawState(n *nodeState, lending *lendingController, eviction *evictionController) *lawState {
-	l := &lawState{node: n, lending: lending, eviction: eviction}
+func newLawState(n *nodeState, lending *lendingController, eviction *evictionController, over *overcommitController) *lawState {
+	l := &lawState{node: n, lending: lending, eviction: eviction, overcommit: over}
 	l.saver = newSaver(n, n.ports.LawState, func(err error) {
 		if err != nil {
 			n.log.Warn("what was learned cannot be kept; after a restart it is learned anew", "err", err)
@@ -237,7 +240,7 @@ func (l *lawState) Tick(in *inputs) (changed bool) {
 	if l.saved = in.now; first {
 		return false
 	}
-	data, err := json.Marshal(lawStateFile{l.lending.state, l.eviction.state})
+	data, err := json.Marshal(lawStateFile{l.lending.state, l.eviction.state, l.overcommit.state})
 	if err != nil {
 		n.log.Error("what was learned cannot be kept", "err", err) // a mistake of ours
 		return false
@@ -261,5 +264,6 @@ func (l *lawState) load() {
 		n.log.Warn("what was learned before cannot be read; it is learned anew", "err", err)
 		return
 	}
-	l.lending.state, l.eviction.state = known.Advise, known.Evict
+	l.lending.state, l.eviction.state, l.overcommit.state = known.Advise, known.Evict, known.Overcommit
+	l.overcommit.state.Restore(n.now())
 }

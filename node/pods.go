@@ -25,11 +25,13 @@ type pod struct {
 	priority *int32
 	// resources is what its Binding says of plugins' resources.
 	resources string
-	labels    map[string]string
-	address   string             // its IP; empty: it has none of its own
-	profile   *spec.NamedProfile // nil: none selects it
-	conflict  string             // the last conflict of profiles that was told
-	since     time.Time          // when the agent first heard of it
+	// requestedCPU says what it asked for before its requests were lowered.
+	requestedCPU string
+	labels       map[string]string
+	address      string             // its IP; empty: it has none of its own
+	profile      *spec.NamedProfile // nil: none selects it
+	conflict     string             // the last conflict of profiles that was told
+	since        time.Time          // when the agent first heard of it
 	// swapRoom is what it may yet swap, as of swapLooked.
 	swapRoom   advise.Sample
 	swapLooked time.Time
@@ -109,6 +111,7 @@ func (t *podTable) remember(s *Sandbox) *pod {
 	}
 	p.name, p.sandbox, p.cgroup, p.bestEffort = nameOf(s), s.ID, s.Cgroup, s.BestEffort
 	p.priority, p.resources = priorityOf(s.Annotations), s.Annotations[spec.AnnotationResources]
+	p.requestedCPU = s.Annotations[spec.AnnotationRequestedCPU]
 	p.labels, p.address = s.Labels, s.Address
 	t.sandboxes[s.ID] = p
 	if t.qosCgroups == nil {

@@ -35,6 +35,7 @@ type reporter struct {
 	configuration *configurationController
 	health        *healthController
 	interference  *interferenceController
+	overcommit    *overcommitController
 	throttle      *report.Throttle
 
 	last    *spec.NodeReport // as last written; nil: never
@@ -58,6 +59,7 @@ func (p *reporter) build(now time.Time) *spec.NodeReport {
 	out.Status.Usage = p.usage.status(now)
 	out.Status.Configuration, out.Status.Health = p.configuration.applied.DeepCopy(), p.health.status(now)
 	out.Status.Interference = p.interference.status(now)
+	out.Status.Overcommit = p.overcommit.status(now)
 	out.Status.BrokenPromises, out.Status.Events = p.promises.status(), n.events.book.status()
 	return out
 }
@@ -112,11 +114,11 @@ func (p *reporter) report(now time.Time) time.Duration {
 	return lookPause
 }
 
-// refresh is how long what is written now stays vouched for: a loan and what the node uses not as long as the rest.
+// refresh is how long what is written now stays vouched for: a loan, what the node uses and how much of it may be promised not as long as the rest.
 func (p *reporter) refresh(r *spec.NodeReport) time.Duration {
 	c := &p.node.options.Config
 	interval := c.RefreshInterval.D()
-	if r.Status.Usage != nil {
+	if r.Status.Usage != nil || r.Status.Overcommit != nil {
 		interval = min(interval, c.Usage.RefreshInterval.D())
 	}
 	if lent := r.Status.Colocation; lent != nil && lent.Headroom != (spec.ReclaimedAmounts{}) {

@@ -153,6 +153,8 @@ type Scheduling struct {
 	NodeReports NodeReports `json:"nodeReports,omitzero"`
 	// Reclaimed says how what the nodes lend is used.
 	Reclaimed LentReports `json:"reclaimed,omitzero"`
+	// Overcommit says whether what agents say of over-commitment is gone by.
+	Overcommit Overcommit `json:"overcommit,omitzero"`
 	// Events says which Events are written about pods.
 	Events SchedulingEvents `json:"events,omitzero"`
 	// Evictions bounds what the nodes' agents want evicted.
@@ -261,6 +263,8 @@ type Node struct {
 	Usage Usage `json:"usage,omitzero"`
 	// Interference says when neighbours harm a service, and what is done about it.
 	Interference NodeInterference `json:"interference,omitzero"`
+	// Overcommit says how much of the node's CPUs may be promised to services a second time.
+	Overcommit NodeOvercommit `json:"overcommit,omitzero"`
 	// Metrics is about what is sent to the role metrics.
 	Metrics NodeMetrics `json:"metrics,omitzero"`
 	// Devices is about GPUs and network cards.

@@ -78,6 +78,7 @@ func newScheduling() Scheduling {
 		},
 		NodeReports:     NodeReports{Policies: PoliciesRequire, StaleAfter: Duration(15 * time.Minute), UsageStaleAfter: Duration(3 * time.Minute)},
 		Reclaimed:       LentReports{StaleAfter: Duration(time.Minute)},
+		Overcommit:      Overcommit{Mode: OvercommitOff, MaxPercent: 150},
 		Evictions:       Evictions{PercentPerMinute: 1, Burst: 1},
 		Schedulers:      1,
 		Partitions:      newPartitions(),
@@ -111,7 +112,7 @@ func newNode() Node {
 		},
 		CPU: DefaultNodeCPU(), CPUBurst: DefaultCPUBurst(),
 		Memory: DefaultNodeMemory(), Eviction: DefaultNodeEviction(), KubeletThresholds: ThresholdsAsk,
-		Usage: Usage{RefreshInterval: Duration(time.Minute)}, Interference: DefaultNodeInterference(), Metrics: newNodeMetrics(),
+		Usage: Usage{RefreshInterval: Duration(time.Minute)}, Interference: DefaultNodeInterference(), Overcommit: DefaultNodeOvercommit(), Metrics: newNodeMetrics(),
 	}
 }
 

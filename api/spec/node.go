@@ -51,6 +51,8 @@ type NodeStatus struct {
 	Health *NodeHealth `json:"health,omitempty"`
 	// Interference is what harms services of the node; nil: it is not watched.
 	Interference *Interference `json:"interference,omitempty"`
+	// Overcommit is how much of the node's CPUs may be promised to services a second time; nil: nothing is said of it.
+	Overcommit *NodeOvercommitStatus `json:"overcommit,omitempty"`
 	// Summary is what the printer columns show.
 	Summary NodeSummary `json:"summary"`
 }

@@ -22,20 +22,21 @@ type NodeParameters struct {
 	Eviction     NodeEviction      `json:"eviction,omitzero"`
 	Usage        Usage             `json:"usage,omitzero"`
 	Interference NodeInterference  `json:"interference,omitzero"`
+	Overcommit   NodeOvercommit    `json:"overcommit,omitzero"`
 	// QuietCPUs is about dedicated pods.
 	QuietCPUs QuietCPUs `json:"quietCPUs,omitzero"`
 }
 
 // Parameters are the node's parameters.
 func (n *Node) Parameters() NodeParameters {
-	return NodeParameters{Lending: n.Lending.LendingParameters, CPU: n.CPU, CPUBurst: n.CPUBurst, Memory: n.Memory, Eviction: n.Eviction, Usage: n.Usage, Interference: n.Interference, QuietCPUs: n.QuietCPUs}
+	return NodeParameters{Lending: n.Lending.LendingParameters, CPU: n.CPU, CPUBurst: n.CPUBurst, Memory: n.Memory, Eviction: n.Eviction, Usage: n.Usage, Interference: n.Interference, Overcommit: n.Overcommit, QuietCPUs: n.QuietCPUs}
 }
 
 // SetParameters replaces the node's parameters.
 func (n *Node) SetParameters(p *NodeParameters) {
 	n.Lending.LendingParameters, n.CPU, n.CPUBurst = p.Lending, p.CPU, p.CPUBurst
 	n.Memory, n.Eviction, n.Usage = p.Memory, p.Eviction, p.Usage
-	n.Interference, n.QuietCPUs = p.Interference, p.QuietCPUs
+	n.Interference, n.Overcommit, n.QuietCPUs = p.Interference, p.Overcommit, p.QuietCPUs
 }
 
 // +kubebuilder:object:generate=true

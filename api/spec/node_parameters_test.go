@@ -61,7 +61,7 @@ func TestWrittenParametersOn(t *testing.T) {
 		{`{"lending":{"step":50}}`, "node.lending.step: 50: want 1 to 25", nil},
 		{`{"lending":{"Step":5}}`, `node.lending.Step: "Step" is not known; write`, nil},
 		{`{"lending":{"enabled":false}}`, `node.lending.enabled: "enabled" is not known`, nil},
-		{`{"tickInterval":"1s"}`, `node.tickInterval: "tickInterval" is not known; write cpu, cpuBurst, eviction, interference, lending, memory, quietCPUs or usage`, nil},
+		{`{"tickInterval":"1s"}`, `node.tickInterval: "tickInterval" is not known; write cpu, cpuBurst, eviction, interference, lending, memory, overcommit, quietCPUs or usage`, nil},
 		{`{"lending":{"io":{"ceilings":[{"device":"sda","colour":"red"}]}}}`, `node.lending.io.ceilings[0].colour`, nil},
 		{`{"lending":{"step":"five"}}`, "node.lending.step: string: want a value of type int", nil},
 		{`{"lending":[]}`, "node.lending", nil},

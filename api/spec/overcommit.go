@@ -6,6 +6,9 @@ const LabelOvercommitCPU = "hilbert.dev/overcommit-cpu-percent"
 // AnnotationRequestedCPU says what a pod's containers asked for before their CPU requests were lowered: "main=500m,side=100m". The policy hilbert-overcommit writes it.
 const AnnotationRequestedCPU = "hilbert.dev/requested-cpu"
 
+// ResourcePromisedCPU is what nodes take of CPU as pods asked for it before their requests were lowered, in thousandths of a CPU. Only the scheduler counts it, and no pod names it.
+const ResourcePromisedCPU = "hilbert.dev/promised-millicpu"
+
 // The cluster's percent stands in the ConfigMap OvercommitConfigMap beside hilbertd, under OvercommitCPUKey.
 const (
 	OvercommitConfigMap = "hilbert-overcommit"

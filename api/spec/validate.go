@@ -286,6 +286,7 @@ func validateScheduling(s *Scheduling, bad report) {
 	if p := s.Evictions.PercentPerMinute; !(p >= 0 && p <= 100) {
 		bad("scheduling.evictions.percentPerMinute", "%v is out of range; write 0 to 100", p)
 	}
+	validateOvercommit(&s.Overcommit, bad)
 	oneOf(bad, "scheduling.nodeReports.policies", s.NodeReports.Policies, PoliciesRequire, PoliciesIgnore)
 	for _, x := range []struct {
 		field string

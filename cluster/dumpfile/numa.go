@@ -68,12 +68,13 @@ type reportRecord struct {
 	HeldDevices []heldDevicesRecord `json:"heldDevices,omitempty"`
 	DeviceNote  string              `json:"deviceNote,omitempty"`
 
-	Headroom  headroomRecord    `json:"headroom,omitzero"`
-	Usage     usageRecord       `json:"usage,omitzero"`
-	Resources []quantityRecord  `json:"resources,omitempty"`
-	Evictions []evictionRecord  `json:"wishes,omitempty"`
-	Refused   []facts.UID       `json:"refused,omitempty"`
-	Events    []nodeEventRecord `json:"events,omitempty"`
+	Headroom   headroomRecord    `json:"headroom,omitzero"`
+	Usage      usageRecord       `json:"usage,omitzero"`
+	Resources  []quantityRecord  `json:"resources,omitempty"`
+	Overcommit overcommitRecord  `json:"overcommit,omitzero"`
+	Evictions  []evictionRecord  `json:"wishes,omitempty"`
+	Refused    []facts.UID       `json:"refused,omitempty"`
+	Events     []nodeEventRecord `json:"events,omitempty"`
 }
 
 type headroomText facts.HeadroomState
@@ -93,6 +94,11 @@ type headroomRecord struct {
 	MilliCPU int64        `json:"milliCPU,omitempty"`
 	Memory   int64        `json:"memory,omitempty"`
 	Note     string       `json:"note,omitempty"`
+}
+
+type overcommitRecord struct {
+	ExtraCPU int64 `json:"extraCPU"`
+	Percent  int   `json:"percent"`
 }
 
 type usageRecord struct {
@@ -133,7 +139,7 @@ func writeReport(r facts.NodeReported) reportRecord {
 	out.HeldDevices = each(r.Report.HeldDevices, func(h facts.HeldDevices) heldDevicesRecord { return heldDevicesRecord{h.UID, *writeGrant(&h.Grant)} })
 	h := &r.Report.Headroom
 	out.Headroom = headroomRecord{headroomText(h.State), h.MilliCPU, h.Memory, h.Note}
-	out.Usage = usageRecord(r.Report.Usage)
+	out.Usage, out.Overcommit = usageRecord(r.Report.Usage), overcommitRecord(r.Report.Overcommit)
 	out.Evictions = each(r.Report.Evictions, func(w facts.EvictionRequest) evictionRecord { return evictionRecord(w) })
 	out.Refused, out.Resources = r.Report.Refused, each(r.Report.Resources, writeQuantity)
 	out.Events = each(r.Report.Events, func(e facts.NodeEvent) nodeEventRecord { return nodeEventRecord(e) })
@@ -168,7 +174,7 @@ func readReport(r *reportRecord) (facts.NodeReported, error) {
 	out.Report.Resources = each(r.Resources, readQuantity)
 	h := &r.Headroom
 	out.Report.Headroom = facts.Headroom{State: facts.HeadroomState(h.State), MilliCPU: h.MilliCPU, Memory: h.Memory, Note: h.Note}
-	out.Report.Usage = facts.Usage(r.Usage)
+	out.Report.Usage, out.Report.Overcommit = facts.Usage(r.Usage), facts.Overcommit(r.Overcommit)
 	out.Report.Evictions = each(r.Evictions, func(w evictionRecord) facts.EvictionRequest { return facts.EvictionRequest(w) })
 	out.Report.Refused = r.Refused
 	out.Report.Events = each(r.Events, func(e nodeEventRecord) facts.NodeEvent { return facts.NodeEvent(e) })

@@ -29,6 +29,8 @@ type NodeReport struct {
 	Usage Usage
 	// Resources is what plugins of the agent bring, sorted by name, each once.
 	Resources []resource.Quantity
+	// Overcommit is how much of the node's CPUs may be promised a second time.
+	Overcommit Overcommit
 	// Evictions are the pods that the agent wants evicted, the first most.
 	Evictions []EvictionRequest
 	// Refused are the pods whose eviction a disruption budget refuses, as the node was told last.
@@ -70,7 +72,7 @@ const (
 
 // SameReport reports whether two reports say the same.
 func SameReport(a, b *NodeReport) bool {
-	return a.NUMANodes == b.NUMANodes && a.Why == b.Why && a.Headroom == b.Headroom && a.Usage == b.Usage && slices.Equal(a.Held, b.Held) && slices.Equal(a.Evictions, b.Evictions) && slices.Equal(a.Refused, b.Refused) && slices.Equal(a.Events, b.Events) &&
+	return a.NUMANodes == b.NUMANodes && a.Why == b.Why && a.Headroom == b.Headroom && a.Usage == b.Usage && a.Overcommit == b.Overcommit && slices.Equal(a.Held, b.Held) && slices.Equal(a.Evictions, b.Evictions) && slices.Equal(a.Refused, b.Refused) && slices.Equal(a.Events, b.Events) &&
 		a.Devices == b.Devices && a.DeviceNote == b.DeviceNote && slices.Equal(a.HeldDevices, b.HeldDevices) && slices.Equal(a.Resources, b.Resources)
 }
 
@@ -89,6 +91,22 @@ type Usage struct {
 	MilliCPU, Memory int64
 	// Since is in nanoseconds since the Unix epoch, by the node's clock: pods that started by then are fully in the average. 0: it is not known.
 	Since int64
+}
+
+// Overcommit is how much more than its allocatable a node takes of CPU, as pods asked for it before their requests were lowered. The zero value is nothing.
+type Overcommit struct {
+	// ExtraCPU is in thousandths of a CPU; Percent bounds it, as a share of the allocatable: 150 is half of that more.
+	ExtraCPU int64
+	Percent  int
+}
+
+// Extra is by how much a node's allocatable grows.
+func (o *Overcommit) Extra(allocatable int64) int64 {
+	const whole = 100
+	if o.ExtraCPU <= 0 || o.Percent <= whole || allocatable <= 0 || allocatable > resource.MaxAmount {
+		return 0
+	}
+	return min(o.ExtraCPU, allocatable/whole*int64(o.Percent-whole))
 }
 
 // Known reports whether the use is known.
@@ -128,6 +146,9 @@ type EvictionRequest struct {
 	// Broken: the node cannot give the pod what it was promised. Such a pod may be of any level.
 	Broken bool
 }
+
+// PromisedCPU is CPU as pods asked for it before their requests were lowered. Nodes have it, and pods ask for it, where the scheduler is to go by what agents say of over-commitment.
+const PromisedCPU = spec.ResourcePromisedCPU
 
 // ReclaimedKinds is how many resources only reports give: CPU, then memory.
 const ReclaimedKinds = 2

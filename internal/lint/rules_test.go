@@ -24,7 +24,7 @@ type breach struct {
 // core is where decisions are made; CONTRIBUTING.md lists it.
 var core = []string{
 	"./resource/...", "./topology/...", "./cluster/...", "./schedule/...",
-	"./node/advise/...", "./node/allocate/...", "./node/evict/...", "./node/hint/...", "./node/interference/...", "./node/oom/...",
+	"./node/advise/...", "./node/allocate/...", "./node/evict/...", "./node/hint/...", "./node/interference/...", "./node/oom/...", "./node/overcommit/...",
 	"./control/...",
 }
 

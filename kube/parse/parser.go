@@ -22,6 +22,8 @@ type Parser struct {
 	warner    *Warner
 	// Profiles are the scheduling profiles that further values of spec.schedulerName choose; pods with these are ours too.
 	Profiles map[string]uint8
+	// PromisedCPU has nodes and pods have facts.PromisedCPU, as far as agents say so but to no more than that percent of a node's CPUs; 0: they have not.
+	PromisedCPU int
 	// OnUnreadablePromise, if set, is called for each pod whose promise of NUMA nodes cannot be read.
 	OnUnreadablePromise func()
 
@@ -73,6 +75,7 @@ func (p *Parser) Pod(pod *corev1.Pod) facts.Pod {
 	if pod.Spec.Priority != nil {
 		seen.Priority = *pod.Spec.Priority
 	}
+	p.requirements.promised = p.PromisedCPU > 0
 	seen.Requirements = p.requirements.of(pod, seen.Ours)
 	p.group(pod, &seen)
 	seen.Consent = spec.ConsentOf(pod.Annotations, metav1.GetControllerOfNoCopy(pod) != nil)
@@ -185,7 +188,7 @@ func (p *Parser) Node(node *corev1.Node) *facts.Node {
 		Name:          p.strings.get(node.Name),
 		Labels:        make(map[string]string, len(node.Labels)),
 		Unschedulable: node.Spec.Unschedulable,
-		Allocatable:   p.amounts.quantities(node.Status.Allocatable),
+		Allocatable:   p.allocatable(node),
 		GPU:           p.shape(node),
 		Images:        p.images.of(node.Status.Images),
 		Features:      p.declared(node.Status.DeclaredFeatures),

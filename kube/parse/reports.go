@@ -39,6 +39,9 @@ func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *facts.NodeRepor
 	if r.Resources, err = NodeResources(n.Status.Resources); err != nil {
 		p.warner.Warn("customnoderesource "+n.Name, "what plugins bring is malformed, so that the node has none of it", "err", err)
 	}
+	if r.Overcommit, err = p.overcommit(n.Status.Overcommit); err != nil {
+		p.warner.Warn("customnoderesource "+n.Name, "what the node says of over-commitment is malformed, so that no CPU is promised a second time", "err", err)
+	}
 	r.Events = nodeEvents(n.Status.Events)
 	p.reportDevices(n, r)
 	return r

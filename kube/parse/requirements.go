@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	componentresource "k8s.io/component-helpers/resource"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
@@ -21,6 +22,7 @@ type requirementsMemo struct {
 	constraints constraints
 	images      *imageSets
 	warner      *Warner
+	promised    bool // see Parser.PromisedCPU
 
 	known  map[string]remembered
 	key    specKey
@@ -45,6 +47,9 @@ func (m *requirementsMemo) of(pod *corev1.Pod, ours bool) *facts.Requirements {
 	taken := disks(&pod.Spec)
 	key.disks(taken)
 	key.flag(ours)
+	if m.promised {
+		key.str(pod.Annotations[spec.AnnotationRequestedCPU])
+	}
 	var cannot, features []string
 	if ours {
 		cannot, features = unsupported(pod), neededFeatures(&pod.Spec)
@@ -93,6 +98,9 @@ func (m *requirementsMemo) add(r *facts.Requirements) {
 func (m *requirementsMemo) requests(pod *corev1.Pod, r *facts.Requirements) {
 	list := podRequests(pod, requestOptions)
 	r.Requests = m.amounts.quantities(list)
+	if m.promised {
+		r.Requests = withPromised(r.Requests, askedCPU(pod, list))
+	}
 	var why string
 	r.NUMANodes, r.Impossible = numaRequest(pod, list)
 	r.GPU, why = deviceRequest(pod, list, r.NUMANodes)

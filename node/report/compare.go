@@ -62,6 +62,7 @@ func sameNUMANodes(a, b spec.NodeStatus) bool {
 	near := a.Colocation != nil && b.Colocation != nil && nearby(a.Colocation.Headroom, b.Colocation.Headroom)
 	a.Pools, b.Pools, a.Events, b.Events, a.Health, b.Health = nil, nil, nil, nil, nil, nil
 	a.Interference, b.Interference = found(a.Interference), found(b.Interference)
+	a.Overcommit, b.Overcommit = promised(a.Overcommit), promised(b.Overcommit)
 	a.Colocation, b.Colocation = acted(a.Colocation, near), acted(b.Colocation, near)
 	return reflect.DeepEqual(a, b)
 }
@@ -72,6 +73,14 @@ func found(i *spec.Interference) *spec.Interference {
 		return nil
 	}
 	return &spec.Interference{Mode: i.Mode, Findings: i.Findings, Apart: i.Apart}
+}
+
+// promised is what the scheduler acts on of over-commitment.
+func promised(o *spec.NodeOvercommitStatus) *spec.NodeOvercommitStatus {
+	if o == nil {
+		return nil
+	}
+	return &spec.NodeOvercommitStatus{Percent: o.Percent, ExtraMilliCPU: o.ExtraMilliCPU, Reason: o.Reason}
 }
 
 // nearby reports whether headroom has changed so little that it can wait. A node that lent nothing before is not refreshed soon.

@@ -32,9 +32,10 @@ var (
 	agentWatched    = agentDesc("interference_services", "Services that are watched for harm by neighbours, by state: known, or learning where too little was seen at their load.", "state")
 	agentHarmed     = agentDesc("interference_findings", "Services that are harmed by a neighbour, by what is done about it, or in mode report would be.", "step")
 	agentLadder     = agentDesc("interference_actions_total", "Steps against harmful neighbours that were decided.", "step")
+	agentOvercommit = agentDesc("overcommit_percent", "Percent of the CPUs that services share which may be promised to them, by why it is not more.", "reason")
 	agentLendings   = []*prometheus.Desc{
 		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentRequested, agentFollowed, agentStopped, agentShrinks,
-		agentShrunk, agentShrinking, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered, agentWatched, agentHarmed, agentLadder,
+		agentShrunk, agentShrinking, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered, agentWatched, agentHarmed, agentLadder, agentOvercommit,
 	}
 )
 
@@ -87,6 +88,9 @@ func collectLending(out chan<- prometheus.Metric, s *node.State) {
 		send(prometheus.GaugeValue, agentSteered, float64(milliCPU)/milli, pool)
 	}
 	collectInterference(send, s)
+	if o := s.Overcommit; o != nil {
+		send(prometheus.GaugeValue, agentOvercommit, float64(o.Percent), o.Reason)
+	}
 	send(prometheus.CounterValue, agentShrunk, float64(s.Shrinking.Got))
 	send(prometheus.GaugeValue, agentShrinking, float64(s.Shrinking.Working))
 }

@@ -228,6 +228,7 @@ func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configur
 				StaleAfter:          config.Scheduling.NodeReports.StaleAfter.D(),
 				LentStaleAfter:      config.Scheduling.Reclaimed.StaleAfter.D(),
 				UsageStaleAfter:     config.Scheduling.NodeReports.UsageStaleAfter.D(),
+				PromisedCPU:         config.Scheduling.Overcommit.Percent(),
 				OnUnreadablePromise: m.unreadable.Inc,
 				Clock:               d.clock,
 				PoliciesMissing:     policiesMissing(config, m, log),

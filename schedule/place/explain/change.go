@@ -301,9 +301,9 @@ func amountMore(name string, value int64) string {
 // amountText renders an amount as Kubernetes writes them: cores or millicores, bytes in binary units, counts.
 func amountText(name string, value int64, r rounding) string {
 	switch {
-	case name == resource.NameCPU && value%1000 != 0:
+	case (name == resource.NameCPU || name == facts.PromisedCPU) && value%1000 != 0:
 		return strconv.FormatInt(value, 10) + "m"
-	case name == resource.NameCPU:
+	case name == resource.NameCPU || name == facts.PromisedCPU:
 		return strconv.FormatInt(value/1000, 10)
 	case name == resource.NameMemory || name == spec.ResourceReclaimedMemory || name == resource.NameEphemeralStorage || strings.HasPrefix(name, "hugepages-"):
 		return bytesText(value, r)

@@ -350,7 +350,7 @@ func sayPort(_ *cluster.State, _ cluster.Slot, c *cluster.Class, o *obstacle) st
 func shortages(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obstacle)) {
 	first, short := 0, 0
 	for i, a := range c.Amounts {
-		if s.Lacks(slot, c, a) && !impliedByHeadroom(s, slot, c, a.Kind) {
+		if s.Lacks(slot, c, a) && !impliedByHeadroom(s, slot, c, a.Kind) && !rules.ImpliedByCPU(s, slot, c, a.Kind) {
 			first = i
 			short++
 		}
@@ -362,7 +362,7 @@ func shortages(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(o
 	list := slices.Clone(c.Amounts)
 	slices.SortFunc(list, func(a, b resource.Amount) int { return cmp.Compare(s.KindName(a.Kind), s.KindName(b.Kind)) })
 	for _, a := range list {
-		if s.Lacks(slot, c, a) && !impliedByHeadroom(s, slot, c, a.Kind) {
+		if s.Lacks(slot, c, a) && !impliedByHeadroom(s, slot, c, a.Kind) && !rules.ImpliedByCPU(s, slot, c, a.Kind) {
 			add(shortage(s, slot, a))
 		}
 	}
@@ -380,8 +380,22 @@ func sayShortage(s *cluster.State, slot cluster.Slot, _ *cluster.Class, o *obsta
 	if o.kind == resource.Pods {
 		return fmt.Sprintf("has room for %d pods and %d are there", s.Allocatable(slot, o.kind), s.Requested(slot, o.kind))
 	}
+	if name == facts.PromisedCPU {
+		return sayPromised(s, slot, o)
+	}
 	return fmt.Sprintf("lacks %s (%s asked, %s free of %s)", amountOf(name, o.missing), amountText(name, o.asked, up),
 		amountText(name, s.Free(slot, o.kind), down), amountText(name, s.Allocatable(slot, o.kind), down))
+}
+
+// sayPromised says how much CPU the node may promise, and why not more.
+func sayPromised(s *cluster.State, slot cluster.Slot, o *obstacle) string {
+	text := func(v int64, r rounding) string { return amountText(resource.NameCPU, v, r) }
+	why := "no report of its agent allows more than its CPUs"
+	if r := s.Report(slot); r != nil && r.Overcommit.Percent > 0 {
+		why = fmt.Sprintf("its agent finds %d%% of its CPUs safe", r.Overcommit.Percent)
+	}
+	return fmt.Sprintf("may promise no %s CPU more (%s asked before requests were lowered, %s left of %s; %s)", text(o.missing, up), text(o.asked, up),
+		text(s.Free(slot, o.kind), down), text(s.Allocatable(slot, o.kind), down), why)
 }
 
 // supply is more of the resource: free on a node that is large enough, else as a larger node.

@@ -5,6 +5,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -287,11 +288,16 @@ func fitsResources(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 
 func whyResources(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
 	for _, a := range c.Amounts {
-		if s.Lacks(slot, c, a) && !s.IsReclaimed(a.Kind) {
+		if s.Lacks(slot, c, a) && !s.IsReclaimed(a.Kind) && !ImpliedByCPU(s, slot, c, a.Kind) {
 			add("Insufficient " + s.KindName(a.Kind))
 		}
 	}
 	whyHeadroom(s, slot, c, add)
+}
+
+// ImpliedByCPU reports whether a lack says no more than that of CPU does: what may be promised of it is short where it is short itself.
+func ImpliedByCPU(s *cluster.State, slot cluster.Slot, c *cluster.Class, kind resource.Kind) bool {
+	return s.KindName(kind) == facts.PromisedCPU && slices.ContainsFunc(c.Amounts, func(a resource.Amount) bool { return a.Kind == resource.CPU && s.Lacks(slot, c, a) })
 }
 
 // UsesDomainFilters reports whether the class has filters that look at other nodes.

@@ -1,0 +1,62 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/overcommit"
+)
+
+// overcommits is what the report says of over-commitment, and for how long it counts.
+func (r *harmRig) overcommits() (o *spec.NodeOvercommitStatus, refresh time.Duration) {
+	r.Helper()
+	r.agent.Ask(time.Minute, func(a *Agent) {
+		out := a.reporter.build(r.now)
+		o, refresh = out.Status.Overcommit, a.reporter.refresh(out)
+	})
+	return o, refresh
+}
+
+// What services ask for and use is read from the kernel; the percent rises once hours were seen, stops where a neighbour harms a service, and is not said without counters.
+func TestOvercommitIsReported(t *testing.T) {
+	r := newHarmRig(t)
+	lowered := sandbox("shop", 1, "qos=shared_cores")
+	lowered.Annotations[spec.AnnotationRequestedCPU] = "main=1200m"
+	r.mustRun(lowered)
+	r.pass(7, 0.02, 0)
+	if o, _ := r.overcommits(); o != nil {
+		t.Errorf("it is off, and says %+v", o)
+	}
+	r.agent.Configure(wanted(`{"interference": {"mode": "report"}, "overcommit": {"mode": "report", "learnHours": 0, "risePerHour": 600, "targetPercent": 90}}`))
+	r.used[lowered.Cgroup] = 0
+	r.pass(90, 0.02, 0)
+	o, refresh := r.overcommits()
+	// Of 3.2 CPUs, a tenth of it by the annotation, web uses one. Seven of the eight CPUs are divided.
+	if o == nil || o.Percent != 150 || o.Reason != string(overcommit.Most) || o.PeakPercent < 20 || o.PeakPercent > 32 || o.ExtraMilliCPU < 2500 || o.ExtraMilliCPU > 4000 || refresh > time.Minute {
+		t.Fatalf("%+v, counts for %v", o, refresh)
+	}
+	r.pass(4, 0.6, 4)
+	if o, _ = r.overcommits(); o.Percent != 100 || o.ExtraMilliCPU != 0 || o.Reason != string(overcommit.Harm) {
+		t.Errorf("after harm: %+v", o)
+	}
+	r.counters.lost = true
+	r.pass(1, 0, 0)
+	r.now = r.now.Add(2 * maxOvercommitAge)
+	if o, _ = r.overcommits(); o != nil {
+		t.Errorf("without counters: %+v", o)
+	}
+}
+
+// What a lowered pod asked for is bounded by what is configured at most: the annotation may count init containers too.
+func TestAskedBy(t *testing.T) {
+	for _, c := range []struct {
+		stored     int64
+		annotation string
+		want       int64
+	}{{1000, "", 1000}, {1000, "a=1200m", 1200}, {1000, "a=700m,b=600m", 1300}, {1000, "a=9000m", 1500}, {1000, "a=1m", 1000}, {1000, "a", 1000}} {
+		if got := askedBy(c.stored, c.annotation, 150); got != c.want {
+			t.Errorf("%d stored, %q: %d, want %d", c.stored, c.annotation, got, c.want)
+		}
+	}
+}
