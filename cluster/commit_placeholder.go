@@ -65,7 +65,7 @@ func (j *judgement) settlePlaceholders() {
 	}
 	j.loseVictims()
 	for i := range j.plan.Placements {
-		if pod := j.s.pods.byUID[j.plan.Placements[i].Pod]; pod.placeholder {
+		if pod := j.s.pods.byUID[j.plan.Placements[i].Pod]; pod.placeholder && len(j.victims) == 0 {
 			j.s.reserve(pod)
 		}
 	}
@@ -74,7 +74,7 @@ func (j *judgement) settlePlaceholders() {
 // loseVictims ends the places of placeholders that are victims. A victim that has the room of one does not give it back: the room is the Plan's.
 func (j *judgement) loseVictims() {
 	b := &j.s.placeholders
-	isPlaceholder := func(pod *Pod) bool { return pod.placeholder }
+	isPlaceholder := func(pod *Pod) bool { return pod.placeholder && pod.Phase != Assumed }
 	concerned := func(pod *Pod) bool { return pod.placeholder || b.takers[pod] != nil }
 	if !slices.ContainsFunc(j.victims, concerned) {
 		return
@@ -94,7 +94,7 @@ func (j *judgement) loseVictims() {
 			j.s.lose(p, ReasonPreempted, message(p))
 		}
 		switch p := b.byPod[victim.UID]; {
-		case !victim.placeholder:
+		case !victim.placeholder || victim.Phase == Assumed: // one that waits for victims of its own has no room yet, and waits on
 		case p == nil: // of a ledger that was loaded, which knows no Reservation
 			j.s.removePod(victim.UID)
 		default:
@@ -159,7 +159,7 @@ func (s *Store) verifyPlace(p *place) error {
 		return fmt.Errorf("it is %s, taken: %v, and has a placeholder", p.is.State, p.taken != nil)
 	case pod != nil && p.is.State == facts.PlaceReserved && (pod.Phase != Bound || pod.node != p.is.Node):
 		return fmt.Errorf("it is %s on %s, and its placeholder is %s on %s", p.is.State, p.is.Node, pod.Phase, pod.node)
-	case pod != nil && p.is.State == facts.PlaceWaiting && pod.Phase != Pending:
+	case pod != nil && p.is.State == facts.PlaceWaiting && pod.Phase != Pending && pod.Phase != Assumed:
 		return fmt.Errorf("it is %s, and its placeholder is %s", p.is.State, pod.Phase)
 	}
 	return nil

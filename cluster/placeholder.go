@@ -13,7 +13,7 @@ import (
 // A Reservation keeps places for pods that are to come. Of each of its places the ledger makes a placeholder: a Pod that no kubelet runs. It waits, is placed and
 // holds its room as any pod does, so that whatever counts pods counts it. What differs:
 //
-//	Waiting    it wants a place, and evicts nobody for it
+//	Waiting    it wants a place, and evicts nobody for it, unless it is for a growth and the role controller has named pods (MayEvict); then it is Assumed until they have left
 //	Reserved   it is Bound; nothing has to be written first
 //	taken      a Plan has given its room to an owner, whose Binding is under way; if that fails, the placeholder is back
 //	Consumed   the owner is bound; nothing is left of the placeholder
@@ -341,7 +341,7 @@ func (s *Store) enterPlaceholder(p *place) {
 	r := p.set.Facts
 	f := r.Template
 	f.UID, f.Namespace, f.Name, f.Created = p.uid(), r.Namespace, facts.PlaceholderName(r.Name, p.is.Index), r.Created
-	f.Ours, f.NeverPreempts, f.Node, f.Grant, f.Nominated = true, true, p.is.Node, p.is.Grant, ""
+	f.Ours, f.NeverPreempts, f.Node, f.Grant, f.Nominated = true, len(r.MayEvict) == 0, p.is.Node, p.is.Grant, ""
 	f.Unit, f.Subgroup, f.Claims, f.ResourceClaims, f.Extended = "", "", nil, nil, nil
 	if s.pods.byUID[f.UID] == nil {
 		pod := &Pod{UID: f.UID, Namespace: f.Namespace, Name: f.Name, Created: f.Created, slot: NoSlot, placeholder: true}

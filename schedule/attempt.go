@@ -150,8 +150,12 @@ func (a *attempt) reclaim() bool {
 		a.s.blocked.noVictims(keyOf(a.unit), a.unit.Priority, &found)
 		return false
 	}
-	a.s.gate.Reservations.GiveUp(access.Lower)
 	plan := a.in.unitPlan(found.Placements)
+	if pod := a.s.store.Pod(plan.Placements[0].Pod); !a.s.store.MayEvict(pod, plan.Placements[0].Node, found.Victims) {
+		a.s.store.EndPermission(pod.UID)
+		return false
+	}
+	a.s.gate.Reservations.GiveUp(access.Lower)
 	plan.Reclaims, plan.Through = found.Reclaims, access.Through.Number()
 	for _, victim := range found.Victims {
 		plan.Victims = append(plan.Victims, victim.UID)
@@ -355,6 +359,8 @@ func (a *attempt) commit(plan *cluster.Plan, why facts.Condition) bool {
 	s.refreshUnits(a.now)
 	for i := range plan.Placements {
 		switch pod := s.store.Pod(plan.Placements[i].Pod); {
+		case pod.Placeholder() && pod.Obliged():
+			s.sayEvicts(pod, a.now)
 		case pod.Placeholder(): // nobody's latency
 		case a.preempts:
 			s.observer.Preempting(pod, a.victims, a.now)

@@ -1,6 +1,12 @@
 package schedule
 
 import (
+	"fmt"
+	"time"
+
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/place/victims"
 	"hilbert.dev/hilbert/schedule/queue"
 )
@@ -20,6 +26,10 @@ func (a *attempt) preempt() bool {
 	if !ok {
 		a.s.blocked.noVictims(keyOf(a.unit), pod.Priority, &victims.Eviction{})
 		return false
+	}
+	if !a.s.store.MayEvict(pod, a.in.snapshot.Node(found.Choice.Slot).Name, found.Victims) {
+		a.s.store.EndPermission(pod.UID)
+		return a.preempt() // the next of its shape that may
 	}
 	its := attempt{s: a.s, unit: next, in: a.in, now: a.now, quotaAdmits: true, preempts: true, victims: found.Victims}
 	if next != a.unit { // this unit is tried again when the other has its place
@@ -64,4 +74,13 @@ func (a *attempt) mayPreempt(u *queue.Unit) bool {
 	}
 	a.s.blocked.wantsVictims(keyOf(u), pod.Priority)
 	return false
+}
+
+// sayEvicts says of a place whose Reservation may evict what it waits for.
+func (s *Scheduler) sayEvicts(placeholder *cluster.Pod, now time.Time) {
+	s.observer.Preempting(placeholder, placeholder.Victims(), now)
+	s.sayWhy(placeholder, facts.Condition{
+		Reason:  spec.ReasonUnschedulable,
+		Message: fmt.Sprintf("pods of lower priority have to leave node %s first: %d", placeholder.Node(), len(placeholder.Victims())),
+	}, now)
 }

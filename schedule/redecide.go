@@ -183,6 +183,9 @@ func (s *Scheduler) replace(u *obligedUnit, plan *cluster.Plan, now time.Time) b
 	s.refreshUnits(now)
 	for i := range plan.Placements {
 		pod := s.store.Pod(plan.Placements[i].Pod)
+		if pod.Placeholder() { // nobody's latency
+			continue
+		}
 		s.observer.Released(pod, "there is room for it that no victim has to leave", now)
 		s.observer.Placed(pod, now)
 	}

@@ -27,6 +27,8 @@ type Rescheduling struct {
 	MinAge Duration `json:"minAge,omitempty"`
 	// WorkloadCooldown is for how long no other pod of a workload is moved.
 	WorkloadCooldown Duration `json:"workloadCooldown,omitempty"`
+	// PreemptForGrowth lets pods of lower priority be evicted where a pod is to grow on a node that is full, by the rules of preemption, if no moves make the room or moves cost more.
+	PreemptForGrowth bool `json:"preemptForGrowth,omitempty"`
 	// Horizon is for how long a gain is counted against the work that is lost by beginning anew.
 	Horizon Duration `json:"horizon,omitempty"`
 }

@@ -21,6 +21,7 @@ type placeholdersRecord struct {
 	Requirements  requirementsRecord `json:"requirements"` // of the template
 	Owners        []placeOwnerRecord `json:"owners,omitempty"`
 	Moves         facts.UID          `json:"moves,omitempty"`
+	MayEvict      []facts.UID        `json:"mayEvict,omitempty"`
 	Problem       conditionRecord    `json:"problem,omitzero"`
 	Why           conditionRecord    `json:"why,omitzero"`
 	Places        []placeRecord      `json:"places"`
@@ -74,7 +75,7 @@ func writePlaceholders(p *cluster.PlaceholdersRecord) placeholdersRecord {
 	r := placeholdersRecord{
 		UID: f.UID, Namespace: f.Namespace, Name: f.Name, Generation: f.Generation, Created: f.Created, Expires: f.Expires, Expired: p.Expired,
 		Template: writePod(&template, 0), Requirements: writeRequirements(f.Template.Requirements),
-		Owners: each(f.Owners, writePlaceOwner), Moves: f.Moves,
+		Owners: each(f.Owners, writePlaceOwner), Moves: f.Moves, MayEvict: f.MayEvict,
 		Problem: conditionRecord(f.Problem), Why: conditionRecord(p.Why),
 		Places: each(p.Places, writePlace), Told: each(f.Places, func(told facts.Place) placeRecord { return writePlace(cluster.PlaceRecord{Place: told}) }),
 		Reported:      placesReportRecord{f.Reported.Generation, f.Reported.Ready, conditionRecord(f.Reported.Condition)},
@@ -90,7 +91,7 @@ func readPlaceholders(r *placeholdersRecord) (cluster.PlaceholdersRecord, error)
 	}
 	f := &facts.Reservation{
 		UID: r.UID, Namespace: r.Namespace, Name: r.Name, Generation: r.Generation, Created: r.Created, Expires: r.Expires, Count: len(r.Places),
-		Template: template.Facts, Owners: each(r.Owners, readPlaceOwner), Moves: r.Moves, Problem: facts.Condition(r.Problem),
+		Template: template.Facts, Owners: each(r.Owners, readPlaceOwner), Moves: r.Moves, MayEvict: r.MayEvict, Problem: facts.Condition(r.Problem),
 		Reported:      facts.ReservationReport{Generation: r.Reported.Generation, Ready: r.Reported.Ready, Condition: facts.Condition(r.Reported.Condition)},
 		ReportedSince: r.ReportedSince,
 	}

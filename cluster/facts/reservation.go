@@ -3,6 +3,7 @@ package facts
 import (
 	"strconv"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -21,6 +22,8 @@ type Reservation struct {
 	Owners []ReservationOwner
 	// Moves is the pod for whose move the places are; empty: none.
 	Moves UID
+	// MayEvict are the pods that may be evicted for its places by the role controller's word. The places of all other Reservations enter free room only.
+	MayEvict []UID
 	// Problem is why no more places are looked for; the zero value is none.
 	Problem Condition
 	// Places are those that the status names, whatever process has written it; Reported is what else it says.
@@ -28,6 +31,21 @@ type Reservation struct {
 	Reported ReservationReport
 	// ReportedSince is since when Ready has been so, in nanoseconds; 0: it is not there.
 	ReportedSince int64
+}
+
+// Grows is the pod for whose growth in place a Reservation is; empty: it is for another purpose. Tenants may write such Reservations too.
+func (r *Reservation) Grows() UID {
+	for _, o := range r.Owners {
+		if o.Pods == nil {
+			continue
+		}
+		for _, e := range o.Pods.Expressions {
+			if e.Key == spec.LabelGrowth && e.Operator == In && len(e.Values) == 1 {
+				return UID(e.Values[0])
+			}
+		}
+	}
+	return ""
 }
 
 // ReservationReport is what a status says beside its places.

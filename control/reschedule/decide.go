@@ -107,11 +107,13 @@ func (d *decision) accept(proposal *Proposal) ([]Planned, bool) {
 }
 
 // lost is the work that is lost when a pod begins anew, spread over the horizon, in thousandths of a GPU.
-func (d *decision) lost(p *Pod) float64 {
-	if !p.Loses || d.p.Horizon <= 0 {
+func (d *decision) lost(p *Pod) float64 { return d.p.lost(p, d.now) }
+
+func (params *Params) lost(p *Pod, now time.Time) float64 {
+	if !p.Loses || params.Horizon <= 0 {
 		return 0
 	}
-	return p.Weight() * d.now.Sub(p.Began).Seconds() / d.p.Horizon.Seconds()
+	return p.Weight() * now.Sub(p.Began).Seconds() / params.Horizon.Seconds()
 }
 
 // may reports whether a pod may be moved, and remembers why not. must: its node is to be emptied.

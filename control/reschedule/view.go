@@ -91,6 +91,12 @@ type Growth struct {
 	Pod string
 	// Needs is how much more it asks for, by resource, as Room.Amounts.
 	Needs []int64
+	// Reservation is the UID of the Reservation that keeps the room.
+	Reservation string
+	// Preempts: the pod might evict others of lower priority, did it not run yet; so others may be evicted for its growth.
+	Preempts bool
+	// MayEvict are the pods that have been named already, by UID.
+	MayEvict []string
 }
 
 // Step is a pod that goes to a node. GPU is the index there where it asks for a part of one.

@@ -34,7 +34,7 @@ var (
 	Permissions = []apiserver.Permission{
 		{Resource: "pods", Verbs: []string{"get"}},             // whether it still runs, and what its template is
 		{Resource: "pods/eviction", Verbs: []string{"create"}}, // never before its target is reserved
-		{Group: v1alpha1.Group, Resource: v1alpha1.Reservations, Verbs: []string{"get", "list", "create", "delete"}},
+		{Group: v1alpha1.Group, Resource: v1alpha1.Reservations, Verbs: []string{"get", "list", "create", "patch", "delete"}}, // patch: who may be evicted for a growth
 	}
 )
 
@@ -216,6 +216,18 @@ func (c *Client) GiveBack(ctx context.Context, m *reschedule.Carried) error {
 		return nil
 	}
 	return a.Failure(did)
+}
+
+// Permit says in the Reservation of a growth, of that UID and no other, which pods may be evicted for it.
+func (c *Client) Permit(ctx context.Context, namespace, name, uid string, victims []string) error {
+	did := "say who may be evicted for the Reservation " + namespace + "/" + name
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]string{spec.AnnotationMayEvict: strings.Join(victims, ",")}}})
+	if err != nil {
+		return fmt.Errorf("%s: %w", did, err)
+	}
+	return c.write(ctx, &apiserver.Call{
+		Method: http.MethodPatch, Path: reservationPath(namespace, name), ContentType: apiserver.ContentMerge, Accept: apiserver.AcceptMetadataJSON, Body: body,
+	}, did).Failure(did)
 }
 
 // Evict evicts a move's pod. refused says why the API server does not allow it now; err is for everything else, where the eviction may have been done.

@@ -56,6 +56,7 @@ func (p *Parser) Reservation(r *v1alpha1.Reservation, priority Priority) (seen *
 	if moves, ok := strings.CutPrefix(r.Name, v1alpha1.MovePrefix); ok { // a policy holds who may say so
 		seen.Moves = facts.UID(moves)
 	}
+	seen.MayEvict = p.mayEvict(r)
 	ttl := defaultTTL
 	if r.Spec.TTL != nil {
 		ttl = max(r.Spec.TTL.Duration, 0)
@@ -85,6 +86,22 @@ func (p *Parser) Reservation(r *v1alpha1.Reservation, priority Priority) (seen *
 		}
 	}
 	return seen, true
+}
+
+// mayEvict reads which pods may be evicted for a Reservation. One that names too many names none: nobody knows which of them were meant.
+func (p *Parser) mayEvict(r *v1alpha1.Reservation) (list []facts.UID) {
+	text := r.Annotations[spec.AnnotationMayEvict]
+	if text == "" {
+		return nil
+	}
+	for uid := range strings.SplitSeq(text, ",") {
+		list = append(list, facts.UID(strings.TrimSpace(uid)))
+	}
+	if len(list) > spec.MaxMayEvict {
+		p.warner.Warn("reservation "+r.Namespace+"/"+r.Name, "its annotation "+spec.AnnotationMayEvict+" names too many pods, so that none is evicted for it", "named", len(list), "most", spec.MaxMayEvict)
+		return nil
+	}
+	return list
 }
 
 // completeContainer makes of a container in a template what the API server makes of one in a pod, as far as placement asks: what is limited is requested, and a port

@@ -88,6 +88,21 @@ func keepsAs(user kubernetes.Interface, namespace, name string, changes ...func(
 	}
 }
 
+// naming is a patch that names who is evicted.
+func naming() map[string]any {
+	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{spec.AnnotationMayEvict: "u"}}}
+}
+
+// keepsNaming creates one that names who is evicted, dry.
+func keepsNaming(user kubernetes.Interface) func(context.Context) error {
+	return func(ctx context.Context) error {
+		o := reservation()
+		o["metadata"].(map[string]any)["name"] = "new"
+		o["metadata"].(map[string]any)["annotations"] = map[string]any{spec.AnnotationMayEvict: "u"}
+		return sendReservation(ctx, user, "POST", plain, o, true)
+	}
+}
+
 // changesKept patches the one that is there.
 func changesKept(user kubernetes.Interface, patch map[string]any, under ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -98,6 +113,7 @@ func changesKept(user kubernetes.Interface, patch map[string]any, under ...strin
 // reservationRows: what the template of a Reservation may say.
 func reservationRows() []request {
 	const move = "metadata.name: hilbert-move- is for targets of moves, which only the controller creates, not "
+	const evicts = "metadata.annotations: only the controller says in autoscaling.hilbert.dev/may-evict who is evicted for a growth, not "
 	const (
 		leave, kubeSystem, stays = "spec.template.metadata.annotations: ", " is for the namespace kube-system; name another class", "spec.template: what is kept stays as it is"
 		claims, volumes          = "spec.template.spec.resourceClaims: no devices are kept", "spec.template.spec.volumes: no volumes are kept"
@@ -143,6 +159,11 @@ func reservationRows() []request {
 		{"by the name of what is nearly a move's target", keepsAs(owner, plain, "hilbert-moves"), ""},
 		{"one that is older, for longer", changesKept(owner, map[string]any{"spec": map[string]any{"ttl": "48h"}}), ""},
 		{"another template", changesKept(owner, map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}}}}), stays},
+		{"as a tenant, who is evicted for it", keepsNaming(owner), evicts},
+		{"as the administrator, who is evicted for it", keepsNaming(admin), evicts},
+		{"who is evicted for it", keepsNaming(mover), ""},
+		{"of one that is older, as a tenant, who is evicted for it", changesKept(owner, naming()), evicts},
+		{"of one that is older, who is evicted for it", changesKept(mover, naming()), ""},
 		{"a status", changesKept(admin, map[string]any{"status": map[string]any{"reserved": 1}}, "status"), ""},
 	}
 	for _, key := range []string{spec.AnnotationNUMANodes, spec.AnnotationGPUs, spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationResources, spec.AnnotationPriority, spec.AnnotationReservation} {

@@ -162,8 +162,11 @@ func (b *Binder) Propose(plan *cluster.Plan, why facts.Condition) cluster.Verdic
 	if !verdict.Committed {
 		return verdict
 	}
-	if b.store.Pod(plan.Placements[0].Pod).Placeholder() {
-		return verdict // a Plan of its own, without victims; nothing has to be written for it to hold
+	if first := b.store.Pod(plan.Placements[0].Pod); first.Placeholder() && !first.Obliged() { // a Plan of its own; nothing has to be written for it to hold
+		if old := b.rows[first.UID]; old != nil {
+			b.drop(old)
+		}
+		return verdict
 	}
 	group := b.groupFor(plan)
 	for i := range plan.Placements {

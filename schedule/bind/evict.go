@@ -15,6 +15,8 @@ import (
 // A victim whose own placement is not written yet is not deleted: its placement is released. While a victim's Binding is in flight nothing is
 // written about it until the outcome is certain.
 //
+// The place of a Reservation that may evict goes the same way, without a nomination and without a Binding.
+//
 // A pod that has to leave though no placement waits for it (a member of a gang that came to hold places in part) is not deleted but evicted: a disruption
 // budget may hold it back, and then it is tried again.
 
@@ -77,6 +79,9 @@ func (v *evictions) nextWake() (time.Time, bool) {
 // on their way out. Otherwise it is written again: what the ledger knows of a nomination may be outdated, and no pod is deleted on that basis.
 func (b *Binder) needsNomination(r *row) bool {
 	pod := b.store.Pod(r.pod)
+	if pod.Placeholder() { // the API server has no such pod
+		return false
+	}
 	stays := func(victim *cluster.Pod) bool { return !victim.Deleting }
 	return pod.Obliged() && (pod.Nominated != r.node || slices.ContainsFunc(pod.Victims(), stays))
 }
@@ -208,6 +213,12 @@ func (b *Binder) victimsGone(r *row) {
 
 // goOn queues the next write of a row whose victims have left.
 func (b *Binder) goOn(r *row) {
+	if b.store.Pod(r.pod).Placeholder() { // no Binding follows: the status of its Reservation says the rest
+		b.store.SettlePlace(r.pod)
+		b.drop(r)
+		b.record(Transition{Event: VictimsGone, Pod: r.pod})
+		return
+	}
 	if b.owes(r) {
 		b.queueVolumes(r)
 		return

@@ -39,7 +39,7 @@ func (b *Binder) GiveUp(uid facts.UID, why string) {
 func (b *Binder) replaced(plan *cluster.Plan, committed bool) {
 	for _, uid := range plan.Replaces {
 		r := b.rows[uid]
-		if r == nil || b.store.Pod(uid).Phase == cluster.Assumed {
+		if r == nil || b.store.Pod(uid).Phase != cluster.Pending {
 			continue
 		}
 		b.drop(r)

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/control/reschedule"
@@ -23,6 +22,8 @@ type MoveOptions struct {
 	Empty []string
 	// WorkloadMoved is when a pod of a workload was moved last, by namespace and name.
 	WorkloadMoved map[string]time.Time
+	// Preempt looks for pods of lower priority, too, which may be evicted for the growth of others.
+	Preempt bool
 	// Leaving are pods that are to leave their nodes, since these have changed hands, and why.
 	Leaving map[facts.UID]string
 }
@@ -40,9 +41,11 @@ type Moves struct {
 	Batches [][]MoveShown `json:"batches"`
 	Stay    []StayShown   `json:"declined,omitempty"`
 	// Room is who gets a place by the moves.
-	Room   []RoomShown `json:"room,omitempty"`
-	Before Fragments   `json:"before"`
-	After  Fragments   `json:"after"`
+	Room []RoomShown `json:"room,omitempty"`
+	// Preemptions make room for growth where that costs less than moves, or no moves do.
+	Preemptions []PreemptionShown `json:"preemptions,omitempty"`
+	Before      Fragments         `json:"before"`
+	After       Fragments         `json:"after"`
 	// Interrupted: the rehearsal was ended early, so nothing is proposed.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
@@ -125,6 +128,11 @@ func NewMoves(ctx context.Context, d *inspect.Dump, o *MoveOptions) (*Moves, err
 	}
 	for _, no := range plan.Declined {
 		m.stay(&j.view.Pods[no.Pod], no.Why)
+	}
+	if o.Preempt {
+		if kept, err = m.preempt(ctx, d, j, kept, &o.Params); err != nil || m.Interrupted {
+			return m, err
+		}
 	}
 	j.reset()
 	m.Before = j.fragments()
@@ -295,35 +303,24 @@ func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[str
 func growthsOf(l *cluster.Dump, s *cluster.Store, index map[string]int) (list []reschedule.Growth) {
 	for i := range l.Placeholders {
 		r := &l.Placeholders[i]
-		pod := s.Pod(facts.UID(growingPod(r.Facts)))
+		pod := s.Pod(r.Facts.Grows())
 		if pod == nil || pod.Namespace != r.Facts.Namespace || pod.Deleting || r.Expired || len(r.Places) != 1 || r.Places[0].State != facts.PlaceWaiting {
 			continue
+		}
+		if place := s.Pod(facts.PlaceholderUID(r.Facts.UID, 0)); place != nil && place.Phase == cluster.Assumed {
+			continue // its room is made: it waits until others have left
 		}
 		f := &r.Facts.Template
 		if at, ok := index[pod.Node()]; ok && boundByName(f.Requirements, pod.Node()) {
 			list = append(list, reschedule.Growth{
 				Name: r.Facts.Namespace + "/" + facts.PlaceholderName(r.Facts.Name, 0), Node: at, Pod: string(pod.UID),
-				Needs: []int64{amountOf(f.Requirements, resource.NameCPU), amountOf(f.Requirements, resource.NameMemory)},
+				Needs:       []int64{amountOf(f.Requirements, resource.NameCPU), amountOf(f.Requirements, resource.NameMemory)},
+				Reservation: string(r.Facts.UID), Preempts: !pod.NeverPreempts && pod.Priority >= f.Priority, MayEvict: uidTexts(r.Facts.MayEvict),
 			})
 		}
 	}
 	slices.SortFunc(list, func(a, b reschedule.Growth) int { return cmp.Compare(a.Name, b.Name) })
 	return list
-}
-
-// growingPod is the UID of the pod whose growth a Reservation is for; empty: it is for another purpose.
-func growingPod(r *facts.Reservation) string {
-	for _, o := range r.Owners {
-		if o.Pods == nil {
-			continue
-		}
-		for _, e := range o.Pods.Expressions {
-			if e.Key == spec.LabelGrowth && e.Operator == facts.In && len(e.Values) == 1 {
-				return e.Values[0]
-			}
-		}
-	}
-	return ""
 }
 
 func podOf(f *facts.Pod, at int, protected string) reschedule.Pod {

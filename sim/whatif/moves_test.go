@@ -18,7 +18,7 @@ import (
 )
 
 // TestMoves replays testdata/moves. Pods are replicas of a set of their own and have run for a day; job, age=2h, consent=refused and unit=g say otherwise; set=NAME has them in one set. spread=KEY and apart=KEY are about the pods of their app. A budget allows
-// no eviction of pods with its label. empty names a node that is to be emptied, most how many moves there may be.
+// no eviction of pods with its label. empty names a node that is to be emptied, most how many moves there may be, preempt that others may be evicted for growth.
 func TestMoves(t *testing.T) {
 	datadriven.RunTest(t, "testdata/moves", func(t *testing.T, d *datadriven.TestData) string {
 		s := newScheduler(t)
@@ -49,6 +49,7 @@ func TestMoves(t *testing.T) {
 			}
 		}
 		d.MaybeScanArgs(t, "most", &o.Params.Most)
+		o.Preempt = d.HasArg("preempt")
 		dump := dumptest.RoundTrip(t, inspect.Take(s, "hilbert", now))
 		restore(dump.Ledger)
 		m, err := NewMoves(t.Context(), dump, &o)

@@ -96,6 +96,17 @@ func (m *Moves) WriteText(w io.Writer) error {
 		_ = t.Flush() // to a Builder
 	}
 	section(&b, "Then has a place:", m.Room, func(r *RoomShown) string { return r.String() })
+	section(&b, "To be evicted, so that others grow:", m.Preemptions, func(p *PreemptionShown) string {
+		var names []string
+		for _, v := range p.Victims {
+			name := v.Namespace + "/" + v.Name
+			if v.Unplaced {
+				name += " (nothing that replaces it has a place)"
+			}
+			names = append(names, name)
+		}
+		return fmt.Sprintf("on %s for %s/%s: %s", p.Node, p.Namespace, p.Reservation, strings.Join(names, ", "))
+	})
 	section(&b, "Not moved:", m.Stay, func(s *StayShown) string { return s.Namespace + "/" + s.Name + ": " + s.Why })
 	_, err := io.WriteString(w, b.String())
 	return err

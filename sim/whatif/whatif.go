@@ -32,6 +32,8 @@ type Change struct {
 	Drain []string
 	// Move are pods that leave their nodes and are created again for others; they evict nobody there.
 	Move []PodMove
+	// Preempt is the UID of a Reservation whose places may evict whom the scheduler chooses; those are created again, and evict nobody.
+	Preempt facts.UID
 	// Scores, where set, replace those of the dump.
 	Scores map[string]int64
 }
@@ -52,6 +54,8 @@ type Forecast struct {
 	Interrupted bool `json:"interrupted,omitempty"`
 	// waitingPlaces are the places of Reservations that still wait, by namespace and the placeholder's name.
 	waitingPlaces map[string]bool
+	// victims are the pods that were evicted for Change.Preempt, sorted.
+	victims []facts.UID
 }
 
 // PodName names a pod, and says what it was before.
@@ -96,6 +100,7 @@ type forecast struct {
 	facts     map[facts.UID]facts.Pod
 	was       map[facts.UID]string
 	searching []facts.UID // the pods that look for a place
+	preempts  facts.UID   // a placeholder that may evict; empty: none
 	now       time.Time
 }
 
@@ -201,7 +206,7 @@ func (f *forecast) feed(d *inspect.Dump, q *Change) {
 		}
 	}
 	f.feedDevices(l, leaving, q.Drain)
-	known := f.feedReservations(l)
+	known := f.feedReservations(l, q.Preempt)
 	for i := range l.Pods {
 		seen := l.Pods[i].Facts
 		if known[seen.UID] {
@@ -223,7 +228,7 @@ func (f *forecast) feed(d *inspect.Dump, q *Change) {
 }
 
 // feedReservations tells of the Reservations, and returns the placeholders that the scheduler makes of them itself. A place on a node that is drained is lost.
-func (f *forecast) feedReservations(l *cluster.Dump) (known map[facts.UID]bool) {
+func (f *forecast) feedReservations(l *cluster.Dump, preempt facts.UID) (known map[facts.UID]bool) {
 	known = make(map[facts.UID]bool)
 	named := make(map[facts.UID]string)
 	if len(l.Placeholders) > 0 {
@@ -237,7 +242,14 @@ func (f *forecast) feedReservations(l *cluster.Dump) (known map[facts.UID]bool) 
 		for at := range r.Places {
 			known[facts.PlaceholderUID(r.Facts.UID, at)] = true
 		}
-		list = append(list, r.Settled(func(uid facts.UID) string { return named[uid] }))
+		settled := r.Settled(func(uid facts.UID) string { return named[uid] })
+		if settled.UID == preempt {
+			f.preempts, settled.MayEvict = facts.PlaceholderUID(preempt, 0), nil
+			for i := range l.Pods {
+				settled.MayEvict = append(settled.MayEvict, l.Pods[i].Facts.UID)
+			}
+		}
+		list = append(list, settled)
 	}
 	f.scheduler.Apply(facts.ReservationsListed{Reservations: list}, f.now)
 	return known
@@ -312,6 +324,7 @@ func (f *forecast) run(ctx context.Context) error {
 			return nil
 		}
 		decisions := f.scheduler.Step(f.now, sim.StepLimit)
+		f.noteVictims()
 		writes := slices.Clone(f.scheduler.Ready(f.now))
 		for i := range writes {
 			f.answer(&writes[i])
@@ -328,6 +341,20 @@ func (f *forecast) run(ctx context.Context) error {
 	return errors.New("the scheduler does not come to rest")
 }
 
+// noteVictims takes note of whom the placeholder evicts that may.
+func (f *forecast) noteVictims() {
+	if f.preempts == "" {
+		return
+	}
+	if pod := f.scheduler.Store().Pod(f.preempts); pod != nil {
+		for _, v := range pod.Victims() {
+			if at, known := slices.BinarySearch(f.out.victims, v.UID); !known {
+				f.out.victims = slices.Insert(f.out.victims, at, v.UID)
+			}
+		}
+	}
+}
+
 // answer does a write, and lets the watch tell of it.
 func (f *forecast) answer(w *bind.Write) {
 	seen := f.facts[w.Pod]
@@ -342,6 +369,12 @@ func (f *forecast) answer(w *bind.Write) {
 		f.out.Evicted = append(f.out.Evicted, PodName{seen.Namespace, seen.Name, f.was[w.Pod]})
 		delete(f.facts, w.Pod)
 		f.scheduler.Apply(facts.PodRemoved{UID: w.Pod}, f.now)
+		if slices.Contains(f.out.victims, w.Pod) && seen.Ours && seen.Unit == "" {
+			seen.UID += "+again"
+			was := seen.Node
+			seen.Node, seen.Grant, seen.Started, seen.Nominated, seen.NeverPreempts, seen.Created = "", topology.Grant{}, 0, "", true, f.now.UnixNano()
+			f.seek(seen, was)
+		}
 	case bind.WriteClaim:
 		f.claimed(&w.Claim)
 	default: // nobody reads what the others write

@@ -59,6 +59,7 @@ Nothing is moved: the answer is advice. The moves of a batch need nothing of one
 	flags.IntVar(&p.Most, "most", p.Most, "the most pods that are moved")
 	flags.DurationVar(&p.MinAge, "min-age", p.MinAge, "how long a pod has run before it is moved to a better place")
 	flags.DurationVar(&p.Horizon, "horizon", p.Horizon, "for how long a gain is counted against work that is lost")
+	flags.BoolVar(&f.options.Preempt, "preempt-for-growth", false, "say, too, which pods of lower priority should be evicted where others wait to grow")
 	flags.StringVarP(&f.output, "output", "o", output.Table, "table or json")
 	return cmd
 }

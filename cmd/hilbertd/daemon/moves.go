@@ -198,12 +198,15 @@ func (m *mover) plan(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	found, err := whatif.NewMoves(ctx, dump, &whatif.MoveOptions{Params: m.params(), WorkloadMoved: m.carrier.WorkloadsMoved()})
+	found, err := whatif.NewMoves(ctx, dump, &whatif.MoveOptions{Params: m.params(), WorkloadMoved: m.carrier.WorkloadsMoved(), Preempt: m.config.PreemptForGrowth})
 	if err != nil {
 		return fmt.Errorf("plan moves: %w", err)
 	}
 	m.meter.plans.WithLabelValues("made").Inc()
 	m.meter.advised.Store(int64(found.Count()))
+	for i := range found.Preemptions {
+		m.permit(ctx, &found.Preemptions[i], now)
+	}
 	if found.Count() == 0 {
 		return nil
 	}
@@ -222,6 +225,37 @@ func (m *mover) plan(ctx context.Context, now time.Time) error {
 		m.planAt = now // go on as soon as these have ended
 	}
 	return nil
+}
+
+// permit lets the scheduler evict pods of lower priority for a growth, if the budget has as many left. What it has taken is not given back: nobody knows whether the scheduler
+// has evicted them already.
+func (m *mover) permit(ctx context.Context, p *whatif.PreemptionShown, now time.Time) {
+	log := m.log.With("namespace", p.Namespace, "reservation", p.Reservation, "node", p.Node, "victims", len(p.Victims))
+	if m.config.Mode != spec.ReschedulingAuto {
+		log.Info("pods of lower priority should be evicted for a growth")
+		return
+	}
+	m.disturbances.Lock()
+	got := m.disturbances.budget.Take(p.Fresh, now)
+	if got < p.Fresh {
+		m.disturbances.budget.GiveBack(got)
+	}
+	m.disturbances.Unlock()
+	if got < p.Fresh {
+		log.Info("pods of lower priority would be evicted for a growth, and the budget for disturbed pods is used up")
+		return
+	}
+	victims := make([]string, len(p.Victims))
+	for i := range p.Victims {
+		victims[i] = string(p.Victims[i].UID)
+	}
+	err := m.client.Permit(ctx, p.Namespace, p.Reservation, string(p.UID), victims)
+	m.meter.permitted(p.Fresh, err)
+	if err != nil {
+		log.Warn("it could not be said who may be evicted for a growth; the next plan tries again", "err", err)
+		return
+	}
+	log.Info("pods of lower priority may be evicted for a growth")
 }
 
 // snapshot reads what the leading scheduler knows.

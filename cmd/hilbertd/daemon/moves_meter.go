@@ -14,6 +14,7 @@ type moveMeter struct {
 	steps             *prometheus.CounterVec
 	ended             *prometheus.CounterVec
 	begun, evicted    prometheus.Counter
+	forGrowth         prometheus.Counter
 	inFlight, advised atomic.Int64
 }
 
@@ -42,6 +43,9 @@ func newMoveMeter() *moveMeter {
 		begun:   prometheus.NewCounter(prometheus.CounterOpts{Name: "hilbert_moves_begun_total", Help: "Moves that were begun."}),
 		evicted: prometheus.NewCounter(prometheus.CounterOpts{Name: "hilbert_moves_evicted_total", Help: "Pods that were evicted for a move. Each had a reserved target."}),
 	}
+	m.forGrowth = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "hilbert_growth_preemptions_total", Help: "Pods of lower priority that were named as those that may be evicted for the growth of others. Each was taken from the budget of disturbances.",
+	})
 	for _, end := range moveEnds {
 		m.ended.WithLabelValues(end)
 	}
@@ -56,6 +60,13 @@ func (m *moveMeter) did(what reschedule.Do, err error) {
 	m.steps.WithLabelValues(moveSteps[what], result).Inc()
 }
 
+// permitted counts pods that may be evicted for a growth.
+func (m *moveMeter) permitted(n int, err error) {
+	if err == nil {
+		m.forGrowth.Add(float64(n))
+	}
+}
+
 // add counts what has happened since before.
 func (m *moveMeter) add(before, now *reschedule.Counts, inFlight int) {
 	m.begun.Add(float64(now.Begun - before.Begun))
@@ -68,7 +79,7 @@ func (m *moveMeter) add(before, now *reschedule.Counts, inFlight int) {
 
 // Describe implements prometheus.Collector.
 func (m *moveMeter) Describe(out chan<- *prometheus.Desc) {
-	for _, c := range []prometheus.Collector{m.plans, m.steps, m.ended, m.begun, m.evicted} {
+	for _, c := range []prometheus.Collector{m.plans, m.steps, m.ended, m.begun, m.evicted, m.forGrowth} {
 		c.Describe(out)
 	}
 	out <- movesInFlight
@@ -77,7 +88,7 @@ func (m *moveMeter) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *moveMeter) Collect(out chan<- prometheus.Metric) {
-	for _, c := range []prometheus.Collector{m.plans, m.steps, m.ended, m.begun, m.evicted} {
+	for _, c := range []prometheus.Collector{m.plans, m.steps, m.ended, m.begun, m.evicted, m.forGrowth} {
 		c.Collect(out)
 	}
 	out <- prometheus.MustNewConstMetric(movesInFlight, prometheus.GaugeValue, float64(m.inFlight.Load()))

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,74 @@ func TestRecommendedResize(t *testing.T) {
 			t.Errorf("the processes of pod %s are %s, were %s", p.Name, lives, before[p.Name])
 		}
 	}
+}
+
+// TestGrowthAfterOutOfMemory: a container that the kernel kills for want of memory is given more in place. What its pod is seen to use would not do for that: it is the
+// killing that raises the recommendation. The kubelet starts the container again, and it runs; the pod is the same one.
+func TestGrowthAfterOutOfMemory(t *testing.T) {
+	long(t)
+	r := newRig(t)
+	r.recommends()
+	const hungry = "hungry"
+	const uses, holds = 270, 400 // MiB; by use alone no more than 270 + 25 % are recommended
+	pod := r.create(r.pod(hungry, asks("200m", "300Mi"), app(hungry), does("hold", fmt.Sprint(holds))))
+	t.Cleanup(func() { r.remove(pod) })
+	r.autoscaler(hungry)
+	var killed *corev1.ContainerStateTerminated
+	now := func() *corev1.Pod {
+		p, err := r.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.UID != pod.UID {
+			t.Fatal("the pod was made anew")
+		}
+		for _, s := range p.Status.ContainerStatuses {
+			for _, state := range []*corev1.ContainerStateTerminated{s.LastTerminationState.Terminated, s.State.Terminated} {
+				if state != nil && state.Reason == "OOMKilled" && killed == nil {
+					killed = state
+				}
+			}
+		}
+		return p
+	}
+	r.eventually(patience, "the kernel kills the container", func() error {
+		if p := now(); killed == nil {
+			return fmt.Errorf("it is %v", p.Status.ContainerStatuses)
+		}
+		return nil
+	})
+	r.startController(func(c *spec.Configuration) {
+		n := &c.Controller.Recommendation
+		n.Enabled, n.ChangePods, n.ControlGroupPercent, n.Interval = true, true, 0, spec.Duration(time.Second)
+	})
+	took := r.eventually(2*patience, "the container has enough and runs", func() error {
+		r.used(hungry, 100, uses)
+		p := now()
+		has := p.Spec.Containers[0].Resources
+		if has.Requests.Memory().Value() <= holds<<20 || len(p.Status.ContainerStatuses) != 1 {
+			return fmt.Errorf("it asks for %v", has.Requests)
+		}
+		s := &p.Status.ContainerStatuses[0]
+		if s.State.Running == nil || s.RestartCount == 0 || s.Resources == nil || !s.Resources.Limits.Memory().Equal(*has.Limits.Memory()) {
+			return fmt.Errorf("the kubelet says %v of limits %v, running %v, after %d restarts", s.Resources, has.Limits, s.State.Running, s.RestartCount)
+		}
+		cgroup, err := r.ContainerCgroup(t.Context(), p, container)
+		if err != nil {
+			return err
+		}
+		for file, enough := range map[string]func(n int64) bool{
+			"memory.max":     func(n int64) bool { return n == has.Limits.Memory().Value()&^4095 },
+			"memory.current": func(n int64) bool { return n > holds<<20 },
+		} {
+			text, err := r.Guest.Field(t.Context(), cgroup+"/"+file)
+			if n, bad := strconv.ParseInt(text, 10, 64); err != nil || bad != nil || !enough(n) {
+				return fmt.Errorf("the kernel has %s %q, limits are %v; %w", file, text, has.Limits, err)
+			}
+		}
+		return nil
+	})
+	t.Logf("killed at %s (exit %d); %v to %v in %s", killed.FinishedAt.Format(time.TimeOnly), killed.ExitCode, pod.Spec.Containers[0].Resources.Requests, now().Spec.Containers[0].Resources.Requests, took.Round(time.Second))
 }
 
 // resized holds a pod to what it was to become, in its spec, by the kubelet's word and in the kernel.

@@ -1,0 +1,45 @@
+package cluster
+
+import (
+	"slices"
+
+	"hilbert.dev/hilbert/cluster/facts"
+)
+
+// MayEvict reports whether a pod that waits may have victims. A pod may: its Plan was found by the rules of preemption. A placeholder may for the growth of a pod which could
+// preempt them itself: one that runs on that very node, of the same namespace, of no lower priority, and whose policy is not Never. And nobody who runs may lose a place for it
+// but those whom the role controller has named, by a rehearsal and within its budget. Pods that leave anyway, that do not run yet, and other placeholders lose nothing that counts.
+//
+// Example: the controller has named a. Meanwhile b came to the node, and the least harm would now be to evict b. The growth waits until the controller names b.
+func (s *Store) MayEvict(pod *Pod, node string, victims []*Pod) bool {
+	if !pod.placeholder {
+		return true
+	}
+	set := s.placeholders.Set(pod.UID)
+	if set == nil || !s.mayPreemptFor(set, pod, node) {
+		return false
+	}
+	return !slices.ContainsFunc(victims, func(v *Pod) bool {
+		return v.UID == set.Facts.Grows() || v.Phase == Bound && !v.placeholder && !v.Deleting && !slices.Contains(set.Facts.MayEvict, v.UID)
+	})
+}
+
+func (s *Store) mayPreemptFor(set *PlaceholderSet, placeholder *Pod, node string) bool {
+	grows := s.pods.byUID[set.Facts.Grows()]
+	return grows != nil && grows.Phase == Bound && !grows.Deleting && grows.node == node && grows.Namespace == placeholder.Namespace &&
+		!grows.NeverPreempts && grows.Priority >= placeholder.Priority
+}
+
+// EndPermission takes note that a placeholder may evict nobody: other pods than those that were named would have to go. Its Reservation's next version may say otherwise.
+func (s *Store) EndPermission(placeholder facts.UID) {
+	if pod := s.pods.byUID[placeholder]; pod != nil && pod.placeholder {
+		pod.NeverPreempts = true
+	}
+}
+
+// SettlePlace makes the place of a placeholder certain whose victims have left.
+func (s *Store) SettlePlace(placeholder facts.UID) {
+	if pod := s.pods.byUID[placeholder]; pod != nil && pod.placeholder && pod.Phase == Assumed && !pod.Obliged() && s.placeholders.byPod[placeholder] != nil {
+		s.reserve(pod)
+	}
+}
