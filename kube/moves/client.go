@@ -225,9 +225,10 @@ func (c *Client) Permit(ctx context.Context, namespace, name, uid string, victim
 	if err != nil {
 		return fmt.Errorf("%s: %w", did, err)
 	}
-	return c.write(ctx, &apiserver.Call{
+	a := c.write(ctx, &apiserver.Call{
 		Method: http.MethodPatch, Path: reservationPath(namespace, name), ContentType: apiserver.ContentMerge, Accept: apiserver.AcceptMetadataJSON, Body: body,
-	}, did).Failure(did)
+	}, did)
+	return a.Failure(did)
 }
 
 // Evict evicts a move's pod. refused says why the API server does not allow it now; err is for everything else, where the eviction may have been done.
