@@ -66,7 +66,7 @@ func (m *Moves) preempt(ctx context.Context, d *inspect.Dump, j *judge, kept [][
 			impossible := make(map[int]bool)
 			for _, pod := range own {
 				impossible[pod] = true
-				m.stay(&j.view.Pods[pod], "to evict pods of lower priority costs less: "+reschedule.WhyRoom(g.Name))
+				m.stay(&j.view.Pods[pod], "to evict pods of lower priority costs less: "+g.Name+" waits")
 			}
 			kept = possible(&j.view, kept, impossible)
 		}
