@@ -294,7 +294,7 @@ sim-claims: ## simulate SEEDS seeds of pods and gangs with claims whose drivers 
 
 .PHONY: chaos
 chaos: ## simulate SEEDS seeds of clusters in which everything goes wrong while three schedulers decide in one process, or in processes of their own on a network that fails
-	$(call timed,chaos,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 120m -run 'TestFaultsBeside|TestFaultsElsewhere|TestOutsiders' ./sim ./schedule)
+	$(call timed,chaos,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 120m -run 'TestFaultsBeside|TestFaultsElsewhere|TestOutsiders|TestReservations' ./sim ./schedule)
 
 .PHONY: gpu-test
 gpu-test: ## soft slices with NVIDIA's driver, MPS and CUDA's compiler, as root on a machine whose GPU nobody uses; changes no setting of it

@@ -35,6 +35,9 @@ func (a *auditor) inspect() {
 	}
 	a.check.Compare(a.process.scheduler.Store())
 	a.check.Obliged(a.process.scheduler.Store())
+	if a.features.kept {
+		a.owners()
+	}
 	a.heldBack()
 }
 
@@ -159,6 +162,7 @@ func (a *auditor) atRest() {
 		preempt: a.o.Preempt, checked: a.check != nil, w: a.w, features: a.features, clock: a.clock, violations: a.violations, api: a.api,
 		scheduler: a.process.scheduler, used: a.api.usage(),
 	}
+	rest.reservations()
 	rest.strandedPods()
 	rest.tenants()
 	if waiting := a.process.scheduler.Store().Waiting(); waiting.Due() {

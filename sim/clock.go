@@ -11,31 +11,33 @@ import (
 type eventKind uint8
 
 const (
-	evArrive    eventKind = iota + 1 // the tasks from number arg on that are created now
-	evLeave                          // pod arg is removed
-	evFinish                         // pod arg has run to its end, and is removed later
-	evForeign                        // another scheduler tries to bind pod arg
-	evUngate                         // pod arg loses its scheduling gate
-	evDelete                         // pod arg is deleted
-	evDeliver                        // the first event of watch arg arrives
-	evEffect                         // the write of flight arg takes effect
-	evAnswer                         // the write of flight arg is answered
-	evWake                           // the scheduler's timer fires
-	evFault                          // fault arg strikes
-	evReturn                         // node arg is back
-	evReached                        // node arg can be reached again
-	evRestart                        // a new process starts
-	evUnit                           // PodGroup arg is created
-	evUnitGone                       // PodGroup arg is deleted
-	evAdmit                          // its node's agent admits pod arg
-	evReport                         // the agent of node arg reports
-	evHeadroom                       // the headroom of node arg moves
-	evFindOwner                      // the agent of node arg finds out which party gives out its GPUs
-	evAgentBack                      // the faults of node arg's agent end
-	evClaim                          // claim arg is bound, or its driver acts
-	evMessage                        // message arg between a leader and a scheduler elsewhere arrives
-	evJoin                           // scheduler arg elsewhere looks for a leader
-	evRetire                         // the leader of term arg, which was deposed, learns that, and stops
+	evArrive          eventKind = iota + 1 // the tasks from number arg on that are created now
+	evLeave                                // pod arg is removed
+	evFinish                               // pod arg has run to its end, and is removed later
+	evForeign                              // another scheduler tries to bind pod arg
+	evUngate                               // pod arg loses its scheduling gate
+	evDelete                               // pod arg is deleted
+	evDeliver                              // the first event of watch arg arrives
+	evEffect                               // the write of flight arg takes effect
+	evAnswer                               // the write of flight arg is answered
+	evWake                                 // the scheduler's timer fires
+	evFault                                // fault arg strikes
+	evReturn                               // node arg is back
+	evReached                              // node arg can be reached again
+	evRestart                              // a new process starts
+	evUnit                                 // PodGroup arg is created
+	evUnitGone                             // PodGroup arg is deleted
+	evAdmit                                // its node's agent admits pod arg
+	evReport                               // the agent of node arg reports
+	evHeadroom                             // the headroom of node arg moves
+	evFindOwner                            // the agent of node arg finds out which party gives out its GPUs
+	evAgentBack                            // the faults of node arg's agent end
+	evClaim                                // claim arg is bound, or its driver acts
+	evMessage                              // message arg between a leader and a scheduler elsewhere arrives
+	evJoin                                 // scheduler arg elsewhere looks for a leader
+	evReservation                          // Reservation arg is created
+	evReservationGone                      // Reservation arg is deleted
+	evRetire                               // the leader of term arg, which was deposed, learns that, and stops
 )
 
 // event is one entry of the heap. It is small and holds no pointer, so that a million of them cost the collector nothing.

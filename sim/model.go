@@ -42,6 +42,8 @@ type pod struct {
 	evicted                                 bool // deleted, and to be created anew by its controller
 	removed                                 bool // deleted for good
 	foreign                                 bool // bound by another scheduler
+
+	placeholder facts.UID // whose room it has
 }
 
 // waits says whether a pod waits for a place by our scheduler. It may be gated still.
@@ -82,6 +84,7 @@ type model struct {
 	numbers  map[facts.UnitName]int
 	joined   map[facts.UnitName][]int32 // every pod that ever named a PodGroup
 	storage  *storage
+	kept     *judge.Reservations
 }
 
 type kindAmount struct {
@@ -94,7 +97,7 @@ func newModel(w *trace.Workload, m *meter) *model {
 		w: w, meter: m, byName: make(map[string]int32, len(w.Nodes)), byUID: make(map[facts.UID]int32, len(w.Tasks)),
 		kinds: make(map[string]int), amounts: make(map[*facts.Requirements][]kindAmount),
 		pods: make([]pod, 0, len(w.Tasks)), units: make([]unit, len(w.Units)), tenants: judge.NewTenants(), joined: make(map[facts.UnitName][]int32),
-		storage: newStorage(w),
+		storage: newStorage(w), kept: judge.NewReservations(),
 	}
 	for _, object := range w.Nodes {
 		a.addNode(object)
@@ -194,7 +197,7 @@ func (a *model) facts(i int32) facts.Pod {
 		UID: p.uid, Namespace: id.Namespace, Labels: id.Labels, Owner: id.Owner, Name: p.name, Created: p.created, Priority: a.w.Tasks[p.task].Priority, Ours: p.ours,
 		Finished: p.finished, Deleting: p.deleting, Gated: p.gated, Requirements: a.requirements(p), Grant: p.grant, Reported: p.reported,
 		NeverPreempts: !a.preempt, Unit: a.w.Tasks[p.task].Unit, Subgroup: a.w.Tasks[p.task].Subgroup, Deadline: a.w.Tasks[p.task].Deadline,
-		Claims: a.storage.uses(p.task),
+		Claims: a.storage.uses(p.task), Placeholder: p.placeholder,
 	}
 	if p.node != nowhere {
 		f.Node, f.Started, f.Scheduled = a.nodes[p.node].object.Name, p.started, p.started-1
@@ -302,6 +305,7 @@ func (a *model) remove(i int32, now int64) {
 	p := &a.pods[i]
 	a.unbind(p, now)
 	p.exists = false
+	a.kept.Leave(p.uid)
 	delete(a.byUID, p.uid)
 	a.revision++
 }
@@ -311,6 +315,7 @@ func (a *model) finish(i int32, now int64) {
 	p := &a.pods[i]
 	a.unbind(p, now)
 	p.finished = true
+	a.kept.Leave(p.uid)
 	a.revision++
 }
 
@@ -334,6 +339,13 @@ func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int
 			result.Outcome = bind.Gone
 		}
 		return result, bound, ""
+	}
+	if w.Kind == bind.WriteReservation {
+		found, wrong := a.reportReservation(w.Reservation)
+		if !found {
+			result.Outcome = bind.Gone
+		}
+		return result, bound, wrong
 	}
 	if w.Kind == bind.WriteRefusals {
 		if i, ok := a.byName[w.Node]; !ok || a.nodes[i].agent == nil || a.nodes[i].agent.said == nil {
@@ -366,8 +378,7 @@ func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int
 	case bind.WriteDisruption:
 		a.revision++
 	case bind.EvictPod, bind.WriteEvent, bind.WriteNodeEvent: // the executor evicts; an Event changes nothing
-	case bind.WriteReservation: // no simulated cluster has Reservations
-	case bind.WriteUnitCondition, bind.WriteRefusals, bind.DeletePod, // done above; done by the executor, because it takes time
+	case bind.WriteUnitCondition, bind.WriteReservation, bind.WriteRefusals, bind.DeletePod, // done above; done by the executor, because it takes time
 		bind.WriteClaim, bind.GiveBackClaim: // no simulated pod has claims of devices
 	case bind.WriteVolume:
 		result.Outcome = a.storage.write(w)
@@ -376,6 +387,7 @@ func (a *model) execute(w *bind.Write, now int64) (result bind.Result, bound int
 			result.Outcome = bind.Conflict
 			return result, bound, ""
 		}
+		p.placeholder = w.Placeholder
 		over = a.bind(i, a.byName[w.Node], w.Grant, now)
 		bound = i
 	}

@@ -85,6 +85,9 @@ func (p *process) start() error {
 		p.list(watchClaims)
 		p.list(watchVolumes)
 	}
+	if p.features.kept {
+		p.list(watchReservations)
+	}
 	p.list(watchNodes)
 	p.list(watchPods)
 	return nil

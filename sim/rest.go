@@ -154,7 +154,7 @@ func (rc *restCheck) packs(list []*pod, need int, nodes []*node, empty bool) boo
 	on := make([][]judge.Occupant, len(nodes))
 	if !empty {
 		for i, n := range nodes {
-			on[i] = rc.api.occupants(n)
+			on[i] = rc.occupants(n)
 		}
 	}
 	asks, taken := make(judge.Bill), make(map[string]bool)
@@ -254,7 +254,7 @@ func (rc *restCheck) owed(p *pod, n *node) {
 		for r, amount := range rc.api.costs(n, v) {
 			borrowed = borrowed && (r == resource.NamePods || amount == 0 || t.Spares(from, side, rc.used, r, amount))
 		}
-		var stay []judge.Occupant
+		stay := rc.api.keptOn(n)
 		for _, other := range n.pods {
 			if other != at {
 				stay = append(stay, judge.Occupant{Requirements: rc.api.requirements(&rc.api.pods[other]), Grant: rc.api.pods[other].grant})
@@ -311,7 +311,7 @@ func (rc *restCheck) strandedPods() {
 		}
 		for j := range rc.api.nodes {
 			n := &rc.api.nodes[j]
-			if n.present && !rc.reserved(n) && n.fitsOurs(rc.api.occupants(n), r) && rc.api.storage.place(p.task, n.object, make(map[string]bool)) && all.Refusal(rc.api.resident(p), n.object) == "" {
+			if n.present && !rc.reserved(n) && n.fitsOurs(rc.occupants(n), r) && rc.api.storage.place(p.task, n.object, make(map[string]bool)) && all.Refusal(rc.api.resident(p), n.object) == "" {
 				rc.violations.add("pod %s waits though node %s has room for it", p.uid, n.object.Name)
 				return
 			}
@@ -354,13 +354,14 @@ func (rc *restCheck) strandedPreemptors() {
 			meek := func(other *pod) bool {
 				return other.node == int32(j) && rc.w.Tasks[other.task].Priority < k.priority && rc.yields(other, p)
 			}
-			var stay []judge.Occupant
+			stay := rc.api.keptOn(n)
+			kept := len(stay)
 			for _, at := range n.pods {
 				if other := &rc.api.pods[at]; !meek(other) {
 					stay = append(stay, judge.Occupant{Requirements: rc.api.requirements(other), Grant: other.grant})
 				}
 			}
-			if n.present && !rc.reserved(n) && len(stay) < len(n.pods) && n.fitsOurs(stay, k.r) && rc.population(meek).Refusal(rc.api.resident(p), n.object) == "" {
+			if n.present && !rc.reserved(n) && len(stay)-kept < len(n.pods) && n.fitsOurs(stay, k.r) && rc.population(meek).Refusal(rc.api.resident(p), n.object) == "" {
 				rc.violations.add("pod %s waits though it could preempt on node %s", p.uid, n.object.Name)
 				return
 			}

@@ -109,6 +109,9 @@ func newSimulation(w *trace.Workload, o Options) (*simulation, error) {
 	for i := range w.Units {
 		s.clock.add(event{at: w.Units[i].Facts.Created, kind: evUnit, arg: int32(i)})
 	}
+	for i := range w.Reservations {
+		s.clock.add(event{at: w.Reservations[i].Facts.Created, kind: evReservation, arg: int32(i)})
+	}
 	s.injector.planAll()
 	s.agents.planLending()
 	return s, nil
@@ -118,7 +121,7 @@ func newSimulation(w *trace.Workload, o Options) (*simulation, error) {
 func assemble(w *trace.Workload, o *Options) *simulation {
 	draws, f := newStream(o.Seed, streamFaults), o.Faults
 	timeout := int64(o.Config.Binding.WriteTimeout.D())
-	has := &features{constraints: w.Tied(), tenants: w.Tenanted(), reports: len(w.Reports) > 0, storage: w.Storage != nil}
+	has := &features{constraints: w.Tied(), tenants: w.Tenanted(), reports: len(w.Reports) > 0, storage: w.Storage != nil, kept: len(w.Reservations) > 0}
 	clock, meter := newClock(), newMeter(w)
 	broken := &violations{seed: o.Seed, clock: clock}
 	api := newModel(w, meter)
@@ -286,6 +289,10 @@ func (s *simulation) handle(e event) {
 		s.admin.createUnit(e.arg)
 	case evUnitGone:
 		s.admin.deleteUnit(e.arg)
+	case evReservation:
+		s.admin.createReservation(&s.w.Reservations[e.arg], e.arg)
+	case evReservationGone:
+		s.admin.deleteReservation(s.w.Reservations[e.arg].Facts.UID)
 	case evAdmit:
 		s.agents.admit(e.arg)
 	case evReport:

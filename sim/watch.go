@@ -16,6 +16,7 @@ const (
 	watchFinished // of the pods that have: PodRemoved and FinishedMember, as the real door's second watch of pods
 	watchClaims   // only where the workload has storage
 	watchVolumes
+	watchReservations // only where the workload has some
 	watchKinds
 )
 
@@ -25,6 +26,7 @@ type features struct {
 	tenants     bool // queues or units
 	reports     bool // nodes have agents
 	storage     bool // pods have claims
+	kept        bool // there are Reservations
 }
 
 // watches carry changes of the model to the scheduler, as the API server's watches do. Each kind of object has its own watch. Within a watch
@@ -81,6 +83,9 @@ func (ws *watches) kinds() []int {
 	}
 	if ws.features.storage {
 		kinds = append(kinds, watchClaims, watchVolumes)
+	}
+	if ws.features.kept {
+		kinds = append(kinds, watchReservations)
 	}
 	return kinds
 }
@@ -200,6 +205,8 @@ func (ws *watches) list(which int) facts.Event {
 		return ws.api.storage.list(facts.PersistentVolumeClaim)
 	case watchVolumes:
 		return ws.api.storage.list(facts.PersistentVolume)
+	case watchReservations:
+		return facts.ReservationsListed{Reservations: ws.api.kept.List()}
 	case watchQueues:
 		return facts.QueuesListed{Queues: ws.api.tenants.ListQueues()}
 	default:

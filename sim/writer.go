@@ -109,7 +109,7 @@ func answerName(w *bind.Write, r bind.Result) string {
 		bind.WriteBinding: "binding", bind.WriteCondition: "condition", bind.ReadPod: "read", bind.WriteNomination: "nomination",
 		bind.WriteDisruption: "disruption", bind.DeletePod: "deletion", bind.WriteUnitCondition: "unit condition",
 		bind.EvictPod: "eviction", bind.WriteEvent: "event", bind.WriteRefusals: "refusals", bind.WriteNodeEvent: "node event",
-		bind.WriteVolume: "volume",
+		bind.WriteVolume: "volume", bind.WriteReservation: "reservation",
 	}[w.Kind]
 	outcome := [...]string{
 		bind.Written: "done", bind.Gone: "gone", bind.Conflict: "conflict", bind.Refused: "refused", bind.Unknown: "unknown",
@@ -153,13 +153,21 @@ func (x *executor) execute(w *bind.Write) bind.Result {
 			x.checkOvercommit(bound, over)
 		}
 		x.checkClaims(bound)
+		x.checkPlace(bound)
 		return result
+	}
+	if over != "" {
+		x.violations.add("%s", over)
 	}
 	if result.Outcome != bind.Written {
 		return result
 	}
 	if w.Kind == bind.WriteUnitCondition {
 		x.watches.tell(watchUnits, facts.UnitUpserted{Unit: x.api.tenants.Units[w.Unit]})
+		return result
+	}
+	if w.Kind == bind.WriteReservation {
+		x.watches.tellReservation(w.Reservation.UID)
 		return result
 	}
 	if w.Kind == bind.WriteRefusals {

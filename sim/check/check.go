@@ -29,6 +29,8 @@ type Checker struct {
 	need     int // of its members may go elsewhere together, while they wait for victims
 	// RefusedThoughFit counts decisions that nothing fits though something does.
 	RefusedThoughFit int
+	// OwnersJudged counts the pods that were looked at because room is kept for them.
+	OwnersJudged int
 }
 
 // Run is what the checker asks of the run that it checks.
@@ -43,6 +45,8 @@ type Run interface {
 	Priority(pod facts.UID) int32
 	// Unbound names a PersistentVolumeClaim of a pod that is not bound; empty: all are.
 	Unbound(pod facts.UID) string
+	// Kept are the places that the ledger keeps, by UID.
+	Kept() []Kept
 	// Violate records that an invariant is broken.
 	Violate(format string, args ...any)
 }
@@ -63,7 +67,7 @@ func (c *Checker) Fallen() int { return c.budget.gangs.fell }
 // Forget starts over, with a new process. The budget of evictions goes on. The new process does not know of gangs that were about to go whole.
 func (c *Checker) Forget() {
 	clear(c.budget.gangs.falls)
-	c.mirror, c.writes = newMirror(), make(map[bind.WriteID]bind.Write)
+	c.mirror, c.writes = newMirror(c.run.Kept), make(map[bind.WriteID]bind.Write)
 }
 
 // Told mirrors an event that the scheduler is given.
@@ -107,9 +111,15 @@ func (c *Checker) placed(pod *cluster.Pod, victims []facts.UID) {
 
 // Preempting judges a placement with victims.
 func (c *Checker) Preempting(pod *cluster.Pod, victims []*cluster.Pod) {
-	uids := make([]facts.UID, len(victims))
-	for i, victim := range victims {
-		uids[i] = victim.UID
+	uids := make([]facts.UID, 0, len(victims))
+	for _, victim := range victims {
+		if victim.Placeholder() { // it is gone with the Plan
+			if !c.run.Tenanted() && victim.Priority >= c.run.Priority(pod.UID) {
+				c.run.Violate("pod %s takes the room of %s, which is of no lower priority", pod.UID, victim.UID)
+			}
+			continue
+		}
+		uids = append(uids, victim.UID)
 		switch m := c.mirror.pods[victim.UID]; {
 		case m == nil || m.node != pod.Node() && m.unit.IsZero(): // other members of a unit that is evicted whole may be anywhere
 			c.run.Violate("pod %s preempts %s, which is not on node %s", pod.UID, victim.UID, pod.Node())
@@ -168,7 +178,7 @@ func (c *Checker) Judged(plan *cluster.Plan, v cluster.Verdict) {
 			}
 			c.Released(uid)
 		}
-		if c.run.Tenanted() {
+		if !c.places(plan) && c.run.Tenanted() {
 			(&planJudge{plan, c.mirror, c.run, ran}).judge()
 		}
 		c.tookBack = plan.Reclaims || slices.ContainsFunc(plan.Victims, func(uid facts.UID) bool { m := c.mirror.pods[uid]; return m != nil && m.tookBack })
@@ -281,6 +291,7 @@ func (c *Checker) Answered(r bind.Result) {
 	elsewhere := w.Kind == bind.ReadPod && r.Outcome == bind.Written && r.Node != "" && r.Node != w.Node
 	switch {
 	case r.Outcome == bind.Gone || elsewhere:
+		m.settled = true
 		c.Released(w.Pod)
 	case r.Outcome == bind.Written && (w.Kind == bind.WriteBinding || r.Node == w.Node):
 		m.assumed = false

@@ -25,10 +25,12 @@ type mirror struct {
 	reports  map[string]*reported           // by node
 	tenants  *judge.Tenants
 	gangs    map[facts.UnitName]*gang
+	kept     func() []Kept // by UID of the placeholders
 }
 
-func newMirror() *mirror {
+func newMirror(kept func() []Kept) *mirror {
 	return &mirror{
+		kept:  kept,
 		nodes: make(map[string]*facts.Node), pods: make(map[facts.UID]*mirrored), on: make(map[string][]*mirrored),
 		demanded: make(map[facts.UID]changes.Revision), reports: make(map[string]*reported),
 		tenants: judge.NewTenants(), gangs: make(map[facts.UnitName]*gang),
@@ -57,6 +59,7 @@ type mirrored struct {
 	started      int64
 	tookBack     bool  // its place was taken back for a guarantee, or given up by a pod that had
 	scheduled    int64 // when its Plan was committed, or it was bound
+	settled      bool  // the API server has said that it is gone or is bound elsewhere, and no watch has yet
 	evicting     bool  // its unit was stuck, so that it may be evicted
 }
 
@@ -396,7 +399,10 @@ func (mi *mirror) occupants(node string, except *mirrored, off ...facts.UID) []j
 			list = append(list, judge.Occupant{Requirements: m.requirements, Grant: mi.holds(m)})
 		}
 	}
-	return list
+	if except != nil {
+		off = append(off, except.uid)
+	}
+	return append(list, mi.keptOn(node, off...)...)
 }
 
 // holds is what the pod holds of its node's NUMA nodes and devices: what the node reports, else what was decided.
@@ -468,5 +474,6 @@ func (mi *mirror) usage(off []facts.UID) judge.Bill {
 			}
 		}
 	}
+	mi.addKept(used, off)
 	return used
 }

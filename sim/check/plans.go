@@ -165,6 +165,9 @@ func (j *planJudge) quota() {
 		}
 		asks.Add(j.mirror.tenants, m.namespace, judge.ChargeOn(j.mirror.nodes[p.Node], said, judge.Occupant{Requirements: m.requirements, Grant: p.Grant}, true))
 	}
+	if len(j.plan.Takes) > 0 { // what is taken was charged before, be that beyond a limit
+		return
+	}
 	if why := j.mirror.tenants.Refusal(used, asks); why != "" {
 		j.run.Violate("places for pod %s and %d others: queue %s", j.plan.Placements[0].Pod, len(j.plan.Placements)-1, why)
 	}

@@ -300,6 +300,7 @@ func (r *run) do(m *reschedule.Carried, what reschedule.Do) {
 	case reschedule.GiveBack:
 		if r.targets[uid] != nil && !r.strikes(10) {
 			delete(r.targets, uid)
+			r.kept.Remove(uid)
 			r.tell(facts.ReservationRemoved{UID: uid})
 		}
 	case reschedule.Evict:
@@ -320,7 +321,7 @@ func (r *run) do(m *reschedule.Carried, what reschedule.Do) {
 
 // reserve creates the Reservation of a target.
 func (r *run) reserve(uid facts.UID, m *reschedule.Carried, p *object) {
-	t := &target{wanted: m.Wanted, created: r.time(), Reservation: facts.Reservation{
+	t := &target{wanted: m.Wanted, created: r.time(), Reservation: &facts.Reservation{
 		UID: uid, Namespace: p.Namespace, Name: string(uid), Created: r.now, Count: 1, Template: p.Pod, Owners: []facts.ReservationOwner{{Controller: p.Controller}}, Moves: p.UID,
 		Expires: r.now + int64(32*time.Minute),
 	}}
@@ -328,7 +329,8 @@ func (r *run) reserve(uid facts.UID, m *reschedule.Carried, p *object) {
 	requirements.Required = []facts.Term{{Fields: []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{m.Wanted.To}}}}}
 	t.Template.Requirements, t.Template.Node, t.Template.Placeholder = &requirements, "", ""
 	r.targets[uid] = t
-	r.tell(facts.ReservationUpserted{Reservation: t.copy()})
+	r.kept.Add(t.Reservation)
+	r.tell(facts.ReservationUpserted{Reservation: r.kept.Copy(uid)})
 }
 
 // evict evicts a pod, and judges that.

@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/control/reschedule"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
+	"hilbert.dev/hilbert/sim/judge"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -31,9 +32,9 @@ type object struct {
 	leaves  int64 // when it is gone; 0: it is not being deleted
 }
 
-// target is a Reservation of the API server.
+// target is what the controller knows of a Reservation that it has made.
 type target struct {
-	facts.Reservation
+	*facts.Reservation
 	wanted  reschedule.Wanted
 	created time.Time
 }
@@ -52,6 +53,7 @@ type world struct {
 	nodes   map[string]*facts.Node
 	pods    map[facts.UID]*object
 	targets map[facts.UID]*target
+	kept    *judge.Reservations
 	raced   map[string]bool // nodes on which somebody else has made too little room
 	next    int
 	wants   map[string]int64 // when a workload that has no pod gets another
@@ -63,7 +65,7 @@ type world struct {
 func newWorld(seed uint64, faults bool) *world {
 	return &world{
 		random: rand.New(rand.NewPCG(seed, 1)), faults: faults, now: int64(time.Hour), nodes: make(map[string]*facts.Node), pods: make(map[facts.UID]*object),
-		targets: make(map[facts.UID]*target), raced: make(map[string]bool), wants: make(map[string]int64), evicted: make(map[facts.UID]bool),
+		targets: make(map[facts.UID]*target), kept: judge.NewReservations(), raced: make(map[string]bool), wants: make(map[string]int64), evicted: make(map[facts.UID]bool),
 	}
 }
 
@@ -107,16 +109,8 @@ func (w *world) lists() []facts.Event {
 	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
 		pods.Pods = append(pods.Pods, w.pods[uid].Pod)
 	}
-	for _, uid := range slices.Sorted(maps.Keys(w.targets)) {
-		kept.Reservations = append(kept.Reservations, w.targets[uid].copy())
-	}
+	kept.Reservations = w.kept.List()
 	return []facts.Event{kept, nodes, pods}
-}
-
-func (t *target) copy() *facts.Reservation {
-	r := t.Reservation
-	r.Places = slices.Clone(r.Places)
-	return &r
 }
 
 func (w *world) addNode(name string) {
@@ -163,6 +157,7 @@ func (w *world) live() {
 			continue
 		}
 		delete(w.pods, uid)
+		w.kept.Leave(uid)
 		w.tell(facts.PodRemoved{UID: uid})
 		if p.Controller.Name != "" {
 			w.wants[p.Controller.Name] = w.now + w.random.Int64N(int64(3*tick))
@@ -184,27 +179,12 @@ func (w *world) free(node string, kept bool, priority int32, but facts.UID) int 
 			free -= int(p.Requirements.GPU.Whole)
 		}
 	}
-	for uid, t := range w.targets {
-		if !kept || uid == but || t.Template.Priority < priority {
-			continue
-		}
-		for _, place := range t.Places {
-			if place.State == facts.PlaceReserved && place.Node == node && !w.taken(facts.PlaceholderUID(uid, place.Index)) {
-				free -= int(t.Template.Requirements.GPU.Whole)
-			}
+	for _, k := range w.kept.Kept() {
+		if kept && k.Reservation.UID != but && k.Reservation.Template.Priority >= priority && k.Place.Node == node {
+			free -= int(k.Reservation.Template.Requirements.GPU.Whole)
 		}
 	}
 	return free
-}
-
-// taken reports whether a pod that is bound has a place.
-func (w *world) taken(placeholder facts.UID) bool {
-	for _, p := range w.pods {
-		if p.Placeholder == placeholder && p.Node != "" {
-			return true
-		}
-	}
-	return false
 }
 
 // execute does a write of the scheduler's.
@@ -243,14 +223,9 @@ func (w *world) execute(write *bind.Write) bind.Result {
 func (w *world) bind(p *object, write *bind.Write) {
 	own := facts.UID("")
 	if write.Placeholder != "" {
-		t := w.owns(p, write.Placeholder)
-		switch {
-		case t == nil:
-			w.broken("%s has the place %s, of which it is no owner or which is not there", p.UID, write.Placeholder)
-		case w.taken(write.Placeholder):
-			w.broken("%s has the place %s, which another pod has", p.UID, write.Placeholder)
-		default:
-			own = t.UID
+		var wrong string
+		if own, wrong = w.kept.Take(write.Placeholder, &p.Pod); wrong != "" {
+			w.broken("%s", wrong)
 		}
 	}
 	asks := int(p.Requirements.GPU.Whole)
@@ -265,44 +240,22 @@ func (w *world) bind(p *object, write *bind.Write) {
 	w.tell(facts.PodUpserted{Pod: p.Pod})
 }
 
-// owns returns the Reservation of a place if the pod is an owner of it. One that was deleted while the Binding was on its way is gone from the API server: its place was there.
-func (w *world) owns(p *object, placeholder facts.UID) *target {
-	for uid, t := range w.targets {
-		for i := range t.Count {
-			if facts.PlaceholderUID(uid, i) == placeholder && t.Owners[0].Owns(p.Labels, p.Controller, "") {
-				return t
-			}
-		}
-	}
-	return nil
-}
-
 // status takes a Reservation's status.
 func (w *world) status(write *bind.Write, result *bind.Result) {
 	v := write.Reservation
-	t := w.targets[v.UID]
-	if t == nil {
+	places := make([]facts.Place, len(v.Places))
+	for i := range v.Places {
+		places[i] = v.Places[i].Place
+	}
+	found, wrong := w.kept.Status(v.UID, places, v.Report())
+	if wrong != "" {
+		w.broken("%s", wrong)
+	}
+	if !found {
 		result.Outcome = bind.Gone
 		return
 	}
-	was := make(map[int]facts.PlaceState)
-	for _, place := range t.Places {
-		was[place.Index] = place.State
-	}
-	t.Places = nil
-	for i := range v.Places {
-		if place := v.Places[i].Place; place.State != facts.PlaceWaiting {
-			t.Places = append(t.Places, place)
-			if place.State == facts.PlaceLost && w.taken(facts.PlaceholderUID(v.UID, place.Index)) {
-				w.broken("place %d of %s is lost (%s: %s), and a pod has it", i, v.UID, place.Reason, place.Message)
-			}
-		}
-		if v.Places[i].State < was[v.Places[i].Index] {
-			w.broken("place %d of %s was %s, and a status says %s", i, v.UID, was[v.Places[i].Index], v.Places[i].State)
-		}
-	}
-	t.Reported = v.Report()
-	w.tell(facts.ReservationUpserted{Reservation: t.copy()})
+	w.tell(facts.ReservationUpserted{Reservation: w.kept.Copy(v.UID)})
 }
 
 // strike lets something go wrong.

@@ -32,6 +32,7 @@ const (
 	streamVariety
 	streamClaims
 	streamBound
+	streamReservations
 )
 
 // Arrive makes the openb experiment of a workload: its tasks are shuffled with the seed; then tasks are removed at random, or more are

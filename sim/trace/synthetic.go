@@ -36,6 +36,8 @@ import (
 //
 // With claims, so many percent of the pods have a PersistentVolumeClaim that waits for the first consumer; nodes have a volume each.
 //
+// With reservations there are so many, each for some of the pods to come (see reserve).
+//
 // With sizes, selectors, images, daemonsets and odd the pods differ as they do in real clusters (see vary).
 type Synthetic struct {
 	Nodes, Pods, Classes int
@@ -57,12 +59,13 @@ type Synthetic struct {
 	DaemonSets           int // how many there are, of a pod for each node, default 0
 	Odd                  int // how many odd pods there are, default 0
 	Claims               int // percent of the pods that have a PersistentVolumeClaim, default 0: there is no storage
+	Reservations         int // how many keep room for pods to come, default 0
 }
 
 // SyntheticForm is the text form, as it is told to users.
 const SyntheticForm = "nodes=N,pods=N,classes=N[,load=PERCENT][,minutes=N][,constraints=1][,queues=N][,gangs=PERCENT][,gangsize=N]" +
 	"[,numa=N][,dedicated=PERCENT][,bound=PERCENT][,devices=PERCENT][,owners=PERCENT][,reclaimed=PERMILLE]" +
-	"[,sizes=N][,selectors=N][,images=N][,daemonsets=N][,odd=N][,claims=PERCENT]"
+	"[,sizes=N][,selectors=N][,images=N][,daemonsets=N][,odd=N][,claims=PERCENT][,reservations=N]"
 
 // Bounds of a Synthetic.
 const (
@@ -97,7 +100,7 @@ func ParseSynthetic(text string) (Synthetic, error) {
 		"owners": {&s.Owners, 100}, "reclaimed": {&s.Reclaimed, 1000},
 		"sizes": {&s.Sizes, maxVariety}, "selectors": {&s.Selectors, maxVariety}, "images": {&s.Images, maxVariety},
 		"daemonsets": {&s.DaemonSets, maxVariety}, "odd": {&s.Odd, maxVariety},
-		"claims": {&s.Claims, 100},
+		"claims": {&s.Claims, 100}, "reservations": {&s.Reservations, maxVariety},
 	}
 	seen := make(map[string]bool)
 	for part := range strings.SplitSeq(text, ",") {
@@ -145,6 +148,7 @@ func (s Synthetic) String() string {
 		{"daemonsets", s.DaemonSets},
 		{"odd", s.Odd},
 		{"claims", s.Claims},
+		{"reservations", s.Reservations},
 	} {
 		if part.value > 0 {
 			fmt.Fprintf(&text, ",%s=%d", part.key, part.value)
@@ -210,6 +214,9 @@ func (s Synthetic) Generate(seed uint64) *Workload {
 	}
 	if s.Claims > 0 {
 		s.claim(w, rand.New(rand.NewPCG(seed, streamClaims)))
+	}
+	if s.Reservations > 0 {
+		s.reserve(w, rand.New(rand.NewPCG(seed, streamReservations)))
 	}
 	return w
 }

@@ -38,6 +38,8 @@ type Workload struct {
 	Namespaces []facts.Namespace
 	// Units are the PodGroups that tasks name, in order of creation.
 	Units []Unit
+	// Reservations are kept for tasks to come, in order of creation.
+	Reservations []Reservation
 	// Reports are what the nodes' agents say at the beginning, of empty nodes.
 	Reports []facts.NodeReported
 	// Storage is there from the beginning; nil: no pod has claims.
@@ -49,6 +51,14 @@ type Unit struct {
 	// Facts.Created is when it comes, in nanoseconds since the trace began; its members may come before.
 	Facts *facts.Unit
 	// Deleted is when it goes, Never if it stays. Its pods stay.
+	Deleted int64
+}
+
+// Reservation is one to be.
+type Reservation struct {
+	// Facts.Created is when it comes, in nanoseconds since the trace began.
+	Facts *facts.Reservation
+	// Deleted is when it goes, Never if it stays.
 	Deleted int64
 }
 

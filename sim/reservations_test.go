@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"hilbert.dev/hilbert/cluster/facts"
+)
+
+const (
+	reservedWorkload         = "nodes=12,pods=300,classes=16,minutes=5,load=120,reservations=30"
+	reservedTenantedWorkload = tenantedWorkload + ",reservations=30"
+)
+
+// TestReservations keeps room for pods to come in clusters in which everything goes wrong, with every invariant checked.
+func TestReservations(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]int)
+	judged := 0
+	for _, c := range []struct {
+		workload   string
+		schedulers int
+		beside     int
+	}{
+		{reservedWorkload, 1, 0},
+		{reservedWorkload, 4, 0},
+		{reservedWorkload, 1, 3},
+		{reservedTenantedWorkload, 1, 0},
+	} {
+		for seed := range max(seedsToRun(t)/5, 6) { // in fewer, not everything that is asked for below happens
+			w := invent(t, c.workload, seed)
+			o := options(seed)
+			o.Schedulers, o.CheckEvery, o.Faults, o.Preempt = c.schedulers, stepsBetweenChecks(), DefaultFaults(w), seed%3 > 0
+			if c.beside > 0 {
+				o.Config.Schedulers = c.beside
+			}
+			s, err := newSimulation(w, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := s.run(t.Context())
+			if err != nil {
+				t.Errorf("%d beside: %v\nreproduce it: hilbert sim --synthetic %s --faults --check --preempt=%v --schedulers %d --seed %d", c.beside, err, c.workload, o.Preempt, c.schedulers, seed)
+				continue
+			}
+			judged += s.check.OwnersJudged
+			for name, n := range r.Faults {
+				seen[name] += n
+			}
+		}
+	}
+	for _, name := range []string{
+		"place Waiting", "place Reserved", "place Consumed", "place Lost: Expired", "place Lost: NodeGone", "place Lost: RoomTaken", "place Lost: Preempted", "place taken",
+		"reservation done", "reservation unknown", "reservation gone", "reservation refused",
+	} {
+		if seen[name] == 0 {
+			t.Errorf("in all seeds there was never: %s", name)
+		}
+	}
+	if judged == 0 {
+		t.Error("no owner ever waited beside room that is kept for it, so that none was judged")
+	}
+}
+
+// TestReservationsWithoutFaults: then no fault wakes an owner or a place that the scheduler has forgotten.
+func TestReservationsWithoutFaults(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{reservedWorkload, reservedTenantedWorkload} {
+		for seed := range max(seedsToRun(t)/10, 2) {
+			o := options(seed)
+			o.CheckEvery, o.Preempt = stepsBetweenChecks(), seed%2 == 0
+			if _, err := Run(t.Context(), invent(t, text, seed), o); err != nil {
+				t.Errorf("%v\nreproduce it: hilbert sim --synthetic %s --check --preempt=%v --seed %d", err, text, o.Preempt, seed)
+			}
+		}
+	}
+}
+
+// tellReservation tells the scheduler of every Reservation with a change.
+func tellReservation(change func(*facts.Reservation)) func(facts.Event) facts.Event {
+	return func(e facts.Event) facts.Event {
+		switch e := e.(type) {
+		case facts.ReservationUpserted:
+			change(e.Reservation)
+		case facts.ReservationsListed:
+			for _, r := range e.Reservations {
+				change(r)
+			}
+		}
+		return e
+	}
+}
+
+// TestChecksFindMistakesAboutReservations breaks runs in the ways in which a scheduler could be wrong about Reservations. The right check must notice each.
+func TestChecksFindMistakesAboutReservations(t *testing.T) {
+	t.Parallel()
+	everybody := facts.ReservationOwner{Pods: &facts.LabelSelector{}}
+	for _, c := range []struct {
+		name string
+		told func(facts.Event) facts.Event
+		want string
+	}{
+		{"everybody is thought an owner", tellReservation(func(r *facts.Reservation) { r.Owners = []facts.ReservationOwner{everybody} }), "of which it is no owner"},
+		{"TTLs are not seen", tellReservation(func(r *facts.Reservation) { r.Expires = 0 }), "has expired and keeps places"},
+		{"deletions are not seen", hide[facts.ReservationRemoved], "Reservations, and the API server"},
+		{"templates are thought smaller", tellReservation(func(r *facts.Reservation) {
+			smaller := *r.Template.Requirements
+			smaller.Requests = scaled(smaller.Requests, 50)
+			r.Template.Requirements = &smaller
+		}), "its pods and what is kept for it cost"},
+		{"one place is thought enough", tellReservation(func(r *facts.Reservation) { r.Count = 1 }), "is not what the ledger has"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var last error
+			for seed := range uint64(20) {
+				w := invent(t, reservedTenantedWorkload, seed)
+				o := options(seed)
+				o.CheckEvery, o.Preempt = 16, true
+				s, err := newSimulation(w, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.process.seams.told = c.told
+				_, last = s.run(t.Context())
+				if broken, ok := errors.AsType[*Violation](last); ok && strings.Contains(broken.What, c.want) {
+					return
+				}
+			}
+			t.Errorf("never %q; at last %s", c.want, fmt.Sprint(last))
+		})
+	}
+}
