@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/internal/scenario"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/sim/check"
 	"hilbert.dev/hilbert/sim/judge"
@@ -21,6 +23,24 @@ func (a *admin) createReservation(w *trace.Reservation, number int32) {
 	if w.Deleted != trace.Never {
 		a.clock.add(event{at: max(w.Deleted, a.clock.now), kind: evReservationGone, arg: number})
 	}
+}
+
+// reserve makes a Reservation of a scenario. Its UID is its name.
+func (p *play) reserve(step *scenario.AddReservation) error {
+	uid := facts.UID(step.Namespace + "/" + step.Name)
+	if p.sim.api.kept.Get(uid) != nil {
+		return fmt.Errorf("there is a reservation %s already", uid)
+	}
+	r := &facts.Reservation{
+		UID: uid, Namespace: step.Namespace, Name: step.Name, Generation: 1, Created: p.sim.clock.now, Count: step.Count, Owners: step.Owners(),
+		Template: facts.Pod{Requirements: step.Pod.Requirements(), Priority: step.Pod.Priority},
+	}
+	if step.TTL > 0 {
+		r.Expires = r.Created + int64(step.TTL)
+	}
+	p.sim.features.kept = true
+	p.sim.admin.createReservation(&trace.Reservation{Facts: r, Deleted: trace.Never}, nowhere)
+	return nil
 }
 
 // deleteReservation deletes one. Pods that have its places keep them.

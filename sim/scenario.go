@@ -129,6 +129,8 @@ func (p *play) do(step scenario.Step, out *strings.Builder) error {
 		return p.addGang(&step)
 	case scenario.AddPods:
 		return p.addPods(&step)
+	case scenario.AddReservation:
+		return p.reserve(&step)
 	case scenario.Scale:
 		return p.scale(step.Namespace, step.Name, step.Size)
 	case scenario.Finish:
@@ -303,12 +305,12 @@ func (p *play) task(c *podSet) int32 {
 	}
 	t := trace.Task{
 		Name: fmt.Sprintf("%s/%s-%d", c.namespace, c.name, len(c.tasks)), Requirements: r, Created: p.sim.clock.now, Deleted: trace.Never,
-		Priority: c.template.Priority, Runs: int64(c.template.Duration), Deadline: int64(c.template.Deadline), Group: c.namespace,
+		Priority: c.template.Priority, Runs: int64(c.template.Duration), Deadline: int64(c.template.Deadline), Group: c.namespace + "/" + c.name,
 	}
 	if c.kind == "gang" {
 		t.Unit = c.name
 	}
-	p.sim.w.Identities[t.Group] = trace.Identity{Namespace: c.namespace}
+	p.sim.w.Identities[t.Group] = trace.Identity{Namespace: c.namespace, Labels: []facts.Label{{Key: scenario.LabelSet, Value: c.name}}}
 	number := int32(len(p.sim.w.Tasks))
 	p.sim.w.Tasks = append(p.sim.w.Tasks, t)
 	p.sim.pods.next = len(p.sim.w.Tasks)
@@ -365,6 +367,12 @@ func (p *play) delete(step scenario.Delete) error {
 	switch step.Kind {
 	case scenario.OfQueue:
 		p.sim.admin.removeQueue(step.Name)
+		return nil
+	case scenario.OfReservation:
+		if p.sim.api.kept.Get(facts.UID(key)) == nil {
+			return fmt.Errorf("there is no reservation %s", key)
+		}
+		p.sim.admin.deleteReservation(facts.UID(key))
 		return nil
 	case scenario.OfPod:
 		for _, c := range p.sets {

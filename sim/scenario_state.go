@@ -14,6 +14,7 @@ func (p *play) state() *scenario.State {
 	}
 	t := p.sim.api.tenants
 	used := p.sim.api.usage()
+	p.sim.api.addKept(used)
 	for name := range t.Queues {
 		q := scenario.Queue{Name: name, Used: used[name], Borrowed: make(map[string]int64)}
 		for r, n := range used[name] {
@@ -28,7 +29,27 @@ func (p *play) state() *scenario.State {
 		}
 		s.Queues = append(s.Queues, q)
 	}
+	for _, r := range p.sim.api.kept.List() {
+		s.Reservations = append(s.Reservations, reservationState(r))
+	}
 	return s
+}
+
+func reservationState(r *facts.Reservation) scenario.Reservation {
+	state := scenario.Reservation{Name: r.Namespace + "/" + r.Name, Places: r.Count}
+	for i := range r.Places {
+		switch r.Places[i].State {
+		case facts.PlaceReserved:
+			state.Reserved++
+		case facts.PlaceConsumed:
+			state.Consumed++
+		case facts.PlaceLost:
+			state.Lost++
+			state.Reasons = append(state.Reasons, r.Places[i].Reason)
+		case facts.PlaceWaiting:
+		}
+	}
+	return state
 }
 
 func (p *play) stateOf(key string, c *podSet) scenario.Set {

@@ -83,6 +83,8 @@ func (p *parser) step(a *arguments) Step {
 		return p.gang(a)
 	case "pods":
 		return p.addPods(a)
+	case "reservation":
+		return p.reservation(a)
 	case "scale":
 		ns, name := a.named()
 		return Scale{ns, name, a.whole("size", 0, MaxPods)}
@@ -114,7 +116,7 @@ func (p *parser) step(a *arguments) Step {
 	case "show":
 		return Show{}
 	}
-	a.fail("no such command; there are nodes, queue, edit, namespace, gang, pods, scale, delete, finish, kill-node, revive-node, cordon, uncordon, restart, run, show")
+	a.fail("no such command; there are nodes, queue, edit, namespace, gang, pods, reservation, scale, delete, finish, kill-node, revive-node, cordon, uncordon, restart, run, show")
 	return nil
 }
 
@@ -248,6 +250,16 @@ func (p *parser) addPods(a *arguments) Step {
 	return s
 }
 
+func (p *parser) reservation(a *arguments) Step {
+	r := AddReservation{Pod: a.template(), Count: a.optional("count", 1), For: a.text("for", ""), TTL: a.duration("ttl", 0)}
+	r.Namespace, r.Name = a.named()
+	if r.For == "" {
+		a.fail("want whose pods may have the places: for=NAME of a gang or of pods of the namespace")
+	}
+	p.count(a, r.Count)
+	return r
+}
+
 func (p *parser) count(a *arguments, more int) {
 	if p.pods += more; p.pods > MaxPods {
 		a.fail("more than %d pods", MaxPods)
@@ -279,11 +291,11 @@ func remove(a *arguments) Step {
 	switch kind {
 	case OfQueue:
 		return Delete{kind, "", a.word()}
-	case OfGang, OfPodGroup, OfPods, OfPod:
+	case OfGang, OfPodGroup, OfPods, OfPod, OfReservation:
 		ns, name := a.named()
 		return Delete{kind, ns, name}
 	}
-	a.fail("want gang, podgroup, pods, pod or queue; found %q", kind)
+	a.fail("want gang, podgroup, pods, pod, reservation or queue; found %q", kind)
 	return nil
 }
 

@@ -12,8 +12,18 @@ import (
 
 // State is what two players of a scenario must agree on.
 type State struct {
-	Sets   []Set
-	Queues []Queue
+	Sets         []Set
+	Queues       []Queue
+	Reservations []Reservation
+}
+
+// Reservation is how the places of one stand, as its status has it.
+type Reservation struct {
+	Name string // namespace/name
+	// Places counts all, Reserved those that are kept, Consumed those that owners have, Lost those that are gone.
+	Places, Reserved, Consumed, Lost int
+	// Reasons are why places were lost.
+	Reasons []string
 }
 
 // Set is the pods of a gang or of one command.
@@ -55,7 +65,25 @@ func (s *State) Lines() []string {
 		queues = append(queues, s.Queues[i].line())
 	}
 	slices.Sort(queues)
-	return append(lines, queues...)
+	kept := make([]string, 0, len(s.Reservations))
+	for i := range s.Reservations {
+		kept = append(kept, s.Reservations[i].line())
+	}
+	slices.Sort(kept)
+	return slices.Concat(lines, queues, kept)
+}
+
+func (r *Reservation) line() string {
+	line := fmt.Sprintf("reservation %s: %d/%d reserved", r.Name, r.Reserved, r.Places)
+	if r.Consumed > 0 {
+		line += fmt.Sprintf(", %d consumed", r.Consumed)
+	}
+	if r.Lost > 0 {
+		reasons := slices.Clone(r.Reasons)
+		slices.Sort(reasons)
+		line += fmt.Sprintf(", %d lost (%s)", r.Lost, strings.Join(slices.Compact(reasons), ", "))
+	}
+	return line
 }
 
 func (s *Set) line() string {

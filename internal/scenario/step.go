@@ -39,6 +39,27 @@ type AddPods struct {
 	On      string
 }
 
+// AddReservation keeps room for pods that come later.
+type AddReservation struct {
+	Namespace, Name string
+	Count           int
+	Pod             Template
+	// For is the gang or set of the namespace whose pods are the owners.
+	For string
+	// TTL is how long it stands, 0: until it is deleted.
+	TTL time.Duration
+}
+
+// LabelSet is the label by which the pods of a set or a gang own a Reservation; its value is their name.
+const LabelSet = "scenario.hilbert.dev/set"
+
+// Owners are who may have the places.
+func (a *AddReservation) Owners() []facts.ReservationOwner {
+	return []facts.ReservationOwner{{Pods: &facts.LabelSelector{Expressions: []facts.Requirement{
+		{Key: LabelSet, Operator: facts.In, Values: []string{a.For}},
+	}}}}
+}
+
 // Scale makes pods of a gang or a set until there are Size, or removes those with the highest numbers.
 type Scale struct {
 	Namespace, Name string
@@ -55,6 +76,8 @@ const (
 	OfPods     Kind = "pods"     // all pods of a set
 	OfPod      Kind = "pod"      // one pod, NAME-i, which its controller makes anew
 	OfQueue    Kind = "queue"
+	// OfReservation is the Reservation alone: pods that have its places keep them.
+	OfReservation Kind = "reservation"
 )
 
 // Delete takes something away.
@@ -97,18 +120,19 @@ type Run struct{ For time.Duration }
 // Show prints all there is.
 type Show struct{}
 
-func (AddNodes) step()     {}
-func (SetQueue) step()     {}
-func (SetNamespace) step() {}
-func (AddGang) step()      {}
-func (AddPods) step()      {}
-func (Scale) step()        {}
-func (Delete) step()       {}
-func (Finish) step()       {}
-func (SetNode) step()      {}
-func (Restart) step()      {}
-func (Run) step()          {}
-func (Show) step()         {}
+func (AddNodes) step()       {}
+func (SetQueue) step()       {}
+func (SetNamespace) step()   {}
+func (AddGang) step()        {}
+func (AddPods) step()        {}
+func (AddReservation) step() {}
+func (Scale) step()          {}
+func (Delete) step()         {}
+func (Finish) step()         {}
+func (SetNode) step()        {}
+func (Restart) step()        {}
+func (Run) step()            {}
+func (Show) step()           {}
 
 // Template is what the pods of a gang or a set are like.
 type Template struct {

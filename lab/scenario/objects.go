@@ -181,10 +181,27 @@ func podObject(c *cast, m *member, h Header, on string) *corev1.Pod {
 	if c.kind == kindGang {
 		pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &c.name}
 	}
+	pod.Labels = map[string]string{scenario.LabelSet: c.name}
 	if m.subgroup != "" {
-		pod.Labels = map[string]string{spec.LabelSubgroup: m.subgroup}
+		pod.Labels[spec.LabelSubgroup] = m.subgroup
 	}
 	return pod
+}
+
+// reservationObject is a Reservation whose owners are the pods of a set. Its template is what these pods are.
+func reservationObject(step *scenario.AddReservation, h Header) *v1alpha1.Reservation {
+	pod := podObject(&cast{kind: kindPods, namespace: step.Namespace, name: step.For, template: step.Pod}, &member{}, h, "")
+	r := &v1alpha1.Reservation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: step.Namespace, Name: step.Name},
+		Spec: v1alpha1.ReservationSpec{
+			Template: corev1.PodTemplateSpec{Spec: pod.Spec}, Count: int32(step.Count),
+			Owners: []v1alpha1.ReservationOwner{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{scenario.LabelSet: step.For}}}},
+		},
+	}
+	if step.TTL > 0 {
+		r.Spec.TTL = &metav1.Duration{Duration: h.real(step.TTL)}
+	}
+	return r
 }
 
 // extended is the part of the requests that must be limits, too.

@@ -34,6 +34,7 @@ type player struct {
 	sets   []*cast // in the order in which they came
 	queues map[string]*facts.Queue
 	spaces map[string]facts.Namespace
+	kept   map[string]*scenario.AddReservation // by namespace/name
 
 	passed  time.Duration               // of virtual time
 	ends    map[types.UID]time.Duration // when pods succeed
@@ -63,7 +64,7 @@ func (c *cast) String() string { return c.namespace + "/" + c.name }
 func newPlayer(s *Stage, h Header) *player {
 	return &player{
 		Stage: s, header: h, nodes: make(map[string]*corev1.Node), killed: make(map[string]bool), queues: make(map[string]*facts.Queue),
-		spaces: make(map[string]facts.Namespace), ends: make(map[types.UID]time.Duration), leaves: make(map[types.UID]time.Duration),
+		spaces: make(map[string]facts.Namespace), kept: make(map[string]*scenario.AddReservation), ends: make(map[types.UID]time.Duration), leaves: make(map[types.UID]time.Duration),
 	}
 }
 
@@ -121,6 +122,8 @@ func (p *player) change(ctx context.Context, step scenario.Step) error {
 		return p.addGang(ctx, &step)
 	case scenario.AddPods:
 		return p.addPods(ctx, &step)
+	case scenario.AddReservation:
+		return p.reserve(ctx, &step)
 	case scenario.Scale:
 		return p.scale(ctx, step)
 	case scenario.Finish:
@@ -329,6 +332,19 @@ func (p *player) addPods(ctx context.Context, s *scenario.AddPods) error {
 	return p.grow(ctx, c, s.Count)
 }
 
+// reserve creates a Reservation.
+func (p *player) reserve(ctx context.Context, step *scenario.AddReservation) error {
+	if err := errors.Join(p.space(ctx, step.Namespace), p.priority(ctx, &step.Pod)); err != nil {
+		return err
+	}
+	p.kept[step.Namespace+"/"+step.Name] = step
+	err := p.Stage.queues.Post().Namespace(step.Namespace).Resource(v1alpha1.Reservations).Body(reservationObject(step, p.header)).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("create Reservation %s/%s: %w", step.Namespace, step.Name, err)
+	}
+	return nil
+}
+
 // grow makes pods until there are as many.
 func (p *player) grow(ctx context.Context, c *cast, size int) error {
 	for len(c.members) < size {
@@ -425,6 +441,9 @@ func (p *player) remove(ctx context.Context, step scenario.Delete) error {
 	case scenario.OfQueue:
 		delete(p.queues, step.Name)
 		return p.Stage.queues.Delete().Resource(v1alpha1.Queues).Name(step.Name).Do(ctx).Error()
+	case scenario.OfReservation:
+		delete(p.kept, step.Namespace+"/"+step.Name)
+		return p.Stage.queues.Delete().Namespace(step.Namespace).Resource(v1alpha1.Reservations).Name(step.Name).Do(ctx).Error()
 	case scenario.OfPod:
 		v, err := p.look(ctx)
 		if err != nil {

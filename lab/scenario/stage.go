@@ -114,6 +114,9 @@ func (s *Stage) empty(ctx context.Context) error {
 	}
 	errs = append(errs, s.client.CoreV1().Nodes().DeleteCollection(ctx, at, all))
 	errs = append(errs, s.queues.Delete().Resource(v1alpha1.Queues).Do(ctx).Error())
+	for i := range namespaces.Items {
+		errs = append(errs, s.queues.Delete().Namespace(namespaces.Items[i].Name).Resource(v1alpha1.Reservations).Do(ctx).Error())
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("empty the cluster: %w", err)
 	}

@@ -24,6 +24,7 @@ type view struct {
 	pods   map[string]*corev1.Pod // by namespace/name
 	groups map[string]*schedulingv1beta1.PodGroup
 	queues map[string]*v1alpha1.Queue
+	kept   []v1alpha1.Reservation
 }
 
 // look lists everything, and fails where a node holds more than it has.
@@ -52,6 +53,11 @@ func (p *player) look(ctx context.Context) (*view, error) {
 	for i := range queues.Items {
 		v.queues[queues.Items[i].Name] = &queues.Items[i]
 	}
+	var kept v1alpha1.ReservationList
+	if err := p.Stage.queues.Get().Resource(v1alpha1.Reservations).Do(ctx).Into(&kept); err != nil {
+		return nil, fmt.Errorf("list Reservations: %w", err)
+	}
+	v.kept = kept.Items
 	return v, p.audit(v)
 }
 
@@ -112,6 +118,9 @@ func (p *player) state(v *view) *scenario.State {
 	books := p.books(v)
 	for _, name := range slices.Sorted(maps.Keys(p.queues)) {
 		s.Queues = append(s.Queues, queueState(name, books, v))
+	}
+	for i := range v.kept {
+		s.Reservations = append(s.Reservations, reservationState(&v.kept[i]))
 	}
 	return s
 }
@@ -202,7 +211,41 @@ func (p *player) books(v *view) *cluster.Store {
 			}
 		}
 	}
+	for i := range v.kept {
+		store.Apply(facts.ReservationUpserted{Reservation: p.keeps(&v.kept[i])})
+	}
 	return store
+}
+
+// keeps is what a Reservation keeps, by its status.
+func (p *player) keeps(r *v1alpha1.Reservation) *facts.Reservation {
+	f := &facts.Reservation{UID: facts.UID(r.UID), Namespace: r.Namespace, Name: r.Name, Count: int(r.Spec.Count)}
+	if step := p.kept[r.Namespace+"/"+r.Name]; step != nil {
+		f.Template = facts.Pod{Requirements: step.Pod.Requirements(), Priority: step.Pod.Priority}
+	}
+	for i := range r.Status.Places {
+		if place := &r.Status.Places[i]; place.State == facts.PlaceReserved.String() {
+			f.Places = append(f.Places, facts.Place{Index: int(place.Index), State: facts.PlaceReserved, Node: place.Node})
+		}
+	}
+	return f
+}
+
+// reservationState is how the places of a Reservation stand, by its status.
+func reservationState(r *v1alpha1.Reservation) scenario.Reservation {
+	state := scenario.Reservation{Name: r.Namespace + "/" + r.Name, Places: int(r.Spec.Count)}
+	for i := range r.Status.Places {
+		switch place := &r.Status.Places[i]; place.State {
+		case facts.PlaceReserved.String():
+			state.Reserved++
+		case facts.PlaceConsumed.String():
+			state.Consumed++
+		case facts.PlaceLost.String():
+			state.Lost++
+			state.Reasons = append(state.Reasons, place.Reason)
+		}
+	}
+	return state
 }
 
 // queueState is what a queue holds by the books, and what its status says is wrong with it.
