@@ -58,6 +58,7 @@ func pod(o *v1alpha1.ResourceRequest, c *request.Create, scheduler string) (*cor
 	if o.Spec.Gang {
 		group := request.GroupOf(o.Name, string(o.UID))
 		s.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group}
+		p.Labels[spec.LabelPodGroup] = group
 	}
 	for i := range ask.Resources {
 		r := &ask.Resources[i]

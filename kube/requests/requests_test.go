@@ -48,9 +48,16 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	r := emptyRig(t)
+	r.server.Offer("podgroups.scheduling.k8s.io", "v1beta1")
+	return r
+}
+
+// emptyRig has no PodGroups.
+func emptyRig(t *testing.T) *rig {
+	t.Helper()
 	r := &rig{t: t, server: standin.New(t), fence: lease.NewFence(time.Hour, time.Second)}
 	r.server.Offer(resource, v1alpha1.Version)
-	r.server.Offer("podgroups.scheduling.k8s.io", "v1beta1")
 	r.server.Intercept(r.write)
 	r.fence.Renewed(time.Now())
 	return r
@@ -178,6 +185,14 @@ func (r *rig) reason() string {
 	return ""
 }
 
+func (r *rig) message() string {
+	s := r.status()
+	if c := conditionOf(&s, v1alpha1.ConditionReady); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
 // A request is answered with pods of its template, whose ends stand in the status; a new leader makes none twice and forgets no failure; what is released goes.
 func TestPodsAreMade(t *testing.T) {
 	r := newRig(t)
@@ -217,6 +232,33 @@ func TestPodsAreMade(t *testing.T) {
 	defer r.mu.Unlock()
 	if len(r.made) != 4 {
 		t.Errorf("%d pods were made, want 4", len(r.made))
+	}
+}
+
+// A finalizer of the template keeps a pod that ended well until its master has seen it, so that no new leader makes it anew, though it was deleted while nobody led.
+func TestFinalizerKeepsAnEnd(t *testing.T) {
+	r := newRig(t)
+	const keeps = "example.org/counted"
+	r.server.Set(standin.With(standin.FromYAML(t, asksText), []any{keeps}, "spec", "template", "metadata", "finalizers"))
+	r.lead()
+	r.until("two pods", func() bool { return len(r.server.Pods()) == 2 })
+	pods := r.pods()
+	if !slices.Contains(pods[0].Finalizers, keeps) {
+		t.Fatalf("the pod has the finalizers %v", pods[0].Finalizers)
+	}
+	r.end()
+	ended := pods[0].DeepCopy()
+	ended.Spec.NodeName, ended.Status.Phase, ended.DeletionTimestamp = "a", corev1.PodSucceeded, new(metav1.Now())
+	r.server.SetPod(ended)
+	r.lead()
+	r.until("it has succeeded", func() bool { return r.status().Succeeded == 1 })
+	r.server.DeletePod("ns", ended.Name) // the master has taken its finalizer off
+	r.run(corev1.PodRunning, pods[1])
+	r.until("the other one runs", func() bool { s := r.status(); return s.Succeeded == 1 && s.Running == 1 })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.made) != 2 {
+		t.Errorf("%d pods were made, want 2", len(r.made))
 	}
 }
 
@@ -263,10 +305,44 @@ func TestGang(t *testing.T) {
 	if got := text(t, group.Object["spec"]); got != `{"schedulingPolicy":{"gang":{"minCount":2}}}` {
 		t.Errorf("the gang is %s", got)
 	}
+	r.allOf(name)
+}
+
+// allOf holds that all pods name a group in both ways.
+func (r *rig) allOf(name string) {
 	for _, p := range r.pods() {
-		if g := p.Spec.SchedulingGroup; g == nil || g.PodGroupName == nil || *g.PodGroupName != name {
-			t.Errorf("pod %s is of the group %+v", p.Name, g)
+		if g := p.Spec.SchedulingGroup; g == nil || g.PodGroupName == nil || *g.PodGroupName != name || p.Labels[spec.LabelPodGroup] != name {
+			r.t.Errorf("pod %s is of the group %+v, and by its labels %v", p.Name, g, p.Labels)
 		}
+	}
+}
+
+// Where the API server has only the PodGroups of scheduling.x-k8s.io, the gang is one of these.
+func TestGangOfSigs(t *testing.T) {
+	r := emptyRig(t)
+	r.server.Offer("podgroups.scheduling.x-k8s.io", "v1alpha1")
+	r.server.Set(standin.With(standin.FromYAML(t, asksText), true, "spec", "gang"))
+	r.lead()
+	r.until("two pods", func() bool { return len(r.server.Pods()) == 2 })
+	name := request.GroupOf("words", "u1")
+	group := r.server.Stored("podgroups.scheduling.x-k8s.io", "ns", name)
+	if got := text(t, group.Object["spec"]); got != `{"minMember":2}` {
+		t.Errorf("the gang is %s", got)
+	}
+	r.allOf(name)
+}
+
+// Where there are no PodGroups, a gang has no pods, and its condition says why.
+func TestGangWithoutPodGroups(t *testing.T) {
+	r := emptyRig(t)
+	r.server.Set(standin.With(standin.FromYAML(t, asksText), true, "spec", "gang"))
+	r.lead()
+	r.until("the reason", func() bool { return r.reason() == request.ReasonRefused })
+	if pods := r.server.Pods(); len(pods) > 0 {
+		t.Errorf("there are %d pods", len(pods))
+	}
+	if got := r.message(); !strings.Contains(got, "scheduling.k8s.io/v1beta1 or scheduling.x-k8s.io/v1alpha1") {
+		t.Errorf("the condition says: %s", got)
 	}
 }
 

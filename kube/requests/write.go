@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	"hilbert.dev/hilbert/control/request"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/lease"
+	"hilbert.dev/hilbert/kube/parse"
 )
 
 // Permissions are what ResourceRequests need to be answered.
@@ -29,6 +31,7 @@ var Permissions = []apiserver.Permission{
 	{Group: v1alpha1.Group, Resource: v1alpha1.ResourceRequests + "/finalizers", Verbs: []string{"update"}}, // some clusters want it of who makes pods that hold their owner up
 	{Resource: "pods", Verbs: []string{"list", "watch", "create", "delete"}},
 	{Group: "scheduling.k8s.io", Resource: "podgroups", Verbs: []string{"create"}}, // of gangs
+	{Group: parse.GroupSigs, Resource: "podgroups", Verbs: []string{"create"}},     // where the API server has no others
 	{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create"}},
 }
 
@@ -120,27 +123,49 @@ func (w *Writer) create(ctx context.Context, object *v1alpha1.ResourceRequest, c
 	return o
 }
 
-func (w *Writer) gather(ctx context.Context, object *v1alpha1.ResourceRequest, g *request.Gather) outcome {
-	group := schedulingv1beta1.PodGroup{
-		TypeMeta:   metav1.TypeMeta{APIVersion: schedulingv1beta1.SchemeGroupVersion.String(), Kind: "PodGroup"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: request.GroupOf(object.Name, string(object.UID)), OwnerReferences: owners(object)},
-		Spec:       schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(g.Members)}}},
+// groupAPI is one of the APIs that have PodGroups.
+type groupAPI struct {
+	version string
+	spec    func(members int) any
+}
+
+// groupAPIs are those that Hilbert reads, the one to prefer first. Pods name their group for both: the API server drops what it does not know.
+func groupAPIs() []groupAPI {
+	return []groupAPI{
+		{schedulingv1beta1.SchemeGroupVersion.String(), func(members int) any {
+			return schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(members)}}}
+		}},
+		{parse.GroupSigs + "/v1alpha1", func(members int) any { return map[string]int{"minMember": members} }},
 	}
-	body, err := json.Marshal(&group)
-	if err != nil {
-		return outcome{what: "gather", result: request.Refused, message: err.Error(), err: fmt.Errorf("encode PodGroup %s/%s: %w", group.Namespace, group.Name, err)}
+}
+
+// gather makes the PodGroup of a gang, of the first API that the API server has.
+func (w *Writer) gather(ctx context.Context, object *v1alpha1.ResourceRequest, g *request.Gather) (o outcome) {
+	name := request.GroupOf(object.Name, string(object.UID))
+	var absent []string
+	for _, api := range groupAPIs() {
+		body, err := json.Marshal(map[string]any{
+			"apiVersion": api.version, "kind": "PodGroup", "spec": api.spec(g.Members),
+			"metadata": metav1.ObjectMeta{Namespace: object.Namespace, Name: name, OwnerReferences: owners(object)},
+		})
+		if err != nil {
+			return outcome{what: "gather", result: request.Refused, message: err.Error(), err: fmt.Errorf("encode PodGroup %s/%s: %w", object.Namespace, name, err)}
+		}
+		var a apiserver.Answer
+		a, o = w.call(ctx, "gather", &apiserver.Call{
+			Method: http.MethodPost, Path: "/apis/" + api.version + "/namespaces/" + object.Namespace + "/podgroups",
+			ContentType: apiserver.ContentJSON, Accept: apiserver.AcceptMetadataJSON, Body: body,
+		}, "create PodGroup "+object.Namespace+"/"+name)
+		switch {
+		case a.Err == nil && a.Code == http.StatusConflict && a.Status.Reason == metav1.StatusReasonAlreadyExists:
+			o.result, o.err = request.Exists, nil
+			return o
+		case a.Err != nil || a.Code != http.StatusNotFound || a.Status.Details != nil && a.Status.Details.Kind == "namespaces":
+			return o
+		}
+		absent = append(absent, api.version)
 	}
-	a, o := w.call(ctx, "gather", &apiserver.Call{
-		Method: http.MethodPost, Path: "/apis/" + schedulingv1beta1.SchemeGroupVersion.String() + "/namespaces/" + group.Namespace + "/podgroups",
-		ContentType: apiserver.ContentJSON, Accept: apiserver.AcceptMetadataJSON, Body: body,
-	}, "create PodGroup "+group.Namespace+"/"+group.Name)
-	switch {
-	case a.Err != nil:
-	case a.Code == http.StatusConflict && a.Status.Reason == metav1.StatusReasonAlreadyExists:
-		o.result, o.err = request.Exists, nil
-	case a.Code == http.StatusNotFound:
-		o.message = "spec.gang: the API server has no PodGroups of " + schedulingv1beta1.SchemeGroupVersion.String() + "; enable them, or ask piecemeal"
-	}
+	o.message = "spec.gang: the API server has no PodGroups of " + strings.Join(absent, " or ") + "; enable them, or ask piecemeal"
 	return o
 }
 
