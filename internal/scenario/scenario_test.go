@@ -94,6 +94,8 @@ func TestParseRefuses(t *testing.T) {
 		"pods a/b foreign":                     "say the node",
 		"pods a/b on=n-0":                      "say the node",
 		"pods a/b count=100001":                "more than 100000 pods",
+		"reservation a/b cpu=1":                "want whose pods may have",
+		"reservation a/b for=c count=none":     "count: want",
 		"delete everything now/please":         "want gang, podgroup",
 		"kill-node":                            "a name is missing",
 		"scale a/b":                            "size: want",
