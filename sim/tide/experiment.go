@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -26,6 +27,9 @@ type Options struct {
 	// Job is the mean length of offline jobs, Grace what an evicted one takes to end.
 	Job   time.Duration `json:"jobNanoseconds"`
 	Grace time.Duration `json:"graceNanoseconds"`
+	// PodsPerNode are the slots of a node that changes hands, Change how long that takes until it takes pods of its new side.
+	PodsPerNode int           `json:"podsPerNode"`
+	Change      time.Duration `json:"changeNanoseconds"`
 	// Peak is a cron expression with an optional time zone, CRON_TZ=Europe/Berlin 0 12 * * 3, of planned peaks that take PeakLength and are PeakFactor
 	// times the most before; empty for none.
 	Peak       string        `json:"peak"`
@@ -38,6 +42,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		Replicas: 100, Target: 0.7, Limit: 0.8, Start: 3 * time.Minute, MetricAge: 30 * time.Second, Job: 20 * time.Minute, Grace: 30 * time.Second,
+		PodsPerNode: 10, Change: 30 * time.Second,
 		Peak: "CRON_TZ=Europe/Berlin 0 12 * * 3", PeakLength: 2 * time.Hour, PeakFactor: 1.5, Seed: 1,
 	}
 }
@@ -53,6 +58,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("tide: start %s, metric age %s, grace %s: want 0 to an hour, a minute and an hour", o.Start, o.MetricAge, o.Grace)
 	case o.Job < time.Minute || o.Job > 4*time.Hour:
 		return fmt.Errorf("tide: jobs of %s: want a minute to four hours", o.Job)
+	case o.PodsPerNode < 1 || o.PodsPerNode > 1000 || o.Change < 0 || o.Change > time.Hour:
+		return fmt.Errorf("tide: %d pods on a node that takes %s to change hands: want 1 to 1,000, and 0 to an hour", o.PodsPerNode, o.Change)
 	case o.Peak != "" && (o.PeakLength < time.Minute || !(o.PeakFactor > 0)):
 		return fmt.Errorf("tide: a peak of %s and factor %g: want at least a minute and more than 0", o.PeakLength, o.PeakFactor)
 	}
@@ -128,18 +135,24 @@ func Run(ctx context.Context, list []*trace.Series, o *Options, progress func(do
 // WriteTable writes the figures for people.
 func (r *Result) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "SERIES\tPEAK\tWAY\tDAYS\tRISES\tMINUTES\tLONGEST\tMISSED\tEVICTIONS\tLOST h\tWORK h\tREPLICA h\tTRUSTED\t")
+	fmt.Fprintln(t, "SERIES\tPEAK\tWAY\tDAYS\tRISES\tMINUTES\tLONGEST\tMISSED\tEVICTIONS\tLOST h\tWORK h\tREPLICA h\tNODES\tMOVED\tTRUSTED\tOF NODES\t")
 	for i := range r.Outcomes {
 		o := &r.Outcomes[i]
-		peak, trusted := "", ""
+		peak, trusted, handed, moved, ofNodes := "", "", "", "", ""
 		if o.Planned {
 			peak = "planned"
 		}
-		if o.Way == Hilbert {
+		if o.Way == Hilbert || o.Way == Nodes {
 			trusted = fmt.Sprintf("%.0f%%", 100*o.Trusted)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.1f\t%d\t%.1f\t%.1f\t%.3f%%\t%d\t%.0f\t%.0f\t%.0f\t%s\t\n", o.Series, peak, o.Way, o.Days, o.Rises, o.Minutes, o.Longest,
-			100*o.Missed, o.Evictions, o.LostHours, o.WorkHours, o.ReplicaHours, trusted)
+		if o.Way == Nodes {
+			ofNodes = fmt.Sprintf("%.0f%%", 100*o.NodesTrusted)
+		}
+		if o.Way == Nodes || o.Way == NodesByNeed {
+			handed, moved = strconv.Itoa(o.NodesHanded), strconv.Itoa(o.ReplicasMoved)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.1f\t%d\t%.1f\t%.1f\t%.3f%%\t%d\t%.0f\t%.0f\t%.0f\t%s\t%s\t%s\t%s\t\n", o.Series, peak, o.Way, o.Days, o.Rises, o.Minutes, o.Longest,
+			100*o.Missed, o.Evictions, o.LostHours, o.WorkHours, o.ReplicaHours, handed, moved, trusted, ofNodes)
 	}
 	return t.Flush()
 }

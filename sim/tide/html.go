@@ -38,7 +38,7 @@ const (
 
 // bars draws a figure of each way on each series: bars of one series as shares of its longest.
 func (r *Result) bars(title string, planned bool, figure func(*Outcome) float64) template.HTML {
-	colours := map[Way]string{HPAAlone: "#9a9a9a", Hilbert: "#1b6ca8", LendingAlone: "#c8852b"}
+	colours := map[Way]string{HPAAlone: "#9a9a9a", Hilbert: "#1b6ca8", LendingAlone: "#c8852b", NodesByNeed: "#8ab6d6", Nodes: "#2f8f5b"}
 	var list []*Outcome
 	most := make(map[string]float64)
 	for i := range r.Outcomes {
@@ -72,6 +72,6 @@ func (r *Result) bars(title string, planned bool, figure func(*Outcome) float64)
 const body = `<h1>Capacity for tides</h1>
 <p>The last quarter of each series is held out. A replica takes {{.Setup.Start}} until it serves; {{.Setup.Replicas}} replicas serve the most load before what is judged at {{f2 .Setup.Target}} of what they can, and capacity is missing beyond {{f2 .Setup.Limit}}.</p>
 {{range .Charts}}{{.}}{{end}}
-<table><tr><th>series</th><th class="word">peak</th><th class="word">way</th><th>rises</th><th>minutes</th><th>longest</th><th>missed %</th><th>evictions</th><th>lost h</th><th>work h</th><th>replica h</th><th>trusted %</th><th class="word">forecast</th></tr>
-{{range .Outcomes}}<tr><td>{{.Series}}</td><td class="word">{{if .Planned}}planned{{end}}</td><td class="word">{{.Way}}</td><td>{{.Rises}}</td><td>{{f1 .Minutes}}</td><td>{{f1 .Longest}}</td><td>{{percent .Missed}}</td><td>{{.Evictions}}</td><td>{{f0 .LostHours}}</td><td>{{f0 .WorkHours}}</td><td>{{f0 .ReplicaHours}}</td><td>{{percent .Trusted}}</td><td class="word">{{.Why}}</td></tr>
+<table><tr><th>series</th><th class="word">peak</th><th class="word">way</th><th>rises</th><th>minutes</th><th>longest</th><th>missed %</th><th>evictions</th><th>lost h</th><th>work h</th><th>replica h</th><th>nodes handed</th><th>replicas moved</th><th>trusted %</th><th class="word">forecast</th><th class="word">forecast of nodes</th></tr>
+{{range .Outcomes}}<tr><td>{{.Series}}</td><td class="word">{{if .Planned}}planned{{end}}</td><td class="word">{{.Way}}</td><td>{{.Rises}}</td><td>{{f1 .Minutes}}</td><td>{{f1 .Longest}}</td><td>{{percent .Missed}}</td><td>{{.Evictions}}</td><td>{{f0 .LostHours}}</td><td>{{f0 .WorkHours}}</td><td>{{f0 .ReplicaHours}}</td><td>{{.NodesHanded}}</td><td>{{.ReplicasMoved}}</td><td>{{percent .Trusted}}</td><td class="word">{{.Why}}</td><td class="word">{{.NodesWhy}}</td></tr>
 {{end}}</table>`

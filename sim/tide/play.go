@@ -18,10 +18,12 @@ const (
 	HPAAlone     Way = "hpa alone"
 	Hilbert      Way = "hilbert"
 	LendingAlone Way = "lending alone"
+	NodesByNeed  Way = "nodes by need"
+	Nodes        Way = "nodes"
 )
 
 // Ways are all of them.
-var Ways = []Way{HPAAlone, Hilbert, LendingAlone}
+var Ways = []Way{HPAAlone, Hilbert, LendingAlone, NodesByNeed, Nodes}
 
 // Outcome is what a way did on a series.
 type Outcome struct {
@@ -42,9 +44,15 @@ type Outcome struct {
 	WorkHours float64 `json:"workDoneHours"`
 	// ReplicaHours is what the replicas cost.
 	ReplicaHours float64 `json:"replicaHours"`
-	// Trusted is the share of time in which the forecast was used, and Why the last word about it.
-	Trusted float64 `json:"forecastTrusted"`
-	Why     string  `json:"forecast,omitempty"`
+	// Of ways with nodes: how many changed hands, how many replicas were moved for it, and the hours of nodes that online had.
+	NodesHanded     int     `json:"nodesHanded,omitempty"`
+	ReplicasMoved   int     `json:"replicasMoved,omitempty"`
+	OnlineNodeHours float64 `json:"onlineNodeHours,omitempty"`
+	// Trusted is the share of time in which the forecast was used, and Why the last word about it. NodesTrusted and NodesWhy are of the forecast of nodes.
+	Trusted      float64 `json:"forecastTrusted"`
+	Why          string  `json:"forecast,omitempty"`
+	NodesTrusted float64 `json:"nodesForecastTrusted,omitempty"`
+	NodesWhy     string  `json:"nodesForecast,omitempty"`
 }
 
 // game is one way on one series.
@@ -56,6 +64,7 @@ type game struct {
 	perPod  float64 // load that a replica can serve at most
 	most    float64 // before what is judged
 	cluster cluster
+	pool    *pool // of ways with nodes
 	hpa     hpa
 	near    *forecast.Series // for replicas
 	far     *forecast.Series // for slots that take no new jobs
@@ -78,6 +87,9 @@ func play(o *Options, s *trace.Series, way Way, peaks []forecast.Peak) Outcome {
 	begin := s.Start.Add(time.Duration(from) * s.Step)
 	g.hpa.replicas = g.replicas(g.load(from, 0, begin))
 	g.cluster.scale(g.hpa.replicas, begin.Add(-g.o.Start))
+	if way == NodesByNeed || way == Nodes {
+		g.pool = newPool(g, begin)
+	}
 	if way == LendingAlone {
 		g.cluster.scale(g.replicas(g.most), begin.Add(-g.o.Start))
 	}
@@ -134,18 +146,22 @@ func (g *game) learn(i int) {
 	at := g.s.Start.Add(time.Duration(i) * g.s.Step)
 	g.near.See(g.s.Loads[i], at)
 	g.far.See(g.s.Loads[i], at)
-	if g.way == Hilbert && i >= len(g.s.Loads)*3/4 {
+	if (g.way == Hilbert || g.way == Nodes) && i >= len(g.s.Loads)*3/4 {
 		g.soon, g.later = g.near.Predict(), g.far.Predict()
 	}
 }
 
 // load is the load at some time into a step, with planned peaks on top.
 func (g *game) load(i int, k time.Duration, now time.Time) float64 {
+	planned, _ := forecast.Planned(g.peaks, now, 0)
+	return max(g.recorded(i, k), planned)
+}
+
+// recorded is the load of the series at some time into a step.
+func (g *game) recorded(i int, k time.Duration) float64 {
 	a := known(g.s.Loads, i)
 	b := known(g.s.Loads, min(i+1, len(g.s.Loads)-1))
-	load := a + (b-a)*float64(k)/float64(g.s.Step)
-	planned, _ := forecast.Planned(g.peaks, now, 0)
-	return max(load, planned)
+	return a + (b-a)*float64(k)/float64(g.s.Step)
 }
 
 // known is the load of a step, or of the last one before it that is known.
@@ -179,6 +195,14 @@ func (g *game) tick(i int, k time.Duration) {
 		g.cluster.scale(g.hpa.sync(seen), now)
 	case Hilbert:
 		most = g.hilbert(seen, now)
+	case NodesByNeed:
+		g.pool.tick(g.hpa.sync(seen), now)
+		g.judge(load, g.pool.nodes.ready(now))
+		return
+	case Nodes:
+		g.pool.tick(g.hpa.sync(g.wanted(seen, now)), now)
+		g.judge(load, g.pool.nodes.ready(now))
+		return
 	case LendingAlone: // what replicas do not use is lent, and is taken back at once
 		most = g.cluster.slots - int(math.Ceil(load/(g.perPod*g.o.Limit)))
 		for len(g.cluster.jobs) > max(most, 0) {
@@ -189,7 +213,7 @@ func (g *game) tick(i int, k time.Duration) {
 	if g.way != LendingAlone {
 		g.cluster.run(now, syncPeriod, most)
 	}
-	g.judge(load, now)
+	g.judge(load, g.cluster.ready(now))
 }
 
 // lend runs jobs beside replicas that do not need their slots.
@@ -204,23 +228,28 @@ func (g *game) lend(now time.Time, most int) {
 // hilbert scales by the greatest of live load, trusted forecast and planned peaks. It returns how many jobs may run: slots that will be needed while a
 // job runs take none.
 func (g *game) hilbert(seen float64, now time.Time) int {
-	lead := g.o.lead()
-	planned, _ := forecast.Planned(g.peaks, now, lead)
-	wanted, _ := forecast.Wanted(seen, &g.soon, planned)
+	wanted := g.wanted(seen, now)
 	g.cluster.scale(g.hpa.sync(wanted), now)
-	g.out.Why = g.soon.Reason
-	if g.soon.Trusted {
-		g.trusted++
-	}
-	planned, _ = forecast.Planned(g.peaks, now, lead+g.o.Job)
+	planned, _ := forecast.Planned(g.peaks, now, g.o.lead()+g.o.Job)
 	soon, _ := forecast.Wanted(wanted, &g.later, planned)
 	return g.cluster.slots - g.replicas(soon)
 }
 
+// wanted is the greatest of live load, trusted forecast and planned peaks.
+func (g *game) wanted(seen float64, now time.Time) float64 {
+	planned, _ := forecast.Planned(g.peaks, now, g.o.lead())
+	wanted, _ := forecast.Wanted(seen, &g.soon, planned)
+	g.out.Why = g.soon.Reason
+	if g.soon.Trusted {
+		g.trusted++
+	}
+	return wanted
+}
+
 // judge looks whether the capacity is there.
-func (g *game) judge(load float64, now time.Time) {
+func (g *game) judge(load float64, ready int) {
 	g.ticks++
-	if load <= float64(g.cluster.ready(now))*g.perPod*g.o.Limit*(1+1e-9) {
+	if load <= float64(ready)*g.perPod*g.o.Limit*(1+1e-9) {
 		g.late = false
 		return
 	}
@@ -245,5 +274,8 @@ func (g *game) outcome(length time.Duration) Outcome {
 	o.Missed = sum.Hours() / max(length.Hours(), 1e-9)
 	o.Evictions, o.LostHours, o.WorkHours, o.ReplicaHours = g.cluster.evictions, g.cluster.lost.Hours(), g.cluster.done.Hours(), g.cluster.podTime.Hours()
 	o.Trusted = float64(g.trusted) / float64(max(g.ticks, 1))
+	if g.pool != nil {
+		g.pool.outcome(o)
+	}
 	return *o
 }

@@ -29,10 +29,10 @@ func TestOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(res.Outcomes) != 6 {
+	if len(res.Outcomes) != 2*len(Ways) {
 		t.Fatalf("%d outcomes", len(res.Outcomes))
 	}
-	for i := 0; i < 6; i += 3 {
+	for i := 0; i < 2*len(Ways); i += len(Ways) {
 		alone, ours, lending := &res.Outcomes[i], &res.Outcomes[i+1], &res.Outcomes[i+2]
 		if alone.Rises == 0 || ours.Missed > alone.Missed/2 || ours.Evictions >= alone.Evictions || ours.Trusted == 0 {
 			t.Errorf("alone %+v\nours %+v", alone, ours)

@@ -29,11 +29,18 @@ const (
 func LoadSeries(path string) (*Series, error) { return load("series", path, ReadSeries) }
 
 // ReadSeries reads timestamp and value, in any order. A timestamp is "2006-01-02 15:04:05" or RFC 3339. A file with timestamp_anon (seconds) instead, as
-// cluster-trace-v2026-GenAI has them, is summed up over five minutes. file is for messages.
+// cluster-trace-v2026-GenAI has them, is summed up over five minutes. One with avg_cpu and no times is a month of a cell of Google's trace of 2019, at steps of five minutes from
+// 1 May on. file is for messages.
 func ReadSeries(file string, r io.Reader) (*Series, error) {
-	t, err := newTable(file, r, "value")
+	t, err := newTable(file, r)
 	if err != nil {
 		return nil, err
+	}
+	if slices.Contains(t.columns, cellCPU) && !slices.Contains(t.columns, "value") {
+		return readCell(t)
+	}
+	if !slices.Contains(t.columns, "value") {
+		return nil, &Error{file, 1, "value", "it in the header", "other columns"}
 	}
 	type sample struct {
 		at    int64 // seconds
@@ -88,6 +95,22 @@ func ReadSeries(file string, r io.Reader) (*Series, error) {
 		}
 	}
 	return s, nil
+}
+
+// cellCPU is the use of CPU of a whole cell.
+const cellCPU = "avg_cpu"
+
+// readCell reads a month of a cell.
+func readCell(t *table) (*Series, error) {
+	s := &Series{Name: filepath.Base(t.file), Start: time.Date(2019, time.May, 1, 0, 0, 0, 0, time.UTC), Step: anonymisedAt}
+	const scale = 1e6
+	for t.next() && len(s.Loads) < maxSeries {
+		s.Loads = append(s.Loads, float64(t.scaled(cellCPU, 1e12/scale, scale))/scale)
+	}
+	if t.err == nil && len(s.Loads) == 0 {
+		t.err = &Error{File: t.file, Want: "one to " + strconv.Itoa(maxSeries) + " steps", Got: "none"}
+	}
+	return s, t.err
 }
 
 // instantOf reads an instant in seconds.

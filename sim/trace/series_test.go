@@ -30,3 +30,16 @@ func TestReadSeries(t *testing.T) {
 		}
 	}
 }
+
+// A month of a cell has no times.
+func TestReadCell(t *testing.T) {
+	s, err := ReadSeries("cell.csv", strings.NewReader("avg_cpu,avg_mem\n0.4416155843647663,0.33\n0.25,0.31\n"))
+	if err != nil || s.Step != 5*time.Minute || len(s.Loads) != 2 || s.Loads[0] != 0.441616 || s.Loads[1] != 0.25 || s.Start.Month() != time.May {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, text := range []string{"avg_cpu\n", "avg_cpu\nmuch\n", "avg_mem\n0.1\n"} {
+		if s, err := ReadSeries("cell.csv", strings.NewReader(text)); err == nil {
+			t.Errorf("%q is read as %+v", text, s)
+		}
+	}
+}

@@ -43,18 +43,18 @@ func TestExperimentTide(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &said); err != nil {
 		t.Fatal(err)
 	}
-	if len(said.Outcomes) != 6 {
+	if len(said.Outcomes) != 10 {
 		t.Fatalf("it says %s", out)
 	}
 	for _, o := range said.Outcomes {
-		if o.MinutesToCapacity == nil || o.TargetsMissed == nil || o.Evictions == nil || o.WorkLostHours == nil || (o.Way == "hilbert") != (o.Forecast != "") {
+		if o.MinutesToCapacity == nil || o.TargetsMissed == nil || o.Evictions == nil || o.WorkLostHours == nil || (o.Way == "hilbert" || o.Way == "nodes") != (o.Forecast != "") {
 			t.Errorf("%+v", o)
 		}
 	}
 	if html, err := os.ReadFile(page); err != nil || !strings.Contains(string(html), "<svg") {
 		t.Errorf("the page: %v", err)
 	}
-	if out, err = run(t.Context(), t, "sim", "experiment", "tide", "--series", series, "--peak", ""); err != nil || strings.Count(out, "load.csv") != 3 {
+	if out, err = run(t.Context(), t, "sim", "experiment", "tide", "--series", series, "--peak", ""); err != nil || strings.Count(out, "load.csv") != 5 {
 		t.Errorf("the table: %v\n%s", err, out)
 	}
 	for _, args := range [][]string{{}, {"--series", "absent.csv"}, {"--series", series, "--peak", "noon"}, {"--series", series, "--target", "0.9"}} {

@@ -16,10 +16,11 @@ func newExperimentTide() *cobra.Command {
 	var out experimentOutput
 	cmd := &cobra.Command{
 		Use:   "tide",
-		Short: "Capacity when a load rises: HPA alone, HPA with forecasts and planned peaks, lending alone",
-		Long: `Play recorded loads against three ways to have capacity: upstream's HPA algorithm on the live load; the same on the greatest of live load, a
-forecast that is trusted only while it beats "same as now", and planned peaks; and a constant number of replicas whose idle part is lent. The last
-quarter of each series is held out and judged: minutes until capacity is there, time without it, evictions and lost work of offline jobs.`,
+		Short: "Capacity when a load rises: HPA alone, with forecasts and planned peaks, lending alone, and nodes that change hands",
+		Long: `Play recorded loads against ways to have capacity: upstream's HPA algorithm on the live load; the same on the greatest of live load, a
+forecast that is trusted only while it beats "same as now", and planned peaks; a constant number of replicas whose idle part is lent; and nodes
+that change hands as a TidePool's do, by what HPA alone asks for, or with forecasts and planned peaks of replicas and nodes. The last quarter
+of each series is held out and judged: minutes until capacity is there, time without it, evictions and lost work of offline jobs.`,
 		Example: `  hilbert sim experiment tide --series taxi_trips.csv,elb_request_count.csv -o json
   hilbert sim experiment tide --series qps.tar.gz --start 5m --peak "CRON_TZ=Asia/Shanghai 0 20 * * *" --report tide.html`,
 		Args: cobra.NoArgs,
@@ -50,13 +51,15 @@ quarter of each series is held out and judged: minutes until capacity is there, 
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&files, "series", nil, "loads (CSV, or packed): timestamp, value; or timestamp_anon, value; several with commas, or the flag again")
+	flags.StringSliceVar(&files, "series", nil, "loads (CSV, or packed): timestamp, value; or timestamp_anon, value; or avg_cpu at steps of five minutes; several with commas, or the flag again")
 	flags.IntVar(&o.Replicas, "replicas", o.Replicas, "replicas that the most load before what is judged needs")
 	flags.Float64Var(&o.Target, "target", o.Target, "share of a replica that HPA aims at")
 	flags.Float64Var(&o.Limit, "limit", o.Limit, "share of a replica beyond which capacity is missing")
 	flags.DurationVar(&o.Start, "start", o.Start, "how long a replica takes until it serves")
 	flags.DurationVar(&o.MetricAge, "metric-age", o.MetricAge, "how old the metric is that HPA sees")
 	flags.DurationVar(&o.Job, "job", o.Job, "mean length of offline jobs")
+	flags.IntVar(&o.PodsPerNode, "pods-per-node", o.PodsPerNode, "replicas or jobs that a node has room for, where nodes change hands")
+	flags.DurationVar(&o.Change, "change", o.Change, "how long a node that changes hands takes until it takes pods of its new side")
 	flags.StringVar(&o.Peak, "peak", o.Peak, "when planned peaks begin: a cron expression, with CRON_TZ=ZONE before it if it has a time zone; empty: none")
 	flags.DurationVar(&o.PeakLength, "peak-length", o.PeakLength, "how long a planned peak takes")
 	flags.Float64Var(&o.PeakFactor, "peak-factor", o.PeakFactor, "how many times the most load before what is judged a planned peak is")
