@@ -49,6 +49,9 @@ func (t *memoryTick) swap(pod *MemoryPod, s *MemoryPodState) {
 	held := (used + pageBytes - 1) / pageBytes * pageBytes
 	switch {
 	case !t.maySwap(pod):
+		if s.Swap == nil {
+			s.SwapAt = max(t.now, 1) // the first step is an interval away
+		}
 		if s.Swap == nil || *s.Swap > held {
 			s.Swap = &held
 		}
