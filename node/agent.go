@@ -63,6 +63,8 @@ type Options struct {
 	Governors []Governor
 	// Quiet keeps interrupts and the host's services off CPUs that pods have for themselves; nil: nothing does.
 	Quiet *quiet.Keeper
+	// LogPages drops page cache of log files; nil: nothing does.
+	LogPages LogPages
 	// Record takes what the laws saw and said; nil: it is not recorded. A writer that is full returns an error.
 	Record io.Writer
 	// Use is told at each reading what the pods used; nil: nobody wants to know. It must not block.
@@ -436,8 +438,11 @@ type State struct {
 	Colocation *spec.Colocation
 	Evicting   evict.Counts
 	Shrinking  shrink.Counts
-	Stops      uint64 // pods that the agent stopped itself
-	Scrapes    map[scrape.Outcome]uint64
+	// LogPages is bytes of log files that were dropped from the page cache, MemoryParts what pods hold by kind, in bytes.
+	LogPages    int64
+	MemoryParts map[MemoryPart]int64
+	Stops       uint64 // pods that the agent stopped itself
+	Scrapes     map[scrape.Outcome]uint64
 	// Storage counts questions to the kubelet what pods hold of file systems; StorageKnown is of how many pods it is known now.
 	Storage      map[storage.Outcome]uint64
 	StorageKnown int
@@ -467,7 +472,8 @@ func (a *Agent) State() State {
 		Knobs: len(a.knobs.desired[0]) + len(a.knobs.desired[1]), Waiting: n.loop.Waiting(), Lost: n.runtime.why, Broken: len(a.promises.broken), EventsDropped: n.events.book.dropped,
 	}
 	s.Colocation, s.Evicting, s.Stops = a.lending.colocation(n.now(), a.eviction), a.eviction.state.Counts, a.eviction.stops
-	s.Shrinking = a.memory.shrinker.Counts()
+	s.Shrinking, s.LogPages = a.memory.shrinker.Counts(), a.memory.logs.bytes
+	s.MemoryParts = maps.Clone(a.memory.parts)
 	if a.profiles.scraper != nil {
 		s.Scrapes = a.profiles.scraper.Counts()
 	}

@@ -30,6 +30,30 @@ type memoryController struct {
 	groups  []advise.MemoryGroup
 	grouped time.Time
 	limits  map[string]advise.MemoryLimit // of reclaimed pods, by directory
+	logs    logPages
+	parts   map[MemoryPart]int64
+}
+
+// MemoryPart is memory of pods that is counted beside what the laws see.
+type MemoryPart struct {
+	// Kind is one of the kinds below.
+	Kind      string
+	Reclaimed bool
+}
+
+// The kinds of MemoryPart: buffers of sockets, which reclaim cannot get, and anonymous memory in transparent huge pages, of which a part may be unused.
+const (
+	PartSockets  = "sockets"
+	PartHugeAnon = "huge_anon"
+)
+
+// count adds a pod's parts, as far as they are known.
+func (m *memoryController) count(reclaimed bool, sockets, huge advise.Sample) {
+	for kind, value := range map[string]advise.Sample{PartSockets: sockets, PartHugeAnon: huge} {
+		if value.Known {
+			m.parts[MemoryPart{kind, reclaimed}] += int64(value.Value)
+		}
+	}
 }
 
 // groupsEvery is how often the files of memory protection are read: they change when pods come and go.
@@ -39,6 +63,7 @@ func newMemoryController(n *nodeState) *memoryController {
 	m := &memoryController{
 		node: n, params: n.options.Config.Memory, results: make(map[string]advise.ReclaimResult), limits: make(map[string]advise.MemoryLimit),
 	}
+	m.logs.node = n
 	m.gauge = shrink.NewGauge(n.options.Kernel, m.params.Reclaim.Pressure)
 	m.shrinker = shrink.New(n.options.Kernel, m.params.Writes, m.gauge.High, func(r shrink.Result) { n.loop.Post(func() { m.reclaimed(r) }) })
 	return m
@@ -85,6 +110,7 @@ func (m *memoryController) Tick(in *inputs) (changed bool) {
 	for _, ask := range m.advice.Reclaims {
 		m.shrink(shrink.Request{ID: string(ask.Why), Cgroup: ask.Dir, Bytes: ask.Bytes, FileOnly: ask.FileOnly})
 	}
+	m.logs.drop(in.now, m.advice.LogPages, m.params.Logs.Keep)
 	for dir := range m.results { // only of pods that are here
 		if !slices.ContainsFunc(o.Pods, func(p advise.MemoryPod) bool { return p.Dir == dir }) {
 			delete(m.results, dir)
@@ -107,7 +133,8 @@ func (m *memoryController) observe(in *inputs) advise.MemoryObservation {
 	node := &seen.seen.Node.Memory
 	o := advise.MemoryObservation{
 		At: laws.At, Total: bytesOf(node.Total), Free: bytesOf(node.Free), SwapTotal: bytesOf(node.SwapTotal), SwapFree: bytesOf(node.SwapFree),
-		OnlinePressure: laws.Node.MemoryPressure, Recursive: m.node.options.Recursive,
+		OnlinePressure: laws.Node.MemoryPressure, Recursive: m.node.options.Recursive, DroppingLogs: m.logs.busy,
+		CPUWaits: waitsForCPU(in.advice),
 	}
 	o.Headroom.Known = len(in.advice.NUMANodes) == len(laws.NUMANodes)
 	for z, advice := range in.advice.NUMANodes {
@@ -118,6 +145,7 @@ func (m *memoryController) observe(in *inputs) advise.MemoryObservation {
 			o.NUMANodes = append(o.NUMANodes, advise.MemoryNUMANode{Total: numa.MemoryTotal, Free: numa.MemoryFree, Headroom: headroom})
 		}
 	}
+	m.parts = make(map[MemoryPart]int64)
 	for _, p := range m.node.pods.sorted() {
 		if pod, ok := m.observePod(seen, p); ok {
 			o.Pods = append(o.Pods, pod)
@@ -126,6 +154,11 @@ func (m *memoryController) observe(in *inputs) advise.MemoryObservation {
 	slices.SortFunc(o.Pods, func(x, y advise.MemoryPod) int { return cmp.Compare(x.ID, y.ID) })
 	o.Groups = m.protection(o.Pods, in.now)
 	return o
+}
+
+// waitsForCPU reports whether online pods wait for CPUs, or may do so.
+func waitsForCPU(a *advise.Advice) bool {
+	return a.Suppression > advise.SuppressNone || slices.ContainsFunc(a.NUMANodes, func(n advise.NUMAAdvice) bool { return n.LendReason == advise.BoundByMissing })
 }
 
 // runningHeadroom is what running reclaimed pods may hold: what the law finds now. The published headroom rises late, and is zero for minutes after a start:
@@ -151,6 +184,7 @@ func (m *memoryController) observePod(seen *observation, p *pod) (out advise.Mem
 		Refaults:   advise.Sample{Value: refaults.Value * pageSize, Known: refaults.Known},
 		Reclaiming: m.shrinker.Busy(p.cgroup), Last: m.results[p.cgroup],
 	}
+	m.count(out.Reclaimed, out.Sockets, bytesOf(use.Memory.HugeAnon))
 	if out.Reclaimed {
 		out.Amount = asked.Reclaimed.MemoryMiB * topology.Mebibyte
 	}

@@ -22,7 +22,7 @@ func TestSwap(t *testing.T) {
 	pod, main := batch.Cgroup, batch.Cgroup+"/"+containerID(&batch)
 	const none, still = "max\n", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
 	r.counters.fixture = map[string]string{"proc/meminfo": "MemTotal: 4194304 kB\nMemFree: 3686400 kB\nMemAvailable: 3686400 kB\nSwapTotal: 1048576 kB\nSwapFree: 1048576 kB\n"}
-	r.counters.stat = "workingset_refault_anon 0\nworkingset_refault_file 0\n"
+	r.counters.stat = "workingset_refault_anon 0\nworkingset_refault_file 0\nsock 4096\nanon_thp 2097152\n"
 	for _, dir := range []string{pod, web.Cgroup} {
 		r.counters.fixture["sys/fs/cgroup/"+dir+"/memory.pressure"] = still
 		r.kernel.set(dir+"/memory.swap.current", "0\n")
@@ -33,6 +33,13 @@ func TestSwap(t *testing.T) {
 	r.kernel.set(web.Cgroup+"/"+containerID(&web)+"/"+enforce.SwapMax, "0\n")
 	r.run(3)
 	r.kept(pod+"/"+enforce.SwapMax, none)
+	var parts map[MemoryPart]int64
+	r.agent.Ask(time.Minute, func(a *Agent) { parts = a.State().MemoryParts })
+	for part, want := range map[MemoryPart]int64{{PartSockets, true}: 4096, {PartSockets, false}: 4096, {PartHugeAnon, true}: 2 << 20, {PartHugeAnon, false}: 2 << 20} {
+		if parts[part] != want {
+			t.Errorf("%+v has %d bytes, want %d", part, parts[part], want)
+		}
+	}
 	r.agent.Configure(wanted(`{"memory": {"swap": {"share": 0.5, "zswapShare": 0.25}}}`))
 	r.run(3)
 	const step, zswap = "33554432", "52428800"

@@ -205,6 +205,7 @@ type world struct {
 	updates   map[string]string // what the runtime was told of each container
 	refuse    map[string]bool   // containers that it does not update
 	running   map[string]runningPod
+	logPages  LogPages
 }
 
 // runningPod is what the runtime would tell in Synchronize.
@@ -261,8 +262,8 @@ func (w *world) start() {
 	}
 	config.Devices.IgnoreToolkit = w.ignoreToolkit
 	agent, err := New(Options{
-		Thresholds: w.thresholds,
-		Node:       "n1", Machine: w.hardware, Devices: w.inspector, Plugins: w.plugins, Mode: w.mode, Config: config, Kernel: w.absence.Kernel, Absence: w.absence, Log: slog.New(slog.DiscardHandler),
+		Thresholds: w.thresholds, LogPages: w.logPages,
+		Node: "n1", Machine: w.hardware, Devices: w.inspector, Plugins: w.plugins, Mode: w.mode, Config: config, Kernel: w.absence.Kernel, Absence: w.absence, Log: slog.New(slog.DiscardHandler),
 		Ports: Ports{
 			Report: func(_ context.Context, r *spec.NodeReport) error {
 				w.mu.Lock()

@@ -227,6 +227,9 @@ type Node struct {
 	StateDirectory string `json:"stateDirectory,omitempty"`
 	// KubeletDirectory is the kubelet's --root-dir.
 	KubeletDirectory string `json:"kubeletDirectory,omitempty"`
+	// LogDirectories are where log files are whose page cache Memory.Logs may drop, on the host. A path may have wildcards as path.Match has them, but not in its first part:
+	// "/var/lib/kubelet/pods/*/volumes/kubernetes.io~empty-dir/logs".
+	LogDirectories []string `json:"logDirectories,omitempty"`
 	// NRISocket is the socket on which the container runtime serves NRI.
 	NRISocket string `json:"nriSocket,omitempty"`
 	// ReservedCores is how many physical cores are kept for the node's own services and for system_cores pods: the lowest-numbered ones, in
@@ -363,6 +366,9 @@ type IOWeights struct {
 	Shared int `json:"shared,omitempty"`
 	// Reclaimed is the weight of a reclaimed pod.
 	Reclaimed int `json:"reclaimed,omitempty"`
+	// Pods is the weight of all pods together beside the host's services, each of which has 100 as a group. The container runtime is one of them: it writes what pods print, so no
+	// pod's own weight counts there. 0: the agent leaves it as it is.
+	Pods int `json:"pods,omitempty"`
 }
 
 // LendingNetwork limits what reclaimed pods send off the node.

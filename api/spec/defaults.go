@@ -97,6 +97,7 @@ func newPartitions() Partitions {
 func newNode() Node {
 	return Node{
 		Mode: ModeAuto, StateDirectory: "/var/lib/hilbert", KubeletDirectory: "/var/lib/kubelet", NRISocket: "/var/run/nri/nri.sock",
+		LogDirectories: []string{"/var/log/pods"},
 		ReclaimedCores: 1,
 		TickInterval:   Duration(5 * time.Second), ObserveInterval: Duration(time.Second),
 		WriteInterval: Duration(10 * time.Second), RefreshInterval: Duration(5 * time.Minute),

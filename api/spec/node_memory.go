@@ -13,6 +13,8 @@ type NodeMemory struct {
 	Reclaim MemoryReclaim `json:"reclaim"`
 	// Cache is about page cache that is dropped when memory gets short.
 	Cache MemoryCache `json:"cache"`
+	// Logs is about page cache of log files.
+	Logs MemoryLogs `json:"logs"`
 	// Offload is about memory that is taken from pods that do not use it.
 	Offload MemoryOffload `json:"offload"`
 	// Swap is about how far reclaimed pods may swap.
@@ -102,6 +104,15 @@ type MemoryCache struct {
 	Keep float64 `json:"keep"`
 }
 
+// MemoryLogs is about page cache of log files. The runtime writes them, so it belongs to no pod, and reclaim from pods does not reach it.
+type MemoryLogs struct {
+	// BytesPerSecond is the most page cache of files in Node.LogDirectories that is dropped in a second, while the node or a NUMA node has less free memory than Cache says.
+	// 0: none is dropped.
+	BytesPerSecond int64 `json:"bytesPerSecond"`
+	// Keep is the page cache that the end of each file keeps, in bytes, for those who follow it.
+	Keep int64 `json:"keep"`
+}
+
 // MemoryOffload is about memory that is taken from pods that do not use it.
 type MemoryOffload struct {
 	// Reclaimed takes it from reclaimed pods.
@@ -141,11 +152,13 @@ type MemoryMoves struct {
 	Enabled bool `json:"enabled"`
 	// Most is the most that a pod may hold in the NUMA node to be moved, in bytes.
 	Most int64 `json:"most"`
+	// BytesPerSecond is how much all moves together copy over time: the next one waits for what the last one copied. 0: nothing moves.
+	BytesPerSecond int64 `json:"bytesPerSecond"`
 	// After is how long a NUMA node must have been short.
 	After Duration `json:"after"`
 	// Deadline is when a move is given up.
 	Deadline Duration `json:"deadline"`
-	// Interval is the least time between two moves.
+	// Interval is the least time between two moves. After one that did not come to an end it doubles, up to Rest.
 	Interval Duration `json:"interval"`
 	// Rest is the least time between two moves of one pod.
 	Rest Duration `json:"rest"`
@@ -200,9 +213,10 @@ func DefaultNodeMemory() NodeMemory {
 			Interval: seconds(2), MaxInterval: seconds(300), Poor: 0.25, Pressure: 0.1,
 		},
 		Cache:      MemoryCache{FreeLow: 0.03, FreeHigh: 0.05, Keep: 0.25},
+		Logs:       MemoryLogs{Keep: mib},
 		Offload:    MemoryOffload{Reclaimed: true, Share: 0.002, Pressure: 0.01, Interval: seconds(6), Refaults: 0.002, SwapReserve: 64 * mib},
 		Swap:       MemorySwap{Floor: 64 * mib, Step: 32 * mib, Interval: seconds(5)},
-		Moves:      MemoryMoves{Enabled: true, Most: 512 * mib, After: seconds(10), Deadline: seconds(30), Interval: seconds(60), Rest: seconds(600)},
+		Moves:      MemoryMoves{Enabled: true, Most: 512 * mib, BytesPerSecond: 8 * mib, After: seconds(10), Deadline: seconds(30), Interval: seconds(60), Rest: seconds(600)},
 		Protection: MemoryProtection{Enabled: true, Cache: 1, Margin: 0.1, Share: 0.7, Interval: seconds(60)},
 		Writes: MemoryWrites{
 			Step: MaxMemoryWrite, StepTime: Duration(200 * time.Millisecond), Rest: Duration(10 * time.Millisecond), Deadline: seconds(10), Workers: 8,

@@ -93,6 +93,7 @@ func validateNode(n *Node, bad report) {
 			bad("node."+x.field, "%q is no absolute path", x.path)
 		}
 	}
+	validateLogDirectories(n.LogDirectories, bad)
 	for _, x := range []struct {
 		field string
 		value int
@@ -144,6 +145,21 @@ func validatePlugins(p *NodePlugins, bad report) {
 	}
 }
 
+// validateLogDirectories checks where log files are. A wildcard in the first part of a path would take in all of the host.
+func validateLogDirectories(directories []string, bad report) {
+	const most = 16
+	if len(directories) > most {
+		bad("node.logDirectories", "%d directories; write at most %d", len(directories), most)
+	}
+	for i, directory := range directories {
+		first, _, _ := strings.Cut(strings.TrimPrefix(directory, "/"), "/")
+		_, err := path.Match(directory, "")
+		if !strings.HasPrefix(directory, "/") || path.Clean(directory) != directory || first == "" || strings.ContainsAny(first, `*?[\`) || err != nil {
+			bad(fmt.Sprintf("node.logDirectories[%d]", i), "%q: want the absolute path of a directory below /, with wildcards in its later parts alone", directory)
+		}
+	}
+}
+
 // CheckNode returns every mistake in a node's configuration that has its defaults set, as Validate does. The controller and the agents hold parameters that come through
 // the API server to it.
 func CheckNode(n *Node) error { return collect(func(bad report) { validateNode(n, bad) }) }
@@ -158,6 +174,9 @@ func validateIO(o *LendingIO, bad report) {
 		if x.weight < 1 || x.weight > most {
 			bad("node.lending.io.weights."+x.field, "%d: want 1 to %d", x.weight, most)
 		}
+	}
+	if w := o.Weights.Pods; w < 0 || w > most {
+		bad("node.lending.io.weights.pods", "%d: want 1 to %d, or 0 to leave it alone", w, most)
 	}
 	checkDisks("node.lending.io.costDevices", o.CostDevices, bad)
 	names := make([]string, len(o.Ceilings))

@@ -22,6 +22,10 @@ type MemoryObservation struct {
 	OnlinePressure Sample `json:"onlinePressure"`
 	// Headroom is what all reclaimed pods of the node together may hold now.
 	Headroom Sample `json:"headroom"`
+	// CPUWaits: online pods wait for CPUs, or it is not known whether they do.
+	CPUWaits bool `json:"cpuWaits,omitempty"`
+	// DroppingLogs: pages of log files are being dropped.
+	DroppingLogs bool `json:"droppingLogs,omitempty"`
 	// Recursive: the hierarchy is mounted with memory_recursiveprot.
 	Recursive bool             `json:"recursive,omitempty"`
 	NUMANodes []MemoryNUMANode `json:"numaNodes,omitempty"`
@@ -119,6 +123,8 @@ type MemoryAdvice struct {
 	// Reclaims are what is to be reclaimed now, the most urgent first; Held says why there are none.
 	Reclaims []MemoryReclaim `json:"asks,omitempty"`
 	Paused   ReclaimPause    `json:"held,omitempty"`
+	// LogPages is how many bytes of log files' pages are to be dropped now.
+	LogPages int64 `json:"logPages,omitempty"`
 	// Move is a reclaimed pod whose memory is to be in another NUMA node, as long as it is advised.
 	Move *MemoryMove `json:"move,omitempty"`
 	// Protection is how well online pods are protected, by ID.
@@ -176,6 +182,7 @@ type MemoryMove struct {
 	From  int           `json:"from"`
 	To    int           `json:"to"`
 	Bytes int64         `json:"bytes"`
+	Began time.Duration `json:"began"`
 	Until time.Duration `json:"until"`
 }
 
@@ -184,11 +191,14 @@ type MemoryState struct {
 	At   time.Duration             `json:"at"`
 	Pods map[string]MemoryPodState `json:"pods,omitempty"`
 	// Dropping is by what is short: the node at 0, NUMA node i at i+1. Short is since when NUMA nodes are, -1 where they are not.
-	Dropping []bool                    `json:"dropping,omitempty"`
-	Short    []time.Duration           `json:"short,omitempty"`
-	Move     *MemoryMove               `json:"move,omitempty"`
-	NextMove time.Duration             `json:"nextMove,omitempty"`
-	Lows     map[string]MemoryLowState `json:"lows,omitempty"` // by a container's directory
+	Dropping []bool          `json:"dropping,omitempty"`
+	Short    []time.Duration `json:"short,omitempty"`
+	Move     *MemoryMove     `json:"move,omitempty"`
+	NextMove time.Duration   `json:"nextMove,omitempty"`
+	// MovePause is the pause after moves that came to no end.
+	MovePause time.Duration             `json:"movePause,omitempty"`
+	LogsAt    time.Duration             `json:"logsAt,omitempty"` // when pages of log files could be dropped last
+	Lows      map[string]MemoryLowState `json:"lows,omitempty"`   // by a container's directory
 	// Shared are the cgroups above pods that have a memory.low of ours.
 	Shared []string `json:"shared,omitempty"`
 }
@@ -236,6 +246,7 @@ func StepMemory(o *MemoryObservation, p *spec.NodeMemory, m *MemoryState) Memory
 	t.limits()
 	t.swapping()
 	t.reclaims()
+	t.logPages()
 	t.move()
 	t.protect()
 	t.keep()

@@ -15,6 +15,8 @@ import (
 type Params struct {
 	// Dedicated, Shared and Reclaimed are the weights of pods, from 1 to 10,000; the kernel's default is 100.
 	Dedicated, Shared, Reclaimed int
+	// Pods is the weight of all pods together beside the host's services; 0: it is left alone.
+	Pods int
 	// Devices are those on which io.cost is turned on.
 	Devices []Device
 	// Latencies are what disks shall keep for online pods (io.latency).
@@ -71,7 +73,7 @@ func Defaults() Params {
 
 // ParamsOf are the settings that a node's configuration, with its defaults set, gives.
 func ParamsOf(o *spec.LendingIO) Params {
-	p := Params{Dedicated: o.Weights.Dedicated, Shared: o.Weights.Shared, Reclaimed: o.Weights.Reclaimed}
+	p := Params{Dedicated: o.Weights.Dedicated, Shared: o.Weights.Shared, Reclaimed: o.Weights.Reclaimed, Pods: o.Weights.Pods}
 	for i := range o.Disks {
 		d := &o.Disks[i]
 		device := Device{Name: d.Device}
@@ -117,6 +119,9 @@ func (p Params) Validate() error {
 		if weight < 1 || weight > maxWeight {
 			errs = append(errs, fmt.Errorf("weight %d: want 1 to %d", weight, maxWeight))
 		}
+	}
+	if p.Pods < 0 || p.Pods > maxWeight {
+		errs = append(errs, fmt.Errorf("weight %d of all pods: want 1 to %d, or 0", p.Pods, maxWeight))
 	}
 	once := func(what string, names []string) {
 		seen := map[string]bool{}

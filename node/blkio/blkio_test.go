@@ -371,3 +371,39 @@ func TestControl(t *testing.T) {
 	}
 	k.expect(t)
 }
+
+// All pods together weigh what the settings say beside the host's services, and as the kernel has it when they say nothing any more; what nobody set is left alone.
+func TestWeightOfAllPods(t *testing.T) {
+	k := newKernel("8:0")
+	k.other["k/cgroup.subtree_control"], k.other["k/io.weight"] = "io", "default 100"
+	sys := fstest.MapFS{"block/a/dev": {Data: []byte("8:0\n")}, "block/a/device/model": {}}
+	c := NewControl(k, sys, func() (string, error) { return "", nil }, "k", Defaults())
+	pods := []enforce.Pod{{Cgroup: "k/besteffort/pod1", Level: spec.QoSReclaimed}, {Cgroup: "k/pod2", Level: spec.QoSShared}}
+	top := func() (value string) {
+		knobs, _ := c.Tick(pods)
+		for _, knob := range knobs {
+			if knob.Path() == "k/io.weight" {
+				value += knob.Value
+			}
+		}
+		return value
+	}
+	for _, step := range []struct {
+		weight int
+		want   string
+	}{{0, ""}, {1000, "default 1000"}, {20, "default 20"}, {0, "default 100"}} {
+		p := Defaults()
+		p.Pods = step.weight
+		c.Set(p)
+		if got := top(); got != step.want {
+			t.Errorf("weight %d: %q, want %q", step.weight, got, step.want)
+		}
+	}
+	delete(k.other, "k/io.weight")
+	p := Defaults()
+	p.Pods = 1000
+	c.Set(p)
+	if got := top(); got != "" {
+		t.Errorf("%q where the kernel has no weights", got)
+	}
+}

@@ -30,6 +30,7 @@ type Control struct {
 	unread  []Condition     // the disks cannot be listed, or not be found
 	limited map[string]bool // numbers of the disks that had a ceiling
 	bounded map[string]bool // and of those that had a latency
+	weighed bool            // all pods together had a weight of the settings
 	looked  map[string]bool // cgroups in which latencies of an agent before this one were looked for
 }
 
@@ -72,7 +73,22 @@ func (c *Control) Tick(pods []enforce.Pod) ([]enforce.DesiredKnob, []Condition) 
 			out = append(out, w)
 		}
 	}
-	return out, conditions
+	return append(out, c.weighTop()...), conditions
+}
+
+// kernelWeight is what each cgroup has by itself.
+const kernelWeight = 100
+
+// weighTop is the weight of all pods together, beside the host's services: these write pods' logs and pull their images, so what they do for reclaimed pods is no reclaimed pod's.
+func (c *Control) weighTop() []enforce.DesiredKnob {
+	weight := c.now.Pods
+	if c.weighed = c.weighed || weight > 0; !c.weighed || !c.support.Weights {
+		return nil
+	}
+	if weight == 0 {
+		weight = kernelWeight
+	}
+	return []enforce.DesiredKnob{enforce.Desire(c.top, enforce.IOWeight, value(weight))}
 }
 
 // adopt looks for latencies that an agent before this one has left: at first in all cgroups of pods, then in new ones around them. Those around pods never end, and would

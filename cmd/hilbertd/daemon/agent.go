@@ -19,6 +19,7 @@ import (
 	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/logpages"
 	"hilbert.dev/hilbert/node/machine"
 	"hilbert.dev/hilbert/node/nri"
 	"hilbert.dev/hilbert/node/observe"
@@ -81,6 +82,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	}
 	options.Changed, options.Scraper = host.changed, scrape.New(scrape.Defaults())
 	options.Observe, options.Quiet = observe.New(roots.Observed, observe.Params{}), quietKeeper(config, roots, kernel)
+	options.LogPages = logpages.New(logpages.Host, config.Node.LogDirectories)
 	options.Absence, options.Kernel = absence(roots, kernel, log)
 	if path := config.Node.Lending.Record; path != "" {
 		record, err := openRecord(path)

@@ -24,6 +24,8 @@ var (
 	agentShrinks    = agentDesc("reclaim_requests_total", "Requests to reclaim memory from a cgroup, by outcome.", "outcome")
 	agentShrunk     = agentDesc("reclaimed_bytes_total", "Memory reclaimed from cgroups, as the kernel reports it.")
 	agentShrinking  = agentDesc("reclaim_requests_in_flight", "Cgroups whose memory is being reclaimed.")
+	agentLogPages   = agentDesc("log_pages_dropped_bytes_total", "Page cache of log files that the kernel was asked to drop. Where it does not tell what is cached (before Linux 6.5), the length of the files.")
+	agentPartBytes  = agentDesc("pod_memory_part_bytes", "Memory of pods by kind (sockets, which reclaim cannot get; huge_anon, anonymous memory in transparent huge pages, part of which may be unused) and by whose pods they are: reclaimed or online.", "kind", "pods")
 	agentScrapes    = agentDesc("scrapes_total", "Scrapes of ServiceProfile metrics, by outcome.", "outcome")
 	agentStorage    = agentDesc("storage_queries_total", "Queries of pod storage usage to the kubelet, by outcome.", "outcome")
 	agentStored     = agentDesc("storage_known_pods", "Pods whose storage usage is known.")
@@ -35,7 +37,8 @@ var (
 	agentOvercommit = agentDesc("overcommit_percent", "Percent of the CPUs that services share which may be promised to them, by why it is not more.", "reason")
 	agentLendings   = []*prometheus.Desc{
 		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentRequested, agentFollowed, agentStopped, agentShrinks,
-		agentShrunk, agentShrinking, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered, agentWatched, agentHarmed, agentLadder, agentOvercommit,
+		agentShrunk, agentShrinking, agentLogPages, agentPartBytes, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered, agentWatched, agentHarmed, agentLadder,
+		agentOvercommit,
 	}
 )
 
@@ -92,7 +95,19 @@ func collectLending(out chan<- prometheus.Metric, s *node.State) {
 		send(prometheus.GaugeValue, agentOvercommit, float64(o.Percent), o.Reason)
 	}
 	send(prometheus.CounterValue, agentShrunk, float64(s.Shrinking.Got))
+	collectMemory(send, s)
 	send(prometheus.GaugeValue, agentShrinking, float64(s.Shrinking.Working))
+}
+
+func collectMemory(send func(prometheus.ValueType, *prometheus.Desc, float64, ...string), s *node.State) {
+	for part, bytes := range s.MemoryParts {
+		whose := "online"
+		if part.Reclaimed {
+			whose = "reclaimed"
+		}
+		send(prometheus.GaugeValue, agentPartBytes, float64(bytes), part.Kind, whose)
+	}
+	send(prometheus.CounterValue, agentLogPages, float64(s.LogPages))
 }
 
 func collectInterference(send func(prometheus.ValueType, *prometheus.Desc, float64, ...string), s *node.State) {

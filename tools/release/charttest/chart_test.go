@@ -68,7 +68,7 @@ const everything = `
 metrics: {enabled: true, certificate: existing}
 controller: {enabled: true, rescheduling: {mode: Auto}, config: {recommendation: {enabled: true, changePods: true}, requests: {enabled: true}, tides: {enabled: true}}}
 namespace: {create: true}
-agent: {enabled: true, lending: {enabled: true}, config: {node: {quietCPUs: {interrupts: true}}}}
+agent: {enabled: true, lending: {enabled: true}, config: {node: {quietCPUs: {interrupts: true}, memory: {logs: {bytesPerSecond: 67108864}}}}}
 mps: {enabled: true}
 priorityQuota: {enabled: true}
 migration: {systems: [koordinator, katalyst, volcano, kueue, hami, yunikorn, kai]}

@@ -69,3 +69,14 @@ caFile: /etc/hilbert-peers/ca.crt
 {{- define "hilbert.movesInterrupts" -}}
 {{- if dig "node" "quietCPUs" "interrupts" false .Values.agent.config -}}true{{- end -}}
 {{- end -}}
+
+{{- /* The directories of log files that agents see: those whose page cache they drop, each up to its first wildcard. */ -}}
+{{- define "hilbert.logDirectories" -}}
+{{- if gt (int64 (dig "node" "memory" "logs" "bytesPerSecond" 0 .Values.agent.config)) 0 -}}
+{{- range uniq (dig "node" "logDirectories" (list "/var/log/pods") .Values.agent.config) }}
+- {{ regexReplaceAll "/[^/]*[*?\\[].*$" . "" | quote }}
+{{- end }}
+{{- else -}}
+[]
+{{- end -}}
+{{- end -}}
