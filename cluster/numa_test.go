@@ -124,6 +124,7 @@ func (h *hall) report(t *rapid.T, node string) {
 	r.NUMANodes.Ruler = rapid.SampledFrom([]topology.Ruler{topology.RulerAgent, topology.RulerAgent, topology.RulerKubelet, topology.RulerNone}).Draw(t, "ruler")
 	r.NUMANodes.NUMANodes, r.NUMANodes.Threads = 2, 2
 	r.NUMANodes.BindsShared = rapid.IntRange(0, 3).Draw(t, "binds shared") > 0
+	r.NUMANodes.SeparatesBandwidth = rapid.IntRange(0, 3).Draw(t, "separates bandwidth") > 0
 	for z := range 2 {
 		r.NUMANodes.NUMANode[z] = topology.NUMACapacity{CPUs: 2 * uint16(rapid.IntRange(0, 4).Draw(t, "cpus")), Memory: 4 << 10}
 	}

@@ -215,7 +215,7 @@ func plan(t *testing.T, store *cluster.Store, d *datadriven.TestData) *cluster.P
 func planned(t *testing.T, d *datadriven.TestData, text string, c *cluster.Class) (grant topology.Grant) {
 	var err error
 	if strings.Contains(text, ":") {
-		grant.NUMANodes, err = topology.ParseNUMAGrant(text)
+		grant.NUMANodes, err = topology.ParseNUMAGrant(strings.ReplaceAll(text, "+", ","))
 	} else {
 		err = grant.ParseGPUs(text, &c.GPU)
 	}

@@ -373,6 +373,9 @@ func podOf(s *Sandbox) allocate.Pod {
 	promisedDevices(&p, s.Annotations)
 	if qos.Level == spec.QoSDedicated || qos.Level == spec.QoSShared && qos.NUMA != "" {
 		p.Request = requestOf(qos, s.Amounts, p.Promise)
+		if !p.Promise.IsZero() && p.Promise.Bandwidth == topology.BandwidthUnsaid {
+			p.Promise.Bandwidth = p.Request.Bandwidth // a scheduler that did not know it has left it out
+		}
 	}
 	return p
 }
@@ -410,6 +413,7 @@ func promisedDevices(p *allocate.Pod, annotations map[string]string) {
 // Binding was made for the request. So the promise says how much memory is bound, as long as it is no more than the limit.
 func requestOf(qos spec.QoS, a Amounts, promise topology.NUMAGrant) topology.NUMARequest {
 	r := topology.NUMARequest{CPUs: uint16(min((a.MilliCPU+999)/1000, math.MaxUint16))}
+	r.Bandwidth, _ = topology.ParseBandwidth(qos.Bandwidth) // QoSOf has judged it
 	switch qos.NUMA {
 	case spec.NUMABound:
 		if r.Binding = topology.Bound; qos.Level == spec.QoSShared {

@@ -17,6 +17,7 @@ func (s *deviceChoices) node() *tally {
 		NUMANodes: uint8(s.below(4)), Threads: uint8(1 + s.below(2)), Closed: []uint8{0, 0, 0, 1, 2}[s.below(5)],
 	}}
 	t.numaNodes.BindsShared = s.below(4) < 3
+	t.numaNodes.SeparatesBandwidth = s.below(4) < 3
 	for z := range t.numaNodes.NUMANodes {
 		t.numaNodes.NUMANode[z] = NUMACapacity{CPUs: uint16(s.below(4)) * uint16(t.numaNodes.Threads), Socket: z / 2, Memory: uint32(s.below(5))}
 	}
@@ -76,7 +77,7 @@ func (s *deviceChoices) deviceRequest() (r Request, z NUMARequest) {
 		r.NIC.RDMA, r.NIC.Function, r.NIC.Bandwidth = s.below(3) == 2, s.below(3) == 2, uint32(s.below(3)*10)
 	}
 	if s.below(2) == 1 {
-		z = NUMARequest{CPUs: uint16(1 + s.below(5)), Binding: Binding(s.below(4)), Memory: uint32(s.below(4))}
+		z = NUMARequest{CPUs: uint16(1 + s.below(5)), Binding: Binding(s.below(4)), Memory: uint32(s.below(4)), Bandwidth: []Bandwidth{0, 0, BandwidthIntensive, BandwidthSensitive}[s.below(4)]}
 	}
 	if r.Near.Level = Level(s.below(4)); r.Near.Level != Anywhere {
 		r.Near.Required = s.below(2) == 1

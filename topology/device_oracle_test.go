@@ -172,7 +172,7 @@ func (t *tally) numaChoices(z NUMARequest) (list []uint8) {
 	if z.IsZero() || t.numaNodes.Ruler == RulerKubelet && z.Binding == Unbound {
 		return []uint8{0}
 	}
-	if t.numaNodes.Ruler != RulerAgent || z.Binding == BoundShared && !t.numaNodes.BindsShared {
+	if t.numaNodes.Ruler != RulerAgent || z.Binding == BoundShared && !t.numaNodes.BindsShared || z.Bandwidth > 0 && !t.numaNodes.SeparatesBandwidth {
 		return nil
 	}
 	f := t.numaFree()

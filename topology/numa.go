@@ -37,7 +37,9 @@ type NUMAShape struct {
 	Threads     uint8 // logical CPUs of one core: exclusive CPUs are given by whole cores
 	Closed      uint8 // set of NUMA nodes that give nothing new
 	BindsShared bool  // the agent keeps pods of shared pools in their NUMA nodes too: requests with BoundShared are served
-	NUMANode    [MaxNUMANodes]NUMACapacity
+	// SeparatesBandwidth: the agent keeps pods that load a NUMA node's memory out of those of pods that suffer from it: requests that name a Bandwidth are served.
+	SeparatesBandwidth bool
+	NUMANode           [MaxNUMANodes]NUMACapacity
 }
 
 // NUMACapacity is one NUMA node: its logical CPUs that may be given exclusively (whole cores, reserved ones left out), and its memory.
@@ -74,6 +76,13 @@ type NUMARequest struct {
 	CPUs    uint16 // logical CPUs; exclusive ones are rounded up to whole cores by the machine that gives them
 	Binding Binding
 	Memory  uint32 // MiB, charged to the NUMA nodes of a pod that is bound
+	// Bandwidth says how the pod gets on with others at the memory of its NUMA nodes. It is left out where nothing is said, so that older checkpoints are read.
+	Bandwidth Bandwidth `json:",omitempty"`
+}
+
+// serves reports whether the machine's agent can do what the request asks of it.
+func (s *NUMAShape) serves(r NUMARequest) bool {
+	return (r.Binding != BoundShared || s.BindsShared) && (r.Bandwidth == BandwidthUnsaid || s.SeparatesBandwidth)
 }
 
 // IsZero reports whether no CPU of a NUMA node is asked for.
@@ -83,6 +92,8 @@ func (r NUMARequest) IsZero() bool { return r.CPUs == 0 }
 type NUMAGrant struct {
 	CPUs   [MaxNUMANodes]uint16
 	Memory [MaxNUMANodes]uint32
+	// Bandwidth is the request's. It is counted in each NUMA node that the grant touches.
+	Bandwidth Bandwidth
 }
 
 // IsZero reports whether nothing is granted.
@@ -115,7 +126,8 @@ func (g NUMAGrant) Excess(r NUMARequest) (cpus, memory int64) {
 	return cpus, memory - int64(r.Memory)
 }
 
-// String renders the grant as the Binding's annotation has it, by NUMA node: "0:8/4096Mi,1:8/4096Mi", or "0:8" where memory is not bound.
+// String renders the grant as the Binding's annotation has it, by NUMA node: "0:8/4096Mi,1:8/4096Mi", or "0:8" where memory is not bound. What is said
+// of memory bandwidth follows: "0:8/4096Mi,sensitive".
 func (g NUMAGrant) String() string {
 	var b strings.Builder
 	for set := g.NUMANodes(); set != 0; set &= set - 1 {
@@ -132,13 +144,18 @@ func (g NUMAGrant) String() string {
 			b.WriteString("Mi")
 		}
 	}
+	if g.Bandwidth != BandwidthUnsaid && b.Len() > 0 {
+		b.WriteByte(',')
+		b.WriteString(g.Bandwidth.String())
+	}
 	return b.String()
 }
 
 // ParseNUMAGrant reads what String wrote.
 func ParseNUMAGrant(text string) (NUMAGrant, error) {
 	var g NUMAGrant
-	for field := range strings.SplitSeq(text, ",") {
+	amounts, bandwidth := cutBandwidth(text)
+	for field := range strings.SplitSeq(amounts, ",") {
 		numa, amounts, ok := strings.Cut(strings.TrimSpace(field), ":")
 		z, err := strconv.ParseUint(numa, 10, 8)
 		if !ok || err != nil || z >= MaxNUMANodes {
@@ -164,6 +181,7 @@ func ParseNUMAGrant(text string) (NUMAGrant, error) {
 			return NUMAGrant{}, fmt.Errorf("NUMA %q: NUMA node %d is given nothing", text, z)
 		}
 	}
+	g.Bandwidth = bandwidth
 	return g, nil
 }
 
@@ -175,6 +193,13 @@ type NUMARoom struct {
 	CPUs   int32
 	Claims int32 // grants that touch the NUMA node
 	Memory int64 // MiB
+
+	Intensive, Sensitive int16 // of the grants, those with this Bandwidth
+}
+
+// suits reports whether a pod with the bandwidth may be given something of the NUMA node beside the pods that are there.
+func (m *NUMARoom) suits(b Bandwidth) bool {
+	return (b != BandwidthIntensive || m.Sensitive == 0) && (b != BandwidthSensitive || m.Intensive == 0)
 }
 
 // NewNUMAFree is what an empty machine has.
@@ -199,11 +224,18 @@ func (f *NUMAFree) move(g *NUMAGrant, sign int32) {
 		f[z].CPUs -= sign * int32(g.CPUs[z])
 		f[z].Memory -= int64(sign) * int64(g.Memory[z])
 		f[z].Claims += sign
+		switch g.Bandwidth {
+		case BandwidthUnsaid: // it gets on with all
+		case BandwidthIntensive:
+			f[z].Intensive += int16(sign)
+		case BandwidthSensitive:
+			f[z].Sensitive += int16(sign)
+		}
 	}
 }
 
 // Fits reports whether a grant answers the request and still fits: enough whole cores, memory where it is bound, whole and unused NUMA nodes
-// where it is exclusive, nothing of a NUMA node that is closed.
+// where it is exclusive, nothing of a NUMA node that is closed or has pods that its bandwidth does not suit.
 func (f *NUMAFree) Fits(s *NUMAShape, r NUMARequest, g *NUMAGrant) bool {
 	if r.IsZero() {
 		return g.IsZero()
@@ -215,7 +247,7 @@ func (f *NUMAFree) Fits(s *NUMAShape, r NUMARequest, g *NUMAGrant) bool {
 		return false
 	case RulerAgent: // by NUMA node, below
 	}
-	if r.Binding == BoundShared && !s.BindsShared {
+	if !s.serves(r) || g.Bandwidth != r.Bandwidth {
 		return false
 	}
 	var cpus, memory int64
@@ -240,7 +272,7 @@ func (f *NUMAFree) Fits(s *NUMAShape, r NUMARequest, g *NUMAGrant) bool {
 }
 
 func (f *NUMAFree) fitsIn(s *NUMAShape, binding Binding, z int, g *NUMAGrant) bool {
-	if z >= int(s.NUMANodes) || s.Closed&(1<<z) != 0 || g.CPUs[z]%uint16(s.grain(binding)) != 0 {
+	if z >= int(s.NUMANodes) || s.Closed&(1<<z) != 0 || g.CPUs[z]%uint16(s.grain(binding)) != 0 || !f[z].suits(g.Bandwidth) {
 		return false
 	}
 	if binding == Exclusive {

@@ -15,10 +15,10 @@ func OfferNUMA(s *NUMAShape, f *NUMAFree, r NUMARequest) (g NUMAGrant, ok bool) 
 		return NUMAGrant{}, false
 	case RulerAgent: // we choose, below
 	}
-	if r.Binding == BoundShared && !s.BindsShared {
+	if !s.serves(r) {
 		return NUMAGrant{}, false
 	}
-	open := f.open(s, r.Binding)
+	open := f.open(s, r)
 	best, found := uint8(0), false
 	var least numaWaste
 	for count := 1; count <= bits.OnesCount8(open) && !found; count++ {
@@ -38,14 +38,14 @@ func OfferNUMA(s *NUMAShape, f *NUMAFree, r NUMARequest) (g NUMAGrant, ok bool) 
 	return f.share(s, r, best), true
 }
 
-// open is the set of NUMA nodes that may give anything to a pod of the binding.
-func (f *NUMAFree) open(s *NUMAShape, binding Binding) (set uint8) {
+// open is the set of NUMA nodes that may give anything to a pod with the request.
+func (f *NUMAFree) open(s *NUMAShape, r NUMARequest) (set uint8) {
 	for z := range int(s.NUMANodes) {
-		usable := f[z].CPUs >= s.grain(binding)
-		if binding == Exclusive {
+		usable := f[z].CPUs >= s.grain(r.Binding)
+		if r.Binding == Exclusive {
 			usable = f[z].Claims == 0 && f[z].CPUs == int32(s.NUMANode[z].CPUs) && f[z].CPUs > 0
 		}
-		if usable && s.Closed&(1<<z) == 0 {
+		if usable && s.Closed&(1<<z) == 0 && f[z].suits(r.Bandwidth) {
 			set |= 1 << z
 		}
 	}
@@ -94,6 +94,7 @@ func (f *NUMAFree) waste(s *NUMAShape, r NUMARequest, set uint8) (numaWaste, boo
 
 // share divides a request that the set holds over its NUMA nodes.
 func (f *NUMAFree) share(s *NUMAShape, r NUMARequest, set uint8) (g NUMAGrant) {
+	g.Bandwidth = r.Bandwidth
 	if r.Binding == Exclusive {
 		for ; set != 0; set &= set - 1 {
 			z := bits.TrailingZeros8(set)

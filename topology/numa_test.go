@@ -15,7 +15,7 @@ func drawNUMANodes(t *rapid.T) (s NUMAShape, f NUMAFree) {
 		Ruler:     rapid.SampledFrom([]Ruler{RulerAgent, RulerAgent, RulerAgent, RulerAgent, RulerKubelet, RulerNone}).Draw(t, "ruler"),
 		NUMANodes: uint8(rapid.IntRange(0, 5).Draw(t, "numaNodes")), Threads: uint8(rapid.IntRange(0, 2).Draw(t, "threads")),
 		Closed:      uint8(rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "closed")),
-		BindsShared: rapid.IntRange(0, 4).Draw(t, "bindsShared") > 0,
+		BindsShared: rapid.IntRange(0, 4).Draw(t, "bindsShared") > 0, SeparatesBandwidth: rapid.IntRange(0, 4).Draw(t, "separatesBandwidth") > 0,
 	}
 	threads := int(max(s.Threads, 1))
 	for z := range s.NUMANodes {
@@ -29,6 +29,8 @@ func drawNUMANodes(t *rapid.T) (s NUMAShape, f NUMAFree) {
 			f[z].CPUs = int32(rapid.IntRange(-2, int(s.NUMANode[z].CPUs)).Draw(t, "free"))
 			f[z].Memory = int64(rapid.IntRange(-2, int(s.NUMANode[z].Memory)).Draw(t, "freeMemory"))
 			f[z].Claims = int32(rapid.IntRange(0, 2).Draw(t, "claims"))
+			f[z].Intensive = int16(rapid.IntRange(0, 1).Draw(t, "intensive"))
+			f[z].Sensitive = int16(rapid.IntRange(0, 1).Draw(t, "sensitive"))
 		}
 	}
 	return s, f
@@ -37,7 +39,7 @@ func drawNUMANodes(t *rapid.T) (s NUMAShape, f NUMAFree) {
 func drawRequest(t *rapid.T) NUMARequest {
 	return NUMARequest{
 		CPUs: uint16(rapid.IntRange(0, 12).Draw(t, "request")), Binding: Binding(rapid.IntRange(0, 3).Draw(t, "binding")),
-		Memory: uint32(rapid.IntRange(0, 12).Draw(t, "need")),
+		Memory: uint32(rapid.IntRange(0, 12).Draw(t, "need")), Bandwidth: rapid.SampledFrom([]Bandwidth{0, 0, BandwidthIntensive, BandwidthSensitive}).Draw(t, "bandwidth"),
 	}
 }
 
@@ -53,6 +55,9 @@ func choices(s *NUMAShape, f *NUMAFree, r NUMARequest) (all []choice) {
 			return nil
 		}
 	}
+	if r.Bandwidth != BandwidthUnsaid && !s.SeparatesBandwidth {
+		return nil
+	}
 	want := (int(r.CPUs) + threads - 1) / threads
 	for set := 1; set < 1<<s.NUMANodes; set++ {
 		c := choice{set: set, cores: -want}
@@ -64,7 +69,8 @@ func choices(s *NUMAShape, f *NUMAFree, r NUMARequest) (all []choice) {
 			}
 			cores := int(f[z].CPUs) / threads
 			whole := f[z].Claims == 0 && f[z].CPUs == int32(s.NUMANode[z].CPUs)
-			usable = usable && cores > 0 && s.Closed&(1<<z) == 0 && (whole || r.Binding != Exclusive)
+			beside := map[Bandwidth]int16{BandwidthIntensive: f[z].Sensitive, BandwidthSensitive: f[z].Intensive}[r.Bandwidth]
+			usable = usable && beside == 0 && cores > 0 && s.Closed&(1<<z) == 0 && (whole || r.Binding != Exclusive)
 			c.numaNodes++
 			c.cores += cores
 			c.memory += max(int(f[z].Memory), 0)
@@ -149,6 +155,24 @@ func misfits(t *rapid.T, s NUMAShape, f NUMAFree, r NUMARequest, g NUMAGrant) {
 			t.Fatalf("%v fits where the agent binds no pod that shares CPUs", g)
 		}
 	}
+	other := f
+	if r.Bandwidth == BandwidthSensitive {
+		other[z].Intensive++
+	} else {
+		other[z].Sensitive++
+	}
+	if got := other.Fits(&s, r, &g); got != (r.Bandwidth == BandwidthUnsaid) {
+		t.Fatalf("%v fits beside a pod of another bandwidth: %v", g, got)
+	}
+	if unsaid := g; r.Bandwidth != BandwidthUnsaid {
+		if unsaid.Bandwidth = BandwidthUnsaid; f.Fits(&s, r, &unsaid) {
+			t.Fatalf("%v fits for a pod with bandwidth %v", unsaid, r.Bandwidth)
+		}
+		old := s
+		if old.SeparatesBandwidth = false; f.Fits(&old, r, &g) {
+			t.Fatalf("%v fits where the agent separates no pods", g)
+		}
+	}
 	taken := f
 	taken.Commit(&g)
 	again := taken
@@ -164,7 +188,7 @@ func misfits(t *rapid.T, s NUMAShape, f NUMAFree, r NUMARequest, g NUMAGrant) {
 func TestNUMADoNotShareWhatTheyHave(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, _ := drawNUMANodes(t)
-		s.Ruler, s.BindsShared = RulerAgent, true
+		s.Ruler, s.BindsShared, s.SeparatesBandwidth = RulerAgent, true, true
 		f := NewNUMAFree(&s)
 		var held []NUMAGrant
 		alone := map[int]bool{}
@@ -182,7 +206,7 @@ func TestNUMADoNotShareWhatTheyHave(t *testing.T) {
 			held = append(held, g)
 			for z := range MaxNUMANodes {
 				touched := g.CPUs[z] > 0 || g.Memory[z] > 0
-				if f[z].CPUs < 0 || f[z].Memory < 0 || touched && alone[z] {
+				if f[z].CPUs < 0 || f[z].Memory < 0 || touched && alone[z] || f[z].Intensive > 0 && f[z].Sensitive > 0 {
 					t.Fatalf("%v after %v", f, held)
 				}
 				alone[z] = alone[z] || touched && r.Binding == Exclusive
@@ -229,7 +253,7 @@ func TestLevel(t *testing.T) {
 }
 
 func TestNUMAChoices(t *testing.T) {
-	s := NUMAShape{Ruler: RulerAgent, NUMANodes: 4, Threads: 2, BindsShared: true, NUMANode: [MaxNUMANodes]NUMACapacity{{8, 0, 100}, {8, 0, 100}, {8, 1, 100}, {8, 1, 100}}}
+	s := NUMAShape{Ruler: RulerAgent, NUMANodes: 4, Threads: 2, BindsShared: true, SeparatesBandwidth: true, NUMANode: [MaxNUMANodes]NUMACapacity{{8, 0, 100}, {8, 0, 100}, {8, 1, 100}, {8, 1, 100}}}
 	whole := NewNUMAFree(&s)
 	for _, c := range []struct {
 		name string
@@ -250,6 +274,9 @@ func TestNUMAChoices(t *testing.T) {
 		{"and fills a core that another one began", NUMARequest{CPUs: 3, Binding: BoundShared}, func(f *NUMAFree) { f[0].CPUs, f[1].CPUs = 7, 3 }, "1:3"},
 		{"which is no room for a core", NUMARequest{CPUs: 4}, func(f *NUMAFree) { f[0].CPUs, f[1].CPUs, f[2].CPUs, f[3].CPUs = 1, 3, 5, 1 }, "2:4"},
 		{"too much", NUMARequest{CPUs: 33}, nil, ""},
+		{"not beside pods that suffer", NUMARequest{CPUs: 2, Bandwidth: BandwidthIntensive}, func(f *NUMAFree) { f[0].Sensitive, f[1].Intensive = 1, 1 }, "1:2,intensive"},
+		{"not beside pods that load the memory", NUMARequest{CPUs: 2, Binding: Bound, Memory: 5, Bandwidth: BandwidthSensitive}, func(f *NUMAFree) { f[0].Intensive = 1 }, "1:2/5Mi,sensitive"},
+		{"what says nothing gets on with all", NUMARequest{CPUs: 2}, func(f *NUMAFree) { f[0].Intensive, f[0].Sensitive = 1, 1 }, "0:2"},
 	} {
 		f := whole
 		if c.free != nil {
@@ -273,7 +300,7 @@ func TestNUMAWords(t *testing.T) {
 			t.Errorf("%d is %q", b, b)
 		}
 	}
-	for _, text := range []string{"", "0", "0:", "8:1", "-1:1", "0:1,0:2", "0:65536", "0:1/5", "0:1/5Gi", "0:1/Mi", "0:0", "0:0/0Mi", "0:1,,1:1", "0:1/4294967296Mi"} {
+	for _, text := range []string{"", "0", "0:", "8:1", "-1:1", "0:1,0:2", "0:65536", "0:1/5", "0:1/5Gi", "0:1/Mi", "0:0", "0:0/0Mi", "0:1,,1:1", "0:1/4294967296Mi", "sensitive", ",sensitive", "0:1,heavy", "0:1,sensitive,intensive"} {
 		if g, err := ParseNUMAGrant(text); err == nil || !g.IsZero() {
 			t.Errorf("%q reads as %v", text, g)
 		}
@@ -295,6 +322,7 @@ func TestNUMAGrantReadsBack(t *testing.T) {
 		if g.IsZero() {
 			return
 		}
+		g.Bandwidth = Bandwidth(rapid.IntRange(0, 2).Draw(t, "bandwidth"))
 		if again, err := ParseNUMAGrant(g.String()); err != nil || again != g {
 			t.Fatalf("%v reads back as %v (%v)", g, again, err)
 		}
@@ -305,6 +333,8 @@ func FuzzParseNUMAGrant(f *testing.F) {
 	f.Add("0:8/4096Mi,1:8/4096Mi")
 	f.Add(" 7:65535 , 0:0/1Mi")
 	f.Add("00:08/0Mi")
+	f.Add("0:8/4096Mi, sensitive")
+	f.Add("intensive,0:1")
 	f.Fuzz(func(t *testing.T, text string) {
 		g, err := ParseNUMAGrant(text)
 		if err != nil {

@@ -29,6 +29,8 @@ type NodeStatus struct {
 	ThreadsPerCore int `json:"threadsPerCore"`
 	// BindsShared: the agent keeps pods of level QoSShared in the NUMA nodes that they were promised. Without it none is promised any.
 	BindsShared bool `json:"bindsShared,omitempty"`
+	// SeparatesBandwidth: the agent keeps pods that load a NUMA node's memory apart from those that suffer from it. Without it none that says so is promised any.
+	SeparatesBandwidth bool `json:"separatesBandwidth,omitempty"`
 	// Topology are the sockets, their NUMA nodes, and the devices near those.
 	Topology []TopologyElement `json:"topology,omitempty"`
 	// Pools are the CPUs that several pods share.
@@ -289,6 +291,8 @@ type NUMAAllocation struct {
 	Exclusive bool `json:"exclusive,omitempty"`
 	// Shared: the CPUs are room that is kept in the NUMA node's shared pool, and no CPUs of its own.
 	Shared bool `json:"shared,omitempty"`
+	// Bandwidth is the pod's AnnotationMemoryBandwidth.
+	Bandwidth string `json:"bandwidth,omitempty"`
 	// Moved: the promised NUMA nodes were not free, and the pod got these instead.
 	Moved bool `json:"moved,omitempty"`
 }
@@ -310,6 +314,8 @@ const (
 	ConditionNUMANodesClosed = "NUMANodesClosed"
 	// ConditionQoSUnsaid is True where BestEffort pods without a QoS level run in the shared pool.
 	ConditionQoSUnsaid = "UnlabelledBestEffort"
+	// ConditionBandwidth is True where memory-intensive pods run in NUMA nodes of bandwidth-sensitive ones.
+	ConditionBandwidth = "BandwidthNotSeparated"
 )
 
 // Reasons of the node: of conditions, events and metrics. They are bounded and stable.
@@ -351,6 +357,8 @@ const (
 	ReasonUnlabelled         = "Unlabelled"               // BestEffort pods have no QoS level; the message names them
 	ReasonAllLabelled        = "AllLabelled"              // all BestEffort pods have a QoS level
 	ReasonNUMANodesOpen      = "NUMANodesOpen"            // no NUMA node is closed
+	ReasonTooFewCPUs         = "TooFewCPUs"               // memory-intensive pods run beside bandwidth-sensitive ones; the message names them
+	ReasonSeparated          = "Separated"                // no memory-intensive pod runs beside a bandwidth-sensitive one
 
 	// ReasonStartedWithoutAgent: a container started while no agent was there, with GPUs that are not its pod's, or without its pod's.
 	ReasonStartedWithoutAgent = "StartedWithoutAgent"

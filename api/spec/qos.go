@@ -30,6 +30,10 @@ const (
 	// AnnotationPool stands on a pod of level QoSShared and names the pool of CPUs that it runs in. Without it, the pool is PoolShare.
 	AnnotationPool = "hilbert.dev/pool"
 
+	// AnnotationMemoryBandwidth stands on a pod and says how it gets on with others at the memory of a NUMA node: BandwidthIntensive or BandwidthSensitive. Pods
+	// of the one kind are kept off NUMA nodes with pods of the other kind. Without it, the pod gets on with all.
+	AnnotationMemoryBandwidth = "hilbert.dev/memory-bandwidth"
+
 	// AnnotationNUMANodes says what the pod was promised of each NUMA node: "0:8/4096Mi" is 8 CPUs and 4 GiB of NUMA node 0. Hilbert writes it with
 	// the Binding; nothing else may.
 	AnnotationNUMANodes = "hilbert.dev/numa-nodes"
@@ -68,6 +72,14 @@ const (
 	NUMAExclusive = "exclusive"
 )
 
+// The values of AnnotationMemoryBandwidth.
+const (
+	// BandwidthIntensive: the pod loads the memory, as a scan, a shuffle or a copy of a model does.
+	BandwidthIntensive = "intensive"
+	// BandwidthSensitive: the pod is slow where others load the memory. It must be of level QoSDedicated, or bound to NUMA nodes.
+	BandwidthSensitive = "sensitive"
+)
+
 // Names of the pools that are always there. A business cannot name its pool so.
 const (
 	PoolShare     = "share"
@@ -84,6 +96,8 @@ type QoS struct {
 	NUMA  string // "", NUMABound or NUMAExclusive of a dedicated pod, "" or NUMABound of a shared one
 	Pool  string // of a shared pod only
 	Said  bool   // the pod names its level
+	// Bandwidth is "", BandwidthIntensive or BandwidthSensitive.
+	Bandwidth string
 }
 
 // QoSOf reads a pod's labels and annotations. The error names the key and what it may be; the QoS beside it is what the pod is then treated
@@ -105,7 +119,25 @@ func QoSOf(labels, annotations map[string]string) (QoS, error) {
 	if err != nil {
 		return QoS{Level: QoSShared, Pool: PoolShare, Said: q.Said}, err
 	}
-	return q.with(numa, pool)
+	if q, err = q.with(numa, pool); err != nil {
+		return q, err
+	}
+	return q.withBandwidth(annotations[AnnotationMemoryBandwidth])
+}
+
+func (q QoS) withBandwidth(bandwidth string) (QoS, error) {
+	shared := QoS{Level: QoSShared, Pool: PoolShare, Said: q.Said}
+	switch {
+	case bandwidth == "":
+	case bandwidth != BandwidthIntensive && bandwidth != BandwidthSensitive:
+		return shared, fmt.Errorf("%s: %q: want %s or %s", AnnotationMemoryBandwidth, bandwidth, BandwidthIntensive, BandwidthSensitive)
+	case q.Level == QoSSystem:
+		return shared, fmt.Errorf("%s: pods of level %s are kept off no NUMA node; leave it out", AnnotationMemoryBandwidth, q.Level)
+	case bandwidth == BandwidthSensitive && q.Level != QoSDedicated && q.NUMA == "":
+		return shared, fmt.Errorf("%s: only a pod of level %s, or one with %s, can be %s", AnnotationMemoryBandwidth, QoSDedicated, AnnotationNUMA, bandwidth)
+	}
+	q.Bandwidth = bandwidth
+	return q, nil
 }
 
 func (q QoS) with(numa, pool string) (QoS, error) {

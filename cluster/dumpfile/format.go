@@ -360,7 +360,7 @@ func writeRequirements(r *facts.Requirements) requirementsRecord {
 	return requirementsRecord{
 		Requests: each(r.Requests, writeQuantity), ScoreCPU: r.ScoreCPU, ScoreMemory: r.ScoreMemory, PodLevelCPU: r.PodLevelCPU, PodLevelMemory: r.PodLevelMemory,
 		GPU:          writeGPURequest(&r.GPU),
-		NUMANodes:    numaRequestRecord{r.NUMANodes.CPUs, bindingText(r.NUMANodes.Binding), r.NUMANodes.Memory},
+		NUMANodes:    numaRequestRecord{r.NUMANodes.CPUs, bindingText(r.NUMANodes.Binding), r.NUMANodes.Memory, bandwidthText(r.NUMANodes.Bandwidth)},
 		Reclaimed:    r.Reclaimed,
 		NodeSelector: labelMap(r.NodeSelector), Required: each(r.Required, writeTerm),
 		Preferred: each(r.Preferred, func(w facts.WeightedTerm) weightedTermRecord { return weightedTermRecord{w.Weight, writeTerm(w.Term)} }),

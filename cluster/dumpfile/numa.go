@@ -13,12 +13,27 @@ type (
 	bindingText topology.Binding
 	rulerText   topology.Ruler
 	numaText    topology.NUMAGrant // as the Binding's annotation has it
+
+	bandwidthText topology.Bandwidth
 )
 
 func (b bindingText) MarshalText() ([]byte, error) { return []byte(nameOf(bindingNames, b)), nil }
 func (r rulerText) MarshalText() ([]byte, error)   { return []byte(nameOf(rulerNames, r)), nil }
 
 func (z numaText) MarshalText() ([]byte, error) { return []byte(topology.NUMAGrant(z).String()), nil }
+
+func (b bandwidthText) MarshalText() ([]byte, error) {
+	return []byte(topology.Bandwidth(b).String()), nil
+}
+
+func (b *bandwidthText) UnmarshalText(text []byte) error {
+	bandwidth, ok := topology.ParseBandwidth(string(text))
+	if !ok {
+		return fmt.Errorf("bandwidth %q: want intensive or sensitive", text)
+	}
+	*b = bandwidthText(bandwidth)
+	return nil
+}
 
 func (b *bindingText) UnmarshalText(text []byte) (err error) {
 	*b, err = named[bindingText](bindingNames, string(text))
@@ -40,6 +55,8 @@ type numaRequestRecord struct {
 	CPUs    uint16      `json:"cpus"`
 	Binding bindingText `json:"binding"`
 	Memory  uint32      `json:"memory,omitempty"`
+
+	Bandwidth bandwidthText `json:"bandwidth,omitempty"`
 }
 
 type numaRecord struct {
@@ -60,9 +77,10 @@ type reportRecord struct {
 	Why       string       `json:"why,omitempty"`
 	Threads   uint8        `json:"threads,omitempty"`
 	NUMANodes []numaRecord `json:"numaNodes,omitempty"`
-	// BindsShared is left out where it is not so, as in files of before.
-	BindsShared bool         `json:"bindsShared,omitempty"`
-	Held        []heldRecord `json:"held,omitempty"`
+	// BindsShared and SeparatesBandwidth are left out where they are not so, as in files of before.
+	BindsShared        bool         `json:"bindsShared,omitempty"`
+	SeparatesBandwidth bool         `json:"separatesBandwidth,omitempty"`
+	Held               []heldRecord `json:"held,omitempty"`
 
 	Devices     *devicesRecord      `json:"devices,omitempty"`
 	HeldDevices []heldDevicesRecord `json:"heldDevices,omitempty"`
@@ -130,7 +148,7 @@ type nodeEventRecord struct {
 
 func writeReport(r facts.NodeReported) reportRecord {
 	shape := &r.Report.NUMANodes
-	out := reportRecord{Node: r.Node, Ruler: rulerText(shape.Ruler), Why: r.Report.Why, Threads: shape.Threads, BindsShared: shape.BindsShared}
+	out := reportRecord{Node: r.Node, Ruler: rulerText(shape.Ruler), Why: r.Report.Why, Threads: shape.Threads, BindsShared: shape.BindsShared, SeparatesBandwidth: shape.SeparatesBandwidth}
 	for z, capacity := range shape.NUMANode[:shape.NUMANodes] {
 		out.NUMANodes = append(out.NUMANodes, numaRecord{capacity.CPUs, capacity.Socket, capacity.Memory, shape.Closed&(1<<z) != 0})
 	}
@@ -153,7 +171,7 @@ func readReport(r *reportRecord) (facts.NodeReported, error) {
 	}
 	shape := &out.Report.NUMANodes
 	shape.Ruler, shape.Threads, shape.NUMANodes = topology.Ruler(r.Ruler), r.Threads, uint8(len(r.NUMANodes))
-	shape.BindsShared = r.BindsShared
+	shape.BindsShared, shape.SeparatesBandwidth = r.BindsShared, r.SeparatesBandwidth
 	for z, capacity := range r.NUMANodes {
 		shape.NUMANode[z] = topology.NUMACapacity{CPUs: capacity.CPUs, Socket: capacity.Socket, Memory: capacity.Memory}
 		if capacity.Closed {
@@ -182,5 +200,5 @@ func readReport(r *reportRecord) (facts.NodeReported, error) {
 }
 
 func (r *numaRequestRecord) request() topology.NUMARequest {
-	return topology.NUMARequest{CPUs: r.CPUs, Binding: topology.Binding(r.Binding), Memory: r.Memory}
+	return topology.NUMARequest{CPUs: r.CPUs, Binding: topology.Binding(r.Binding), Memory: r.Memory, Bandwidth: topology.Bandwidth(r.Bandwidth)}
 }

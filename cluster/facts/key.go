@@ -75,6 +75,7 @@ func (r *Requirements) AppendSize(buffer []byte) []byte {
 	if !r.NUMANodes.IsZero() {
 		w.Number(int64(r.NUMANodes.Binding))
 		w.Number(int64(r.NUMANodes.Memory))
+		w.Number(int64(r.NUMANodes.Bandwidth))
 	}
 	w.Number(int64(len(r.Ports)))
 	for _, p := range r.Ports {

@@ -20,7 +20,7 @@ import (
 //	report n1 headroom=(8,16) wishes=(p1,p2!)
 //	report n1 broken=(p3) refused=(p1)
 //	report n1 shut=evicted
-//	report n1 agent binds-shared threads=2 cpus=(16,16) mem=(64,64) sockets=(0,1) closed=1 held=(p1@0:8/4096Mi,p2@0:2+1:2)
+//	report n1 agent binds-shared separates-bandwidth threads=2 cpus=(16,16) mem=(64,64) sockets=(0,1) closed=1 held=(p1@0:8/4096Mi,p2@0:2+1:2)
 func Report(t testing.TB, d *datadriven.TestData) facts.NodeReported {
 	t.Helper()
 	r := &facts.NodeReport{NUMANodes: topology.NUMAShape{Threads: 1}}
@@ -72,6 +72,8 @@ func Report(t testing.TB, d *datadriven.TestData) facts.NodeReported {
 			}
 		case "binds-shared":
 			shape.BindsShared = true
+		case "separates-bandwidth":
+			shape.SeparatesBandwidth = true
 		case "closed":
 			for _, value := range arg.Vals {
 				shape.Closed |= 1 << scaled(t, d, value, 1)
@@ -101,7 +103,7 @@ func numaGrant(t testing.TB, d *datadriven.TestData, text string) topology.NUMAG
 
 var bindings = map[string]topology.Binding{"": topology.Unbound, "bound": topology.Bound, "exclusive": topology.Exclusive}
 
-// The pod's command says dedicated, dedicated=bound, dedicated=exclusive, or shared=bound.
+// The pod's command says dedicated, dedicated=bound, dedicated=exclusive, or shared=bound; and bandwidth=intensive or bandwidth=sensitive.
 
 // askNUMANodes makes a pod dedicated whose command says so: it asks for as many whole cores as its cpu.
 func askNUMANodes(t testing.TB, d *datadriven.TestData, r *facts.Requirements, amounts map[string]int64) {
@@ -121,6 +123,15 @@ func askNUMANodes(t testing.TB, d *datadriven.TestData, r *facts.Requirements, a
 			r.NUMANodes.Memory = uint32(amounts[resource.NameMemory] / topology.Mebibyte)
 		}
 	}
+	for _, arg := range d.CmdArgs[1:] {
+		if arg.Key != "bandwidth" {
+			continue
+		}
+		var ok bool
+		if r.NUMANodes.Bandwidth, ok = topology.ParseBandwidth(first(arg.Vals)); !ok {
+			d.Fatalf(t, "pod: bandwidth=%s: want intensive or sensitive", arg.Vals)
+		}
+	}
 }
 
 // NUMA nodes renders what is left of a node's NUMA nodes: CPUs, and MiB of memory.
@@ -133,6 +144,12 @@ func numaNodes(s *cluster.State, slot cluster.Slot) string {
 	fmt.Fprintf(&b, " numaNodes(%s) free=", shape.Ruler)
 	for z := range shape.NUMANodes {
 		fmt.Fprintf(&b, "[%d/%dMi", free[z].CPUs, free[z].Memory)
+		if free[z].Intensive > 0 {
+			fmt.Fprintf(&b, " intensive=%d", free[z].Intensive)
+		}
+		if free[z].Sensitive > 0 {
+			fmt.Fprintf(&b, " sensitive=%d", free[z].Sensitive)
+		}
 		if shape.Closed&(1<<z) != 0 {
 			b.WriteString(" closed")
 		}

@@ -185,7 +185,7 @@ func requirement(t testing.TB, d *datadriven.TestData, r *facts.Requirements, am
 	case "gpu":
 		milli := scaled(t, d, value, 1)
 		r.GPU = topology.Request{Milli: int16(milli % topology.FullGPU), Whole: int8(milli / topology.FullGPU)}
-	case "gpuset", "dedicated", "shared", "numaNodes", "gpus", "cards":
+	case "gpuset", "dedicated", "bandwidth", "shared", "numaNodes", "gpus", "cards":
 	case "zone":
 		r.NodeSelector = []facts.Label{{Key: "zone", Value: value}}
 	case "prefer":

@@ -41,6 +41,7 @@ func NodeNUMANodes(s *spec.NodeStatus) (shape topology.NUMAShape, held []facts.H
 		return shape, nil, nil
 	}
 	shape.NUMANodes, shape.BindsShared = uint8(len(numaNodes)), s.BindsShared && ruler == topology.RulerAgent
+	shape.SeparatesBandwidth = s.SeparatesBandwidth && ruler == topology.RulerAgent
 	grants := make(map[string]*topology.NUMAGrant)
 	for i := range numaNodes {
 		z := &numaNodes[i]
@@ -127,6 +128,7 @@ func (z *numaNode) charge(index int, grants map[string]*topology.NUMAGrant) erro
 	for i := range z.Allocations {
 		a := &z.Allocations[i]
 		err := checkAmounts(a.CPUs, a.MemoryMiB, a.CPUSet)
+		bandwidth, known := topology.ParseBandwidth(a.Bandwidth)
 		g := grants[a.UID]
 		switch {
 		case a.UID == "":
@@ -135,9 +137,13 @@ func (z *numaNode) charge(index int, grants map[string]*topology.NUMAGrant) erro
 			return fmt.Errorf("the allocation of %s/%s: %w", a.Namespace, a.Name, err)
 		case a.CPUs == 0 && a.MemoryMiB == 0:
 			return fmt.Errorf("the allocation of %s/%s says not how much it is", a.Namespace, a.Name)
+		case !known:
+			return fmt.Errorf("the allocation of %s/%s: bandwidth %q: want %s or %s", a.Namespace, a.Name, a.Bandwidth, spec.BandwidthIntensive, spec.BandwidthSensitive)
 		case g == nil:
-			g = new(topology.NUMAGrant)
+			g = &topology.NUMAGrant{Bandwidth: bandwidth}
 			grants[a.UID] = g
+		case g.Bandwidth != bandwidth:
+			return fmt.Errorf("the allocation of %s/%s: bandwidth %q here and %q in another NUMA node", a.Namespace, a.Name, bandwidth, g.Bandwidth)
 		case g.NUMANodes()&(1<<index) != 0:
 			return fmt.Errorf("the allocation of %s/%s stands twice", a.Namespace, a.Name)
 		}

@@ -16,7 +16,7 @@ var bindings = map[string]topology.Binding{"": topology.Unbound, spec.NUMABound:
 
 // qosKeys are what spec.QoSOf reads of a pod's annotations.
 var qosKeys = [...]string{
-	spec.AnnotationNUMA, spec.AnnotationPool, spec.AnnotationKatalystQoS, spec.AnnotationKatalystCPU, spec.AnnotationKatalystMemory,
+	spec.AnnotationNUMA, spec.AnnotationMemoryBandwidth, spec.AnnotationPool, spec.AnnotationKatalystQoS, spec.AnnotationKatalystCPU, spec.AnnotationKatalystMemory,
 }
 
 // qos spells out what decides which cores the pod asks for.
@@ -43,10 +43,18 @@ func numaRequest(pod *corev1.Pod, list corev1.ResourceList) (r topology.NUMARequ
 	case err != nil:
 		return r, err.Error()
 	case qos.Level == spec.QoSShared && qos.NUMA == spec.NUMABound:
-		return sharedRequest(list)
-	case qos.Level != spec.QoSDedicated:
-		return r, ""
+		r, impossible = sharedRequest(list)
+	case qos.Level == spec.QoSDedicated:
+		r, impossible = dedicatedRequest(qos, list)
 	}
+	if !r.IsZero() {
+		r.Bandwidth, _ = topology.ParseBandwidth(qos.Bandwidth) // QoSOf has judged it
+	}
+	return r, impossible
+}
+
+// dedicatedRequest is what a pod with cores of its own asks of NUMA nodes.
+func dedicatedRequest(qos spec.QoS, list corev1.ResourceList) (r topology.NUMARequest, impossible string) {
 	cpu := amount(corev1.ResourceCPU, list.Cpu())
 	switch {
 	case cpu <= 0:
@@ -104,6 +112,7 @@ func (p *Parser) numaGrant(pod *corev1.Pod, request topology.NUMARequest) topolo
 		return topology.NUMAGrant{}
 	}
 	grant, err := topology.ParseNUMAGrant(text)
+	grant.Bandwidth = request.Bandwidth // a scheduler that did not know it has left it out
 	if err == nil {
 		err = answers(&grant, request)
 	}

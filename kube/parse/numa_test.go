@@ -63,6 +63,18 @@ func TestNUMARequest(t *testing.T) {
 		{"shared, bound, and without CPU", dedicated("shared_cores", list("memory", "1Gi"), "hilbert.dev/numa", "bound"), topology.NUMARequest{}, "needs a cpu request"},
 		{"shared, bound, with absurd CPU", dedicated("shared_cores", list("cpu", "2000000"), "hilbert.dev/numa", "bound"), topology.NUMARequest{}, "a node has at most"},
 		{"shared, bound, with absurd memory", dedicated("shared_cores", list("cpu", "1", "memory", "8E"), "hilbert.dev/numa", "bound"), topology.NUMARequest{}, "no NUMA node has as much"},
+		{
+			"dedicated, loads the memory", dedicated("dedicated_cores", list("cpu", "2"), "hilbert.dev/memory-bandwidth", "intensive"),
+			topology.NUMARequest{CPUs: 2, Bandwidth: topology.BandwidthIntensive},
+			"",
+		},
+		{
+			"shared, bound, and suffers", dedicated("", list("cpu", "2"), "hilbert.dev/numa", "bound", "hilbert.dev/memory-bandwidth", "sensitive"),
+			topology.NUMARequest{CPUs: 2, Binding: topology.BoundShared, Bandwidth: topology.BandwidthSensitive},
+			"",
+		},
+		{"shared, loads the memory", dedicated("", list("cpu", "2"), "hilbert.dev/memory-bandwidth", "intensive"), topology.NUMARequest{}, ""},
+		{"shared, suffers", dedicated("", list("cpu", "2"), "hilbert.dev/memory-bandwidth", "sensitive"), topology.NUMARequest{}, "hilbert.dev/memory-bandwidth: only a pod of level"},
 		{"shared and alone", dedicated("shared_cores", list("cpu", "2"), "hilbert.dev/numa", "exclusive"), topology.NUMARequest{}, "no NUMA node alone"},
 		{"reclaimed and bound", dedicated("reclaimed_cores", list("cpu", "2"), "hilbert.dev/numa", "bound"), topology.NUMARequest{}, "hilbert.dev/numa"},
 	} {

@@ -12,12 +12,13 @@ import (
 
 // The words that pods are drawn from.
 var (
-	levels  = []string{"", "dedicated_cores", "shared_cores", "reclaimed_cores", "system_cores", "gold", "Shared_cores"}
-	numas   = []string{"", spec.NUMABound, spec.NUMAExclusive, "both", "Bound", "true"}
-	pools   = []string{"", "ads", spec.PoolShare, spec.PoolReclaimed, spec.PoolSystem, "Ads", strings.Repeat("p", 63), strings.Repeat("p", 64), strings.Repeat("ü", 32), "{"}
-	jsonKey = []string{"numa_binding", "numa_exclusive", "cpuset_pool", "NUMA_Binding", "Cpuset_Pool", "rss_overuse_threshold", "", "x", "numa_binding ", "cpu\u017fet_pool"}
-	jsonVal = []string{"true", "false", "True", "", "ads", "system", "reclaimed", "1", "{}", ":", ",", "numa_binding", "ü"}
-	wild    = []string{
+	levels     = []string{"", "dedicated_cores", "shared_cores", "reclaimed_cores", "system_cores", "gold", "Shared_cores"}
+	bandwidths = []string{"", spec.BandwidthIntensive, spec.BandwidthSensitive, "heavy"}
+	numas      = []string{"", spec.NUMABound, spec.NUMAExclusive, "both", "Bound", "true"}
+	pools      = []string{"", "ads", spec.PoolShare, spec.PoolReclaimed, spec.PoolSystem, "Ads", strings.Repeat("p", 63), strings.Repeat("p", 64), strings.Repeat("ü", 32), "{"}
+	jsonKey    = []string{"numa_binding", "numa_exclusive", "cpuset_pool", "NUMA_Binding", "Cpuset_Pool", "rss_overuse_threshold", "", "x", "numa_binding ", "cpu\u017fet_pool"}
+	jsonVal    = []string{"true", "false", "True", "", "ads", "system", "reclaimed", "1", "{}", ":", ",", "numa_binding", "ü"}
+	wild       = []string{
 		"null", "true", "1", `"x"`, "[]", "{", "}", "{}}", "{}x", " ", "{'numa_binding':'true'}", `{numa_binding:"true"}`, `{"numa_binding":true}`,
 		`{"numa_binding":"true",}`, `{,"numa_binding":"true"}`, `{"x":1}`, `{"x":null}`, `{"x":{"numa_binding":"true"}}`, `{"numa_\u0062inding":"true"}`,
 		`{"numa_binding":"\u0074rue"}`, `{"x":"\"numa_binding\":\"true\""}`, "{\"a\n\":\"b\"}", "{\f}", `{"cpuset_pool":"\u0073ystem"}`, `{"cpuset_pool":["ads"]}`,
@@ -66,8 +67,8 @@ func flat(text string) bool {
 
 // said is a pod's words; "" stands for none, or for an empty value.
 type said struct {
-	Level, NUMA, Pool, KatalystLevel, KatalystCPU, KatalystMemory string
-	Empty                                                         bool
+	Level, NUMA, Pool, Bandwidth, KatalystLevel, KatalystCPU, KatalystMemory string
+	Empty                                                                    bool
 }
 
 func (s said) parts() []part {
@@ -78,6 +79,7 @@ func (s said) parts() []part {
 	for _, word := range [][2]string{
 		{spec.AnnotationNUMA, s.NUMA},
 		{spec.AnnotationPool, s.Pool},
+		{spec.AnnotationMemoryBandwidth, s.Bandwidth},
 		{spec.AnnotationKatalystQoS, s.KatalystLevel},
 		{spec.AnnotationKatalystCPU, s.KatalystCPU},
 		{spec.AnnotationKatalystMemory, s.KatalystMemory},
@@ -131,6 +133,9 @@ func TestSameVerdict(t *testing.T) {
 	}
 	for _, level := range levels {
 		for _, numa := range numas {
+			for _, bandwidth := range bandwidths {
+				said{Level: level, NUMA: numa, Bandwidth: bandwidth}.judge(t, send)
+			}
 			for _, pool := range pools {
 				said{Level: level, NUMA: numa, Pool: pool}.judge(t, send)
 			}

@@ -192,7 +192,7 @@ func bindings() []request {
 		out = append(out, request{name + " binds with a level", binds(user, "free", label(spec.LabelQoS, string(spec.QoSSystem))), said},
 			request{name + " binds with a plugin", binds(user, "free", annotation(requiredPlugins, "[]")), requiredPlugins},
 			request{name + " binds with a plugin of a container", binds(user, "free", annotation(requiredPlugins+"/container.main", "[]")), requiredPlugins})
-		for _, key := range append(slices.Clone(deviceWords), spec.AnnotationNUMA, spec.AnnotationPool, spec.AnnotationKatalystQoS, spec.AnnotationKatalystCPU, spec.AnnotationKatalystMemory) {
+		for _, key := range append(slices.Clone(deviceWords), spec.AnnotationNUMA, spec.AnnotationMemoryBandwidth, spec.AnnotationPool, spec.AnnotationKatalystQoS, spec.AnnotationKatalystCPU, spec.AnnotationKatalystMemory) {
 			out = append(out, request{name + " binds with " + key, binds(user, "free", annotation(key, "x")), said})
 		}
 	}
@@ -204,7 +204,14 @@ func spelling() []request {
 	level := func(l spec.QoSLevel) part { return label(spec.LabelQoS, string(l)) }
 	numa := func(v string) part { return annotation(spec.AnnotationNUMA, v) }
 	pool := func(v string) part { return annotation(spec.AnnotationPool, v) }
+	bandwidth := func(v string) part { return annotation(spec.AnnotationMemoryBandwidth, v) }
 	return []request{
+		{"shared, loads the memory", creates(owner, plain, bandwidth(spec.BandwidthIntensive)), ""},
+		{"dedicated, suffers", creates(owner, both, level(spec.QoSDedicated), bandwidth(spec.BandwidthSensitive)), ""},
+		{"bound, suffers", creates(owner, plain, numa(spec.NUMABound), bandwidth(spec.BandwidthSensitive)), ""},
+		{"no such bandwidth", creates(owner, plain, bandwidth("heavy")), `hilbert.dev/memory-bandwidth: "heavy": want intensive or sensitive`},
+		{"bandwidth of a system pod", creates(owner, both, level(spec.QoSSystem), bandwidth(spec.BandwidthIntensive)), "hilbert.dev/memory-bandwidth: pods of level system_cores are kept off no NUMA node"},
+		{"suffers anywhere", creates(owner, plain, bandwidth(spec.BandwidthSensitive)), "hilbert.dev/memory-bandwidth: only a pod of level dedicated_cores, or one with hilbert.dev/numa, can be sensitive"},
 		{"shared", creates(owner, plain, level(spec.QoSShared)), ""},
 		{"reclaimed", creates(owner, plain, level(spec.QoSReclaimed)), ""},
 		{"shared, in a pool", creates(owner, plain, pool("ads")), ""},
@@ -272,6 +279,7 @@ func unchanging() []request {
 		{"a pool is changed", patches(owner, "online", annotates(spec.AnnotationPool, `"search"`)), "hilbert.dev/pool: " + anew},
 		{"a pool is removed", patches(owner, "online", annotates(spec.AnnotationPool, "null")), "hilbert.dev/pool: " + anew},
 		{"a NUMA node is unbound", patches(owner, "bound", annotates(spec.AnnotationNUMA, "null")), "hilbert.dev/numa: " + anew},
+		{"it loads the memory after all", patches(owner, "bound", annotates(spec.AnnotationMemoryBandwidth, `"intensive"`)), "hilbert.dev/memory-bandwidth: " + anew},
 		{"NUMA nodes become exclusive", patches(owner, "bound", annotates(spec.AnnotationNUMA, `"exclusive"`)), "hilbert.dev/numa: " + anew},
 		{"Katalyst's level is changed", patches(owner, "katalyst", annotates(spec.AnnotationKatalystQoS, `"system_cores"`)), "katalyst.kubewharf.io/qos_level: " + anew},
 		{"nothing is said in other words", patches(owner, "free", annotates(spec.AnnotationPool, `""`)), ""},

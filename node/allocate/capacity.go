@@ -75,6 +75,12 @@ func (c *capacity) left() string {
 	var numaNodes []string
 	for z := range int(shape.NUMANodes) {
 		text := fmt.Sprintf("%d:%d/%dMi", z, free[z].CPUs, free[z].Memory)
+		if free[z].Sensitive > 0 {
+			text += " (bandwidth-sensitive pods)"
+		}
+		if free[z].Intensive > 0 {
+			text += " (memory-intensive pods)"
+		}
 		if shape.Closed&(1<<z) != 0 {
 			text += " (closed)"
 		}

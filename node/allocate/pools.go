@@ -23,8 +23,9 @@ type Pools struct {
 
 // use is how many pods run in a pool, and what they request.
 type use struct {
-	pods  int
-	milli int64
+	pods      int
+	milli     int64
+	intensive int64 // of milli, what pods request that load the memory
 }
 
 // SetReclaimed says how many cores the reclaimed pool should have in each NUMA node, at the least Params.ReclaimedCores. Without reclaimed pods it
@@ -134,6 +135,9 @@ func (ps *Pools) count(p *pod, sign int) {
 	u := ps.uses[p.pool]
 	u.pods += sign
 	u.milli += int64(sign) * p.MilliCPU
+	if p.QoS.Bandwidth == spec.BandwidthIntensive && !p.holds() {
+		u.intensive += int64(sign) * p.MilliCPU
+	}
 	ps.uses[p.pool] = u
 	if u.pods == 0 {
 		delete(ps.uses, p.pool)
@@ -170,15 +174,39 @@ func (ps *Pools) place(p *pod, out *Placement) {
 		}
 		return
 	}
+	out.CPUs, _ = ps.separated(p, ps.runs(p))
+}
+
+// runs is what the pods of a pod's pool run on.
+func (ps *Pools) runs(p *pod) topology.CPUSet {
 	pools := ps.capacity.alloc.Pools()
 	switch p.pool {
 	case spec.PoolReclaimed:
-		out.CPUs = ps.capacity.runs(&pools, pools.Reclaimed)
+		return ps.capacity.runs(&pools, pools.Reclaimed)
 	case spec.PoolSystem:
-		out.CPUs = ps.capacity.runs(&pools, pools.System)
-	default:
-		out.CPUs = ps.capacity.runs(&pools, pools.Of(p.pool))
+		return ps.capacity.runs(&pools, pools.System)
 	}
+	return ps.capacity.runs(&pools, pools.Of(p.pool))
+}
+
+// separated leaves out of what a pod of a pool runs on the NUMA nodes of bandwidth-sensitive pods, if the pod is memory-intensive. New memory comes from where a thread
+// runs, so memory needs no rule of its own, and no page moves. ok is false where the pod has to stay: nothing else would be left; or, as online pods get what
+// they ask for, less than the pool's intensive pods request.
+func (ps *Pools) separated(p *pod, cpus topology.CPUSet) (part topology.CPUSet, ok bool) {
+	sensitive := ps.capacity.alloc.Sensitive()
+	if p.QoS.Bandwidth != spec.BandwidthIntensive || sensitive == 0 || ps.capacity.kubeletRules() {
+		return cpus, true
+	}
+	part = cpus
+	for z := range int(ps.capacity.alloc.Shape().NUMANodes) {
+		if sensitive&(1<<z) != 0 {
+			part = part.Minus(ps.capacity.alloc.NUMANode(z))
+		}
+	}
+	if part.IsEmpty() || p.pool != spec.PoolReclaimed && int64(part.Len())*1000 < ps.uses[p.pool].intensive {
+		return cpus, part == cpus
+	}
+	return part, true
 }
 
 // yield makes a reclaimed pod yield. Where it shares CPUs with others it is idle; on CPUs of its pool it has a weight by what it asked for, because

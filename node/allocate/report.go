@@ -3,8 +3,10 @@ package allocate
 import (
 	"cmp"
 	"maps"
+	"math/bits"
 	"slices"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
 	"hilbert.dev/hilbert/topology/cores"
 )
@@ -20,7 +22,9 @@ type Report struct {
 	Closed   []Closed // by NUMA node
 	// Unlabelled are the BestEffort pods without a QoS level, "namespace/name", ascending.
 	Unlabelled []string
-	Counts     Counts
+	// Unseparated are the memory-intensive pods that run in NUMA nodes of bandwidth-sensitive ones, "namespace/name", ascending.
+	Unseparated []string
+	Counts      Counts
 }
 
 // Held is what one pod has of the NUMA nodes: for itself, or with topology.BoundShared as room in the pool that it shares.
@@ -70,10 +74,33 @@ func (m *Manager) Report() Report {
 		}
 	}
 	slices.Sort(r.Unlabelled)
+	r.Unseparated = m.unseparated()
 	for _, numa := range slices.Sorted(maps.Keys(m.capacity.closed)) {
 		r.Closed = append(r.Closed, Closed{numa, m.capacity.closed[numa]})
 	}
 	return r
+}
+
+// unseparated lists the memory-intensive pods that run in NUMA nodes of bandwidth-sensitive ones: those of a pool that has too few CPUs elsewhere, and those that hold something there
+// because no scheduler was asked.
+func (m *Manager) unseparated() (out []string) {
+	free := m.capacity.alloc.Free()
+	for uid, p := range m.pods.known {
+		beside := false
+		if h, ok := m.capacity.alloc.Holding(uid); ok {
+			for set := h.Grant.NUMANodes(); set != 0 && h.Grant.Bandwidth == topology.BandwidthIntensive; set &= set - 1 {
+				beside = beside || free[bits.TrailingZeros8(set)].Sensitive > 0
+			}
+		} else if p.pool != spec.PoolSystem {
+			_, separated := m.Pools.separated(p, m.Pools.runs(p))
+			beside = !separated
+		}
+		if beside {
+			out = append(out, p.Namespace+"/"+p.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // Held lists the pods that have something of the NUMA nodes, by UID.

@@ -20,7 +20,7 @@ import (
 // TestTranscripts runs the stories in testdata/stories. Run with -rewrite to accept new output.
 //
 //	machine numaNodes=2 cores=4 threads=2 l3=2 memory=4096 reserved=1 floor=1 mode=agent
-//	admit UID [level=dedicated|shared] [numa=bound] [pool=ads] [cpus=4] [memory=1024] [promise=0:4] [milli=500] [besteffort] [unsaid] [fixed=0-3] …
+//	admit UID [level=dedicated|shared] [numa=bound] [bandwidth=intensive|sensitive] [pool=ads] [cpus=4] [memory=1024] [promise=0:4] [milli=500] [besteffort] [unsaid] [fixed=0-3] …
 //	confirm UID, resize UID milli=…, release UID, close numaNode=…, open numaNode=…, want cores=2,2
 //	pools, pod UID, dump
 //	checkpoint, restore [damage=sum|version] [differs] [machine arguments]
@@ -97,6 +97,8 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return b.String() + fmt.Sprintf("requested of shared pools: %v\n", s.m.Pools.Demand())
 	case "pools":
 		return s.pools()
+	case "unseparated":
+		return fmt.Sprintln(s.m.Report().Unseparated)
 	case "dump":
 		return s.dump()
 	case "checkpoint":
@@ -186,6 +188,8 @@ func podOf(t *testing.T, d *datadriven.TestData) Pod {
 			p.Namespace = value
 		case "pool":
 			p.QoS.Pool = value
+		case "bandwidth":
+			p.QoS.Bandwidth = value
 		case "cpus":
 			p.Request.CPUs = uint16(n)
 		case "memory":
@@ -222,6 +226,9 @@ func podOf(t *testing.T, d *datadriven.TestData) Pod {
 	}
 	if p.QoS.Level == spec.QoSShared && p.Request.Binding == topology.Bound { // of its milli CPU, as the agent reads it
 		p.QoS.NUMA, p.Request.Binding, p.Request.CPUs = spec.NUMABound, topology.BoundShared, uint16((p.MilliCPU+999)/1000)
+	}
+	if p.Request.CPUs > 0 {
+		p.Request.Bandwidth, _ = topology.ParseBandwidth(p.QoS.Bandwidth)
 	}
 	return p
 }

@@ -30,10 +30,10 @@ const (
 func Message(text string) string { return cut(text, maxMessage) }
 
 // Build lays out what is to be said of a node: its machine, what the allocator has given away, what can be lent (nil: nothing is said of
-// it), and the conditions that the agent knows of. NUMANodesClosed and UnlabelledBestEffort follow from the allocator's report unless they are among them. Nothing given is kept.
+// it), and the conditions that the agent knows of. NUMANodesClosed, UnlabelledBestEffort and BandwidthNotSeparated follow from the allocator's report unless they are among them. Nothing given is kept.
 func Build(m *topology.Machine, r *allocate.Report, lent *spec.Colocation, conditions []spec.NodeCondition) *spec.NodeReport {
 	out := &spec.NodeReport{
-		Status: spec.NodeStatus{Mode: r.Mode, ThreadsPerCore: m.Threads(), BindsShared: r.Mode == spec.ModeAgent && r.Shape.BindsShared, Topology: tree(m, r), Pools: pools(r), Colocation: bounded(lent), Summary: summary(m, r)},
+		Status: spec.NodeStatus{Mode: r.Mode, ThreadsPerCore: m.Threads(), BindsShared: r.Mode == spec.ModeAgent && r.Shape.BindsShared, SeparatesBandwidth: r.Mode == spec.ModeAgent && r.Shape.SeparatesBandwidth, Topology: tree(m, r), Pools: pools(r), Colocation: bounded(lent), Summary: summary(m, r)},
 	}
 	out.Conditions = complete(conditions, r)
 	return out
@@ -129,7 +129,7 @@ func allocations(n *topology.NUMANode, r *allocate.Report, index int) (out []spe
 		h := &r.Held[i]
 		a := spec.NUMAAllocation{
 			Namespace: h.Namespace, Name: h.Name, UID: h.UID,
-			Exclusive: h.Request.Binding == topology.Exclusive, Moved: h.Moved,
+			Exclusive: h.Request.Binding == topology.Exclusive, Moved: h.Moved, Bandwidth: h.Grant.Bandwidth.String(),
 		}
 		set := h.CPUs.Intersection(n.CPUs)
 		a.CPUs, a.CPUSet = set.Len(), set.String()
@@ -215,7 +215,7 @@ func summary(m *topology.Machine, r *allocate.Report) spec.NodeSummary {
 // complete returns the conditions by type, with those that follow from the allocator's report.
 func complete(given []spec.NodeCondition, r *allocate.Report) []spec.NodeCondition {
 	out := slices.Clone(given)
-	for _, c := range []spec.NodeCondition{numaNodesClosed(r), unlabelled(r)} {
+	for _, c := range []spec.NodeCondition{numaNodesClosed(r), unlabelled(r), unseparated(r)} {
 		if !slices.ContainsFunc(out, func(o spec.NodeCondition) bool { return o.Type == c.Type }) {
 			out = append(out, c)
 		}
@@ -245,12 +245,25 @@ func unlabelled(r *allocate.Report) spec.NodeCondition {
 	if !c.True {
 		return c
 	}
-	named := r.Unlabelled[:min(len(r.Unlabelled), maxNamed)]
-	c.Reason, c.Message = spec.ReasonUnlabelled, "BestEffort pods without a QoS level run in the shared pool: "+strings.Join(named, ", ")
-	if more := len(r.Unlabelled) - len(named); more > 0 {
-		c.Message += fmt.Sprintf(" and %d more", more)
+	c.Reason, c.Message = spec.ReasonUnlabelled, "BestEffort pods without a QoS level run in the shared pool: "+someOf(r.Unlabelled)
+	return c
+}
+
+func unseparated(r *allocate.Report) spec.NodeCondition {
+	c := spec.NodeCondition{Type: spec.ConditionBandwidth, Reason: spec.ReasonSeparated, True: len(r.Unseparated) > 0}
+	if c.True {
+		c.Reason, c.Message = spec.ReasonTooFewCPUs, "there are too few CPUs elsewhere for memory-intensive pods, which run in NUMA nodes of bandwidth-sensitive ones: "+someOf(r.Unseparated)
 	}
 	return c
+}
+
+// someOf lists the first names, and says how many more there are.
+func someOf(names []string) string {
+	text := strings.Join(names[:min(len(names), maxNamed)], ", ")
+	if more := len(names) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // cut shortens a text to a number of bytes, at the border of a character.

@@ -22,6 +22,7 @@ func drawReport(t *rapid.T) *facts.NodeReport {
 	r.NUMANodes.Ruler = rapid.SampledFrom([]topology.Ruler{topology.RulerAgent, topology.RulerAgent, topology.RulerAgent, topology.RulerKubelet, topology.RulerNone}).Draw(t, "ruler")
 	r.NUMANodes.NUMANodes, r.NUMANodes.Threads = uint8(rapid.IntRange(0, 3).Draw(t, "numaNodes")), uint8(rapid.IntRange(1, 2).Draw(t, "threads"))
 	r.NUMANodes.BindsShared = rapid.IntRange(0, 3).Draw(t, "binds shared") > 0
+	r.NUMANodes.SeparatesBandwidth = rapid.IntRange(0, 3).Draw(t, "separates bandwidth") > 0
 	for z := range r.NUMANodes.NUMANodes {
 		r.NUMANodes.NUMANode[z] = topology.NUMACapacity{
 			CPUs:   uint16(rapid.IntRange(0, 3).Draw(t, "cores")) * uint16(r.NUMANodes.Threads),
@@ -53,6 +54,7 @@ func drawNUMANodes(t *rapid.T, r *facts.Requirements) {
 	if r.NUMANodes.Binding != topology.Unbound {
 		r.NUMANodes.Memory = uint32(rapid.IntRange(0, 3).Draw(t, "bound")) << 10
 	}
+	r.NUMANodes.Bandwidth = rapid.SampledFrom([]topology.Bandwidth{0, 0, topology.BandwidthIntensive, topology.BandwidthSensitive}).Draw(t, "bandwidth")
 }
 
 // dualNUMANodes is two NUMA nodes of 8 CPUs and 8 GiB each.

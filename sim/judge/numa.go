@@ -13,6 +13,9 @@ func NUMARefusal(s *topology.NUMAShape, r topology.NUMARequest, g topology.NUMAG
 	if r.Binding == topology.BoundShared && !s.BindsShared {
 		return "NUMA nodes for a pod that shares CPUs, where the agent keeps none there"
 	}
+	if g.Bandwidth != r.Bandwidth || r.Bandwidth > 0 && !s.SeparatesBandwidth {
+		return "NUMA nodes that are not separated by memory bandwidth"
+	}
 	for z := range topology.MaxNUMANodes {
 		if g.CPUs[z] == 0 && g.Memory[z] == 0 {
 			continue
@@ -22,6 +25,9 @@ func NUMARefusal(s *topology.NUMAShape, r topology.NUMARequest, g topology.NUMAG
 		for _, o := range others {
 			freeCPUs, freeMemory = freeCPUs-int(o.CPUs[z]), freeMemory-int64(o.Memory[z])
 			alone = alone && o.CPUs[z] == 0 && o.Memory[z] == 0
+			if o.CPUs[z]+uint16(min(o.Memory[z], 1)) > 0 && o.Bandwidth > 0 && r.Bandwidth > 0 && o.Bandwidth != r.Bandwidth {
+				return fmt.Sprintf("NUMA node %d, where a pod is %v of memory bandwidth, to one that is %v", z, o.Bandwidth, r.Bandwidth)
+			}
 		}
 		switch {
 		case z >= int(s.NUMANodes) || s.Closed>>z&1 == 1:

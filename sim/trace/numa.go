@@ -69,26 +69,35 @@ func dedicatedTwin(of *facts.Requirements, binding topology.Binding) *facts.Requ
 	return scored(&r)
 }
 
-// bind keeps so many percent of the pods that are not dedicated in NUMA nodes whose CPUs they share, and has agents that can do so, except a few.
+// bind keeps so many percent of the pods that are not dedicated in NUMA nodes whose CPUs they share, and has agents that can do so, except a few. Some of these pods load the
+// memory there, or suffer where others do.
 func (s Synthetic) bind(w *Workload, random *rand.Rand) {
 	for i := range w.Reports {
 		shape := &w.Reports[i].Report.NUMANodes
 		shape.BindsShared = shape.Ruler == topology.RulerAgent && random.IntN(oldOneIn) > 0
+		shape.SeparatesBandwidth = shape.BindsShared
 	}
-	twins := make(map[*facts.Requirements]*facts.Requirements)
+	type kind struct {
+		of        *facts.Requirements
+		bandwidth topology.Bandwidth
+	}
+	twins := make(map[kind]*facts.Requirements)
 	for i := range w.Tasks {
 		t := &w.Tasks[i]
 		if !t.Requirements.NUMANodes.IsZero() || random.IntN(100) >= s.Bound {
 			continue
 		}
-		if twins[t.Requirements] == nil {
-			r := *t.Requirements
+		bandwidths := [...]topology.Bandwidth{topology.BandwidthUnsaid, topology.BandwidthUnsaid, topology.BandwidthIntensive, topology.BandwidthSensitive}
+		k := kind{t.Requirements, bandwidths[random.IntN(len(bandwidths))]}
+		if twins[k] == nil {
+			r := *k.of
 			cpus, memory := amount(r.Requests, resource.NameCPU), amount(r.Requests, resource.NameMemory)
 			r.NUMANodes = topology.NUMARequest{
 				CPUs: uint16(max((cpus+999)/1000, 1)), Binding: topology.BoundShared, Memory: uint32((memory + topology.Mebibyte - 1) / topology.Mebibyte),
+				Bandwidth: k.bandwidth,
 			}
-			twins[t.Requirements] = &r
+			twins[k] = &r
 		}
-		t.Requirements = twins[t.Requirements]
+		t.Requirements = twins[k]
 	}
 }

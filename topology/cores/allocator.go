@@ -135,6 +135,16 @@ func (a *Allocator) Held() topology.CPUSet { return a.held }
 // Alone is the set of NUMA nodes that a pod has alone.
 func (a *Allocator) Alone() uint8 { return a.alone }
 
+// Sensitive is the set of NUMA nodes with pods whose request says that they suffer where the memory is loaded.
+func (a *Allocator) Sensitive() (set uint8) {
+	for z := range a.free {
+		if a.free[z].Sensitive > 0 {
+			set |= 1 << z
+		}
+	}
+	return set
+}
+
 // NUMANode is the set of CPUs of a NUMA node.
 func (a *Allocator) NUMANode(numa int) topology.CPUSet { return a.numaNodes[numa].cpus }
 
@@ -217,6 +227,9 @@ func (a *Allocator) Answers(r topology.NUMARequest, g *topology.NUMAGrant) bool 
 	if r.IsZero() || a.shape.Ruler != topology.RulerAgent {
 		return g.IsZero()
 	}
+	if g.Bandwidth != r.Bandwidth {
+		return false
+	}
 	switch r.Binding {
 	case topology.Unbound:
 		return cpus == a.shape.Charged(r) && memory == 0
@@ -231,6 +244,7 @@ func (a *Allocator) Answers(r topology.NUMARequest, g *topology.NUMAGrant) bool 
 // their room allows.
 func (a *Allocator) GrantOf(r topology.NUMARequest, cpus topology.CPUSet) (g topology.NUMAGrant) {
 	var set uint8
+	g.Bandwidth = r.Bandwidth
 	for z := range int(a.shape.NUMANodes) {
 		if n := a.numaNodes[z].cpus.Intersection(cpus).Len(); n > 0 {
 			g.CPUs[z] = uint16(n)
@@ -381,7 +395,7 @@ func (a *Allocator) grown(h Holding, more int64) (Holding, bool) {
 	if more > 0 {
 		s := a.shape
 		s.Closed |= own
-		g, ok := topology.OfferNUMA(&s, &a.free, topology.NUMARequest{CPUs: uint16(more * threads)})
+		g, ok := topology.OfferNUMA(&s, &a.free, topology.NUMARequest{CPUs: uint16(more * threads), Bandwidth: h.Request.Bandwidth})
 		if !ok {
 			return h, false
 		}

@@ -100,7 +100,7 @@ func (l *layout) promise(m *topology.Machine, reservedMemory uint32) topology.NU
 	for _, c := range m.CPUs {
 		socket[c.ID] = c.Socket
 	}
-	s := topology.NUMAShape{Ruler: topology.RulerAgent, NUMANodes: uint8(len(l.numaNodes)), Threads: uint8(l.threads), BindsShared: true}
+	s := topology.NUMAShape{Ruler: topology.RulerAgent, NUMANodes: uint8(len(l.numaNodes)), Threads: uint8(l.threads), BindsShared: true, SeparatesBandwidth: true}
 	for z := range l.numaNodes {
 		s.NUMANode[z].CPUs = uint16(l.numaNodes[z].givable.Len())
 		if first := l.numaNodes[z].cpus.Next(0); first >= 0 {

@@ -41,7 +41,7 @@ type CustomNodeResourceStatus struct {
 
 	// ObservedAt is when the agent last observed all of this, by the node's clock.
 	ObservedAt metav1.Time `json:"observedAt,omitzero"`
-	// Conditions are AgentReady, NUMANodesClosed and UnlabelledBestEffort, for now; their reasons are those of api/spec.
+	// Conditions are AgentReady, NUMANodesClosed, UnlabelledBestEffort and BandwidthNotSeparated, for now; their reasons are those of api/spec.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 

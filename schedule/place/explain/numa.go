@@ -31,6 +31,10 @@ func sayNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle)
 		return "leaves its CPUs to the kubelet, which promises nothing by NUMA node"
 	case rules.LacksShared:
 		return "has an agent that keeps no shared pods in NUMA nodes"
+	case rules.LacksSeparation:
+		return "has an agent that does not separate pods by memory bandwidth"
+	case rules.LacksSuited:
+		return sayUnsuited(s, slot, c.NUMANodes.Bandwidth)
 	case rules.LacksTold:
 		return "has no NUMA nodes that could be promised"
 	case rules.LacksWhole:
@@ -45,6 +49,22 @@ func sayNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle)
 		return fmt.Sprintf("has too few CPUs in its NUMA nodes (%s; %s)", ask, numaRooms(s, slot, false))
 	}
 	return fmt.Sprintf("has too few exclusive cores in its NUMA nodes (%s; %s)", ask, numaRooms(s, slot, false))
+}
+
+// sayUnsuited names the NUMA nodes that a pod with the bandwidth is kept off.
+func sayUnsuited(s *cluster.State, slot cluster.Slot, b topology.Bandwidth) string {
+	shape, free := s.NUMANodes(slot)
+	var taken []string
+	for z := range int(shape.NUMANodes) {
+		if b == topology.BandwidthIntensive && free[z].Sensitive > 0 || b == topology.BandwidthSensitive && free[z].Intensive > 0 {
+			taken = append(taken, strconv.Itoa(z))
+		}
+	}
+	who := "bandwidth-sensitive"
+	if b == topology.BandwidthSensitive {
+		who = "memory-intensive"
+	}
+	return fmt.Sprintf("has too little room outside NUMA node %s with %s pods (%s pod)", strings.Join(taken, ", "), who, b)
 }
 
 // numaRooms lists what is free of each NUMA node: "free by NUMA node 2, 4 closed".

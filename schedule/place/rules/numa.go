@@ -40,14 +40,16 @@ const (
 	LacksReport numaLack = iota
 	LacksFreshReport
 	LacksReadableReport
-	LacksPolicies // that keep promises true
-	LacksAgent    // the kubelet rules the CPUs
-	LacksShared   // an agent that keeps pods of shared pools in NUMA nodes
-	LacksTold     // the machine has NUMA nodes that cannot be told apart, or none
-	LacksWhole    // unused NUMA nodes, for pods that must have them alone
+	LacksPolicies   // that keep promises true
+	LacksAgent      // the kubelet rules the CPUs
+	LacksShared     // an agent that keeps pods of shared pools in NUMA nodes
+	LacksSeparation // an agent that keeps pods apart that load the memory and suffer from that
+	LacksTold       // the machine has NUMA nodes that cannot be told apart, or none
+	LacksWhole      // unused NUMA nodes, for pods that must have them alone
 	LacksCores
 	LacksMemory
-	LacksRest // room for what whole cores and NUMA nodes take beyond the request
+	LacksSuited // NUMA nodes without pods that the pod's bandwidth does not suit
+	LacksRest   // room for what whole cores and NUMA nodes take beyond the request
 )
 
 // NUMALackOf says why a node's NUMA nodes refuse a class.
@@ -69,11 +71,17 @@ func NUMALackOf(s *cluster.State, slot cluster.Slot, c *cluster.Class) numaLack 
 		return LacksTold
 	case c.NUMANodes.Binding == topology.BoundShared && !shape.BindsShared:
 		return LacksShared
+	case c.NUMANodes.Bandwidth != topology.BandwidthUnsaid && !shape.SeparatesBandwidth:
+		return LacksSeparation
 	}
 	if _, ok := topology.OfferNUMA(shape, free, c.NUMANodes); ok {
 		return LacksRest
 	}
 	ask := c.NUMANodes
+	ask.Bandwidth = topology.BandwidthUnsaid
+	if _, ok := topology.OfferNUMA(shape, free, ask); ok {
+		return LacksSuited
+	}
 	ask.Memory = 0
 	_, ok := topology.OfferNUMA(shape, free, ask)
 	switch {
@@ -83,6 +91,12 @@ func NUMALackOf(s *cluster.State, slot cluster.Slot, c *cluster.Class) numaLack 
 		return LacksWhole
 	}
 	return LacksCores
+}
+
+// suitedWhy says why LacksSuited.
+var suitedWhy = map[topology.Bandwidth]string{
+	topology.BandwidthIntensive: "node(s) had room only in NUMA nodes of bandwidth-sensitive pods",
+	topology.BandwidthSensitive: "node(s) had room only in NUMA nodes of memory-intensive pods",
 }
 
 func whyNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(string)) {
@@ -99,6 +113,10 @@ func whyNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(str
 		add("node(s) left their CPUs to the kubelet")
 	case LacksShared:
 		add("node(s) had an agent that keeps no shared pods in NUMA nodes")
+	case LacksSeparation:
+		add("node(s) had an agent that does not separate pods by memory bandwidth")
+	case LacksSuited:
+		add(suitedWhy[c.NUMANodes.Bandwidth])
 	case LacksTold:
 		add("node(s) had no NUMA nodes that could be promised")
 	case LacksWhole:
