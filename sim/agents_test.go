@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,6 +79,13 @@ func TestChecksFindNUMAMistakes(t *testing.T) {
 			}
 		}), []string{"must not go to node"}},
 		{"old agents seem to bind pods that share CPUs", tellReport(func(r *facts.NodeReport) { r.NUMANodes.BindsShared = true }), []string{"where the agent keeps none there"}},
+		{"old agents seem to separate pods", tellReport(func(r *facts.NodeReport) { r.NUMANodes.SeparatesBandwidth = true }), []string{"not separated by memory bandwidth"}},
+		{"pods that load the memory are not seen", tellReport(func(r *facts.NodeReport) {
+			r.Held = slices.Clone(r.Held)
+			for i := range r.Held {
+				r.Held[i].Grant.Bandwidth = topology.BandwidthUnsaid
+			}
+		}), []string{"of memory bandwidth, to one that is", "in NUMA nodes"}},
 		{"threads are not seen", tellReport(func(r *facts.NodeReport) { r.NUMANodes.Threads = 1 }), []string{"no whole cores"}},
 		{"the kubelet's nodes seem to be the agent's", tellReport(func(r *facts.NodeReport) {
 			if r.NUMANodes.Ruler == topology.RulerKubelet {

@@ -75,7 +75,7 @@ func (s Synthetic) bind(w *Workload, random *rand.Rand) {
 	for i := range w.Reports {
 		shape := &w.Reports[i].Report.NUMANodes
 		shape.BindsShared = shape.Ruler == topology.RulerAgent && random.IntN(oldOneIn) > 0
-		shape.SeparatesBandwidth = shape.BindsShared
+		shape.SeparatesBandwidth = shape.BindsShared && random.IntN(oldOneIn) > 0
 	}
 	type kind struct {
 		of        *facts.Requirements
