@@ -25,7 +25,7 @@ var tideNodes = flag.Int("tides.nodes", 10, "nodes of 8 CPUs of the TidePool")
 const tidePoolsPath = "/apis/scheduling.hilbert.dev/v1alpha1/tidepools"
 
 // TestTides: nodes of a TidePool change hands because services need fewer, by a cron window, and by a planned peak. Each pod that leaves for it has a reserved target before its
-// eviction, services that grow in the window find their nodes, and with the pool its marks go. The controller is its own account under the policies.
+// eviction, services that grow in the window find their nodes, a new controller knows what the one before it had learnt, and with the pool its marks go. The controller is its own account under the policies.
 func TestTides(t *testing.T) {
 	b := newBed(t)
 	const deploy = "../../deploy/"
@@ -94,6 +94,7 @@ func TestTides(t *testing.T) {
 		return err
 	})
 
+	controller = b.forecastOutlasts(controller)
 	if err := b.admin.Discovery().RESTClient().Delete().AbsPath(tidePoolsPath + "/tide").Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
