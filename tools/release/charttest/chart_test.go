@@ -68,7 +68,7 @@ const everything = `
 metrics: {enabled: true, certificate: existing}
 controller: {enabled: true, rescheduling: {mode: Auto}, config: {recommendation: {enabled: true, changePods: true}, requests: {enabled: true}, tides: {enabled: true}}}
 namespace: {create: true}
-agent: {enabled: true, lending: {enabled: true}, config: {node: {quietCPUs: {interrupts: true}, memory: {logs: {bytesPerSecond: 67108864}}}}}
+agent: {enabled: true, lending: {enabled: true}, config: {node: {quietCPUs: {interrupts: true}, plugins: {enabled: true, directory: /run/fpga/plugins}, memory: {logs: {bytesPerSecond: 67108864}}}}}
 mps: {enabled: true}
 priorityQuota: {enabled: true}
 migration: {systems: [koordinator, katalyst, volcano, kueue, hami, yunikorn, kai]}
@@ -381,15 +381,31 @@ func TestDefaultsAreCareful(t *testing.T) {
 }
 
 // Values that the chart cannot honour are refused, with the field.
+// Plugins' sockets are seen wherever they are: the directory above them is mounted where the agent has no other way to it.
+func TestPluginsAreSeen(t *testing.T) {
+	for directory, parent := range map[string]string{"/run/hilbert/plugins": "", "/run/fpga/plugins": "/run/fpga", "/var/lib/fpga/plugins/": "/var/lib/fpga"} {
+		for name, text := range render(t, "agent: {enabled: true, config: {node: {plugins: {enabled: true, directory: "+directory+"}}}}", newest) {
+			if !strings.HasSuffix(name, "/agent.yaml") {
+				continue
+			}
+			mounted := strings.Contains(text, "mountPath: "+parent+"\n              readOnly: true") && strings.Contains(text, "path: "+parent+"\n            type: DirectoryOrCreate")
+			if volumes := strings.Count(text, "- name: plugins\n"); parent == "" && volumes > 0 || parent != "" && (!mounted || volumes != 2) {
+				t.Errorf("%s: %d mentions of the volume", directory, volumes)
+			}
+		}
+	}
+}
+
 func TestBadValues(t *testing.T) {
 	c := load(t, "hilbert")
 	for text, want := range map[string]string{
-		"{agnet: {enabled: true}}":                                                              "agnet",
-		"{scheduler: {replicas: 0}}":                                                            "replicas",
-		"{scheduler: {replicas: two}}":                                                          "replicas",
-		"{scheduler: {config: {server: {bindAddress: ':1'}}}}":                                  "server",
-		"{agent: {config: {roles: [scheduler]}}}":                                               "roles",
-		"{agent: {lending: {enabled: maybe}}}":                                                  "lending",
+		"{agnet: {enabled: true}}":                             "agnet",
+		"{scheduler: {replicas: 0}}":                           "replicas",
+		"{scheduler: {replicas: two}}":                         "replicas",
+		"{scheduler: {config: {server: {bindAddress: ':1'}}}}": "server",
+		"{agent: {config: {roles: [scheduler]}}}":              "roles",
+		"{agent: {lending: {enabled: maybe}}}":                 "lending",
+		"{agent: {enabled: true, config: {node: {plugins: {enabled: true, directory: /var/lib/plugins}}}}}": "plugins.directory", // else all of /var/lib would be mounted
 		"{image: {digest: latest}}":                                                             "digest",
 		"{image: {pullPolicy: Sometimes}}":                                                      "pullPolicy",
 		"{serving: {certificate: none}}":                                                        "certificate",

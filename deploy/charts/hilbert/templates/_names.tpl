@@ -80,3 +80,17 @@ caFile: /etc/hilbert-peers/ca.crt
 []
 {{- end -}}
 {{- end -}}
+
+{{- /* The directory above that of the agent's plugins, which the agent needs to see them; empty where it sees it anyway (/run/hilbert). That above, because a directory that
+the kubelet makes would not be root's alone, and the agent would refuse it; on a node without plugins it is not there. */ -}}
+{{- define "hilbert.pluginsParent" -}}
+{{- $plugins := dig "node" "plugins" dict .Values.agent.config -}}
+{{- $directory := clean (dig "directory" "/run/hilbert/plugins" $plugins) -}}
+{{- if and (dig "enabled" false $plugins) (not (hasPrefix "/run/hilbert/" $directory)) -}}
+{{- $depth := sub (len (splitList "/" $directory)) 1 -}}
+{{- if or (not (isAbs $directory)) (lt $depth 3) (and (lt $depth 4) (not (hasPrefix "/run/" $directory))) -}}
+{{- fail (printf "agent.config.node.plugins.directory: %s: the directory above is mounted into the agent, so it must be the plugins' alone; write for example /run/fpga/plugins or /var/lib/fpga/plugins" $directory) -}}
+{{- end -}}
+{{- dir $directory -}}
+{{- end -}}
+{{- end -}}
