@@ -116,6 +116,7 @@ type Agent struct {
 	// overcommit says how much of the CPUs may be promised to services a second time.
 	overcommit *overcommitController
 	usage      *usageController
+	overuse    *overuseController
 	storage    *storagePoller
 	eviction   *evictionController
 	thresholds *thresholdController
@@ -162,8 +163,7 @@ func (a *Agent) addControllers() (err error) {
 	a.checkpoint = newCheckpoint(n)
 	a.devices = newDeviceController(n)
 	a.injector = &deviceInjector{node: n, devices: a.devices}
-	a.profiles = &profileController{node: n, scraper: n.options.Scraper}
-	a.storage = &storagePoller{node: n}
+	a.profiles, a.storage = &profileController{node: n, scraper: n.options.Scraper}, &storagePoller{node: n}
 	a.lending = &lendingController{node: n, params: lawParams(&n.options.Config)}
 	if a.eviction, err = newEvictionController(n, a.storage); err != nil {
 		return err
@@ -172,15 +172,15 @@ func (a *Agent) addControllers() (err error) {
 	a.memory = newMemoryController(n)
 	a.configuration = newConfigurationController(n, a.lending, a.eviction, a.memory, a.thresholds)
 	a.configuration.restore(n.now())
-	a.health = &healthController{eviction: a.eviction}
-	a.governors, a.bursts = &governorController{node: n}, newBurstController(n)
+	a.health, a.governors, a.bursts = &healthController{eviction: a.eviction}, &governorController{node: n}, newBurstController(n)
 	a.interference = newInterferenceController(n, a.profiles)
-	a.eviction.interference, a.overcommit, a.usage = a.interference, &overcommitController{node: n, interference: a.interference}, &usageController{node: n}
+	a.eviction.interference, a.eviction.plugins = a.interference, a.plugins
+	a.overcommit, a.usage, a.overuse = &overcommitController{node: n, interference: a.interference}, &usageController{node: n}, &overuseController{node: n}
 	a.knobs = newKnobController(n, a.governors, a.memory, a.bursts, a.interference)
 	a.updates = newRuntimeUpdates(n, a.knobs)
 	a.absence = newAbsenceController(n, n.options.Absence, a.lending, a.injector, a.knobs)
 	a.reporter = &reporter{
-		node: n, lending: a.lending, eviction: a.eviction, devices: a.devices, plugins: a.plugins, usage: a.usage,
+		node: n, lending: a.lending, eviction: a.eviction, devices: a.devices, plugins: a.plugins, usage: a.usage, overuse: a.overuse,
 		configuration: a.configuration, health: a.health, interference: a.interference, overcommit: a.overcommit,
 		throttle: report.NewThrottle(n.options.Node, n.options.Config.WriteInterval.D(), n.options.Config.RefreshInterval.D()),
 	}
@@ -222,6 +222,7 @@ func (a *Agent) addControllers() (err error) {
 		a.interference, // which neighbours harm
 		a.overcommit,   // how much CPU may be promised a second time
 		a.usage,        // what the node uses
+		a.overuse,      // which online pods hold more memory than they requested
 		a.health,       // how pods fare
 		laws,
 	}
@@ -455,6 +456,7 @@ type State struct {
 	// Overcommit is what is said of how much CPU may be promised a second time; nil: nothing is.
 	Overcommit *spec.NodeOvercommitStatus
 	Plugins    PluginCounts
+	Overusing  int // online pods that hold more memory than they requested
 }
 
 // Rounds is how often the control laws have had their turn, and whether all that followed is done: no knob, no change of a container and no report is on
@@ -482,7 +484,7 @@ func (a *Agent) State() State {
 	s.Notes, s.Refused, s.Withheld = maps.Clone(n.counts.Notes), maps.Clone(n.counts.Refused), maps.Clone(n.counts.Withheld)
 	s.Interference, s.InterferenceActions = a.interference.status(n.now()), a.interference.counts()
 	s.Overcommit = a.overcommit.status(n.now())
-	s.Plugins = a.plugins.counts
+	s.Plugins, s.Overusing = a.plugins.counts, len(a.overuse.found)
 	k := a.devices.kubelet
 	all, found := k.assignments.DeviceCount()
 	s.KubeletRead, s.KubeletUnread, s.KubeletDevicesFound, s.KubeletDevicesUnknown = k.good, k.bad, found, all-found

@@ -32,6 +32,7 @@ type evictionController struct {
 	storage  *storagePoller
 	// interference asks for evictions too.
 	interference *interferenceController
+	plugins      *pluginController
 }
 
 func newEvictionController(n *nodeState, storage *storagePoller) (*evictionController, error) {
@@ -148,7 +149,7 @@ func (c *evictionController) observe(in *inputs) evict.Observation {
 			MemoryFull: c.worstStall(seen), SwapTotal: bytesOf(memory.SwapTotal), SwapFree: bytesOf(memory.SwapFree),
 			CPUPressure: in.cpuPressure, MinWatermark: seen.minWatermark(),
 		},
-		API: c.apiState(in.reportsFail),
+		API: c.apiState(in.reportsFail), Findings: c.plugins.findings(in.now),
 	}
 	for i := range laws.NUMANodes {
 		z := &laws.NUMANodes[i]

@@ -12,6 +12,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/plugin"
 	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/topology"
@@ -56,7 +57,10 @@ type pluginState struct {
 	serves bool
 	why    string
 	busy   bool // it is being connected, or compared
-	told   map[string]bool
+	// found is what it said at detected that it has found out.
+	found    []evict.Finding
+	detected time.Time
+	told     map[string]bool
 }
 
 func newPluginController(n *nodeState) *pluginController {
@@ -166,7 +170,7 @@ func (c *pluginController) found(sockets []plugin.Socket, notes []string, err er
 		}
 		p.busy = true
 		if p.client != nil {
-			c.compare(p)
+			c.ask(p)
 			continue
 		}
 		c.connect(p, s)
@@ -193,14 +197,14 @@ func (c *pluginController) connect(p *pluginState, s plugin.Socket) {
 				c.fail(p, err)
 				return
 			}
-			if other := c.serving(client.Info.Resource); other != nil {
+			if other := c.serving(client.Info.Resource); other != nil && client.Info.Resource != "" {
 				client.Close()
 				c.fail(p, fmt.Errorf("plugin %s: resource %s is plugin %s's already", p.name, client.Info.Resource, other.name))
 				return
 			}
 			p.client, p.busy = client, true
 			c.node.log.Info("a plugin has registered", "plugin", p.name, "resource", client.Info.Resource, "version", client.Info.Version)
-			c.compare(p)
+			c.ask(p)
 		}
 	})
 }
@@ -231,6 +235,10 @@ func (c *pluginController) compare(p *pluginState) {
 				c.book.Offer(client.Info.Resource, capacity)
 				p.serves, p.why = true, ""
 				c.compared(p, held, has)
+				if client.Info.Detects {
+					p.busy = true
+					c.detect(p)
+				}
 			}
 		}
 	})
@@ -302,7 +310,7 @@ func (c *pluginController) stop(p *pluginState, why string) {
 		c.node.log.Info("a plugin has gone", "plugin", p.name, "why", why)
 		p.client.Close()
 	}
-	p.client, p.serves, p.why = nil, false, why
+	p.client, p.serves, p.why, p.found = nil, false, why, nil
 }
 
 // releaseGone releases what pods held that are gone.
@@ -434,7 +442,7 @@ func join(out *plugin.Contribution, more plugin.Contribution, resource string, s
 func (c *pluginController) status() (out []spec.NodeResource) {
 	resources := make(map[string]*pluginState)
 	for _, p := range c.plugins {
-		if p.client != nil {
+		if p.client != nil && p.client.Info.Resource != "" {
 			resources[p.client.Info.Resource] = p
 		}
 	}

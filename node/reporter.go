@@ -29,6 +29,7 @@ type reporter struct {
 	eviction *evictionController
 	devices  *deviceController
 	plugins  *pluginController
+	overuse  *overuseController
 	usage    *usageController
 	promises *brokenPromises
 	// configuration and health are of what the node was told, and of how it fares since.
@@ -53,6 +54,11 @@ func (p *reporter) build(now time.Time) *spec.NodeReport {
 		p.closeAll(&r)
 	}
 	conditions := []spec.NodeCondition{n.events.problems.condition(n.options.Mode, n.options.Why)}
+	for _, c := range []*spec.NodeCondition{p.overuse.condition(), p.plugins.condition(now)} {
+		if c != nil {
+			conditions = append(conditions, *c)
+		}
+	}
 	out := report.Build(n.options.Machine, &r, p.lending.colocation(now, p.eviction), conditions)
 	out.Status.Devices, out.Status.Summary.GPUs = p.devices.status(now)
 	out.Status.Resources = p.plugins.status()

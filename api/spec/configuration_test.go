@@ -153,6 +153,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"node.devices.toolkitConfig":     func(c *Configuration) { c.Node.Devices.ToolkitConfig = "config.toml" },
 		"node.devices.interval":          func(c *Configuration) { c.Node.Devices.Interval = Duration(time.Millisecond) },
 		"node.memory.oom.order":          func(c *Configuration) { c.Node.Memory.OOM.Order = "Kubelet" },
+		"node.eviction.online.mode":      func(c *Configuration) { c.Node.Eviction.Online.Mode = "Evict" },
 		"node.plugins.directory":         func(c *Configuration) { c.Node.Plugins.Directory = "plugins" },
 		"node.plugins.timeout":           func(c *Configuration) { c.Node.Plugins.Timeout = Duration(2 * time.Second) },
 		"node.plugins.interval":          func(c *Configuration) { c.Node.Plugins.Interval = 0 },

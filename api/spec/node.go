@@ -316,6 +316,10 @@ const (
 	ConditionQoSUnsaid = "UnlabelledBestEffort"
 	// ConditionBandwidth is True where memory-intensive pods run in NUMA nodes of bandwidth-sensitive ones.
 	ConditionBandwidth = "BandwidthNotSeparated"
+	// ConditionOnlineOveruse is True while online pods hold more memory than they requested; the message names some of them. Else it is absent.
+	ConditionOnlineOveruse = "OnlineMemoryOveruse"
+	// ConditionPluginFinding is True while a detector of a plugin finds something; the message names plugins and conditions. It is absent where no plugin detects.
+	ConditionPluginFinding = "PluginFinding"
 )
 
 // Reasons of the node: of conditions, events and metrics. They are bounded and stable.
@@ -354,6 +358,9 @@ const (
 	ReasonSliceOfOtherUser   = "SliceOfOtherUser"         // a container is not created, because processes of another user share its pod's GPU
 	ReasonPluginFailed       = "PluginFailed"             // a plugin does not serve, or said what cannot be; pods that ask for its resource are not started
 	ReasonPluginLost         = "PluginLost"               // a plugin does not know what a pod holds of its resource
+	ReasonMemoryOveruse      = "MemoryOveruse"            // an online pod holds more memory than it requested
+	ReasonPluginFound        = "Found"                    // a detector of a plugin finds something
+	ReasonNothingFound       = "NothingFound"             // no detector of a plugin finds anything
 	ReasonUnlabelled         = "Unlabelled"               // BestEffort pods have no QoS level; the message names them
 	ReasonAllLabelled        = "AllLabelled"              // all BestEffort pods have a QoS level
 	ReasonNUMANodesOpen      = "NUMANodesOpen"            // no NUMA node is closed

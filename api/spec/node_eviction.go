@@ -23,6 +23,10 @@ type NodeEviction struct {
 	Images EvictionWatermarks `json:"images"`
 	// ImageInodes is about the inodes of the images' file system.
 	ImageInodes EvictionWatermarks `json:"imageInodes"`
+	// Online is about online pods that hold more memory than they requested.
+	Online EvictionOnline `json:"online"`
+	// Plugins is about what detectors of plugins find.
+	Plugins EvictionPlugins `json:"plugins"`
 	// WatermarkFactor times the kernel's watermark is the least hard threshold of memory; the least soft one is twice that.
 	WatermarkFactor float64 `json:"watermarkFactor"`
 	// ReleaseAfter is how long a reading must be beyond the threshold's clearance for a shortage to end.
@@ -35,6 +39,35 @@ type NodeEviction struct {
 	Escalation EvictionEscalation `json:"escalation"`
 	// Close is how long a node that evicted takes no reclaimed pods.
 	Close EvictionClosing `json:"close"`
+}
+
+// EvictionOnline is about online pods that hold more memory, page cache left out, than they requested. They are told of, and nothing is done to them: neither is one evicted for
+// it. It ends at the request and half of Tolerance and Slack.
+type EvictionOnline struct {
+	// Mode is OnlineReport or OnlineOff.
+	Mode string `json:"mode"`
+	// Tolerance is how much more it may hold, as a part of its request.
+	Tolerance float64 `json:"tolerance"`
+	// Slack is how much more than that it may hold, in bytes.
+	Slack float64 `json:"slack"`
+	// For is how long it must have held more.
+	For Duration `json:"for"`
+}
+
+// The values of EvictionOnline.Mode.
+const (
+	// OnlineReport: an Event on each such pod, the condition OnlineMemoryOveruse of the node's report, and a metric.
+	OnlineReport = "Report"
+	// OnlineOff: nobody looks.
+	OnlineOff = "Off"
+)
+
+// EvictionPlugins is about what detectors of plugins find (NodePlugins). Only reclaimed pods that a plugin names are asked to go, one at a time, with notice.
+type EvictionPlugins struct {
+	// For is how long a plugin must have found a condition.
+	For Duration `json:"for"`
+	// PerHour is how many evictions all plugins of the node together may have requested in an hour. 0: what they find is reported, and nobody goes.
+	PerHour int `json:"perHour"`
 }
 
 // EvictionMark is a threshold of what is available: the greater of a share of the total and an absolute amount.
@@ -189,6 +222,8 @@ func DefaultNodeEviction() NodeEviction {
 		RootInodes:      disk(0.10, 0.07),
 		Images:          disk(0.20, 0.17),
 		ImageInodes:     disk(0.10, 0.07),
+		Online:          EvictionOnline{Mode: OnlineReport, Tolerance: 0.1, Slack: 64 * mib, For: seconds(60)},
+		Plugins:         EvictionPlugins{For: seconds(30), PerHour: 6},
 		WatermarkFactor: 2,
 		ReleaseAfter:    seconds(10), BlindFor: seconds(30), MaxGap: seconds(15),
 		Escalation: EvictionEscalation{

@@ -43,11 +43,11 @@ var (
 	}
 	evictionBounds = bounds{
 		"pressure.some": {0.001, 1}, "pressure.full": {0.001, 1}, "pressure.clear": {0.001, 1}, "suppressed.share": {0.001, 1}, "cpu.pressure": {0.001, 1}, "cpu.clear": {0.001, 1},
-		"overuse.tolerance": {0, 100}, "watermarkFactor": {0, 100}, "maxGap": {1, day},
+		"overuse.tolerance": {0, 100}, "online.tolerance": {0, 100}, "watermarkFactor": {0, 100}, "maxGap": {1, day},
 		"escalation.reclaimShare": {0.001, 1}, "escalation.reclaimInterval": {1, day}, "escalation.requestInterval": {1, day}, "escalation.urgentInterval": {1, day},
 		"escalation.answerWithin": {1, day}, "escalation.unreachableFor": {1, day}, "escalation.stopInterval": {10, day},
 		"escalation.leastMemory": {1, mostBytes}, "escalation.leastDisk": {1, mostBytes}, "escalation.leastInodes": {1, mostCount}, "escalation.leastCPU": {0.001, mostCount},
-		"close.first": {1, day}, "close.again": {1, day},
+		"plugins.perHour": {0, 1000}, "close.first": {1, day}, "close.again": {1, day},
 	}
 	markBounds = [2]float64{0, 0.99} // of shares and mosts of thresholds
 )
@@ -89,6 +89,7 @@ func (e *NodeEviction) Check() error { return collect(func(bad report) { e.check
 
 func (e *NodeEviction) check(at string, bad report) {
 	checkNumbers(at, reflect.ValueOf(e).Elem(), evictionBounds, bad)
+	oneOf(bad, at+"online.mode", e.Online.Mode, OnlineReport, OnlineOff)
 	for _, x := range []struct {
 		name string
 		w    *EvictionWatermarks

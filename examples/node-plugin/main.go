@@ -5,6 +5,8 @@
 // It has a card near NUMA node 0, another near 0 and one near 1. A container that asks for one gets the device file /dev/fpga0 (the kernel's null device, under
 // another name) and the names of its cards in the variable FPGA_CARDS.
 //
+// With -hot FILE it also detects: while the file is there its first card runs hot, and the pod that holds it would help by going.
+//
 // It keeps nothing on disk. After a crash the agent tells it, in Reconcile, which pod holds which card.
 package main
 
@@ -36,18 +38,19 @@ func main() {
 	directory := flag.String("directory", "/run/hilbert/plugins", "the agent's plugin directory")
 	resource := flag.String("resource", "example.com/fpga", "what pods request")
 	cards := flag.String("cards", "0,1", "the NUMA node of each card")
+	hot := flag.String("hot", "", "a file that is there while the first card runs hot; empty: nothing is detected")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT) //nolint:forbidigo // this is main
 	defer stop()
-	if err := run(ctx, *directory, *resource, *cards); err != nil {
+	if err := run(ctx, *directory, *resource, *cards, *hot); err != nil {
 		slog.Error("the plugin ends", "err", err)
 		os.Exit(1)
 	}
 }
 
 // run serves until ctx ends.
-func run(ctx context.Context, directory, resource, cards string) error {
-	p := &fpgas{name: "fpga", resource: resource, holder: make(map[string]*api.Pod)}
+func run(ctx context.Context, directory, resource, cards, hot string) error {
+	p := &fpgas{name: "fpga", resource: resource, hot: hot, holder: make(map[string]*api.Pod)}
 	for i, number := range strings.Split(cards, ",") {
 		numa, err := strconv.ParseInt(number, 10, 32)
 		if err != nil {
@@ -84,6 +87,7 @@ type fpgas struct {
 	api.UnimplementedNodePluginServer
 
 	name, resource string
+	hot            string
 	cards          []card
 
 	mu     sync.Mutex
@@ -95,7 +99,21 @@ func (p *fpgas) Register(_ context.Context, r *api.RegisterRequest) (*api.Regist
 	if r.GetProtocol() != api.Protocol {
 		return nil, status.Errorf(codes.FailedPrecondition, "protocol %d: this plugin speaks %d", r.GetProtocol(), api.Protocol)
 	}
-	return &api.RegisterResponse{Protocol: api.Protocol, Name: p.name, Resource: p.resource, Version: "example", GivesHints: true}, nil
+	return &api.RegisterResponse{Protocol: api.Protocol, Name: p.name, Resource: p.resource, Version: "example", GivesHints: true, Detects: p.hot != ""}, nil
+}
+
+// Detect says whether the first card runs hot, and who holds it. The agent decides whether the pod goes: it must be a reclaimed one.
+func (p *fpgas) Detect(_ context.Context, r *api.DetectRequest) (*api.DetectResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, err := os.Stat(p.hot)
+	out := &api.Finding{Condition: "CardHot", Met: err == nil, Message: p.cards[0].id + " runs hot"}
+	for _, pod := range r.GetPods() {
+		if holder := p.holder[p.cards[0].id]; holder.GetUid() == pod.GetPod().GetUid() {
+			out.Candidates = append(out.Candidates, &api.Candidate{Uid: holder.GetUid(), Gain: 1})
+		}
+	}
+	return &api.DetectResponse{Findings: []*api.Finding{out}}, nil
 }
 
 // Reconcile takes over what the agent has recorded: it knows better than a plugin that has crashed.

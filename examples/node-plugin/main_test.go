@@ -19,7 +19,7 @@ const asPlugin = "HILBERT_TEST_NODE_PLUGIN"
 
 func TestMain(m *testing.M) {
 	if directory := os.Getenv(asPlugin); directory != "" {
-		if err := run(context.Background(), directory, "example.com/fpga", "0,0,1"); err != nil {
+		if err := run(context.Background(), directory, "example.com/fpga", "0,0,1", directory+"/hot"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -109,5 +109,37 @@ func TestPluginCrashes(t *testing.T) {
 	book.Drop("a", "example.com/fpga")
 	if h := give("d", 1); fmt.Sprint(h.IDs) != "[card-0]" {
 		t.Errorf("pod d has %v; want card-0, which was released", h.IDs)
+	}
+}
+
+// The example says that a card runs hot, and names the pod that holds it if that may be asked to go.
+func TestPluginDetects(t *testing.T) {
+	machine := &topology.Machine{NUMA: []topology.NUMANode{{ID: 0}, {ID: 1}}}
+	d := &plugin.Directory{Path: plugintest.Directory(t), Node: "n1", Machine: machine, Owner: uint32(os.Geteuid())}
+	c, _ := start(t, d)
+	if !c.Info.Detects {
+		t.Fatal("it does not detect")
+	}
+	pod := spec.PodRef{UID: "a"}
+	_, err := c.Allocate(t.Context(), &plugin.Request{Pod: pod, Resource: "example.com/fpga", Amount: 1, Containers: []spec.ContainerAmount{{Container: "main", Amount: 1}}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := func(of ...plugin.Candidate) string {
+		t.Helper()
+		f, err := c.Detect(t.Context(), of)
+		if err != nil || len(f) != 1 {
+			t.Fatalf("%+v: %v", f, err)
+		}
+		return fmt.Sprintf("%s %v %v", f[0].Condition, f[0].Met, f[0].Candidates)
+	}
+	if got := found(plugin.Candidate{Pod: pod}); got != "CardHot false [{a 1}]" {
+		t.Error(got)
+	}
+	if err := os.WriteFile(d.Path+"/hot", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := found(plugin.Candidate{Pod: spec.PodRef{UID: "b"}}); got != "CardHot true []" {
+		t.Error(got)
 	}
 }

@@ -62,6 +62,7 @@ const (
 	MemoryOveruse
 	CPUPressure
 	CPUSuppressed
+	Plugin
 	detectorCount
 )
 
@@ -77,6 +78,7 @@ const (
 	rootInodes
 	imageBytes
 	imageInodes
+	help // what a plugin says that a pod would help by going
 )
 
 // scope is what a detector looks at, one by one.
@@ -86,6 +88,7 @@ const (
 	theNode scope = iota
 	eachNUMANode
 	eachPod
+	eachFinding
 )
 
 // row is a detector. To add one is to add a row, and its line in docs/concepts/colocation.md.
@@ -158,6 +161,12 @@ var detectors = [detectorCount]row{
 		read: starvation, say: sayStarvation, eligible: (*view).starves,
 		hold: func(p *Params) (_, _ time.Duration) { return p.Suppressed.For.D(), 0 },
 	},
+	Plugin: {
+		// What a plugin finds stops no lending: it may be wrong, and whoever writes one means a pod.
+		name: "Plugin", resource: help, scope: eachFinding, lends: true,
+		read: found, say: sayFound,
+		hold: func(p *Params) (_, _ time.Duration) { return p.Plugins.For.D(), 0 },
+	},
 }
 
 // String is the detector's name.
@@ -189,6 +198,8 @@ func (d Detector) amount(v float64) string {
 		return fmt.Sprintf("%.2f CPUs", v)
 	case rootInodes, imageInodes:
 		return fmt.Sprintf("%.0f inodes", v)
+	case help:
+		return fmt.Sprintf("%.0f %% of what would help", v*percent)
 	default:
 		return bytes(v)
 	}
@@ -273,12 +284,14 @@ func (r *row) count(o *Observation) int {
 		return len(o.NUMANodes)
 	case eachPod:
 		return len(o.Pods)
+	case eachFinding:
+		return min(len(o.Findings), MaxFindings)
 	default:
 		return 1
 	}
 }
 
-// gain is what would come back if a pod left.
+// gain is what would come back if a pod left. What a plugin says of that, Watch.gain knows.
 func (r resource) gain(pod *Pod, numa int) advise.Sample {
 	switch r {
 	case memory:
@@ -313,6 +326,8 @@ func (r resource) least(l *Escalation) float64 {
 		return l.LeastCPU
 	case rootInodes, imageInodes:
 		return l.LeastInodes
+	case help:
+		return leastHelp
 	default:
 		return l.LeastDisk
 	}

@@ -24,7 +24,9 @@ type Observation struct {
 	Pods []Pod `json:"pods,omitempty"`
 	// Suppression is how hard node/advise holds reclaimed pods down at this tick.
 	Suppression advise.Suppression `json:"suppression"`
-	API         API                `json:"api"`
+	// Findings are what plugins say, at most MaxFindings.
+	Findings []Finding `json:"findings,omitempty"`
+	API      API       `json:"api"`
 }
 
 // Node is the machine as a whole.
@@ -118,6 +120,29 @@ const (
 	Pending AnswerState = "Pending" // seen, and held back by the cluster's budget
 	Refused AnswerState = "Refused" // a PodDisruptionBudget is in the way
 )
+
+// MaxFindings bounds what plugins say that is looked at.
+const MaxFindings = 64
+
+// Finding is a condition that a plugin watches.
+type Finding struct {
+	Plugin    string `json:"plugin"`
+	Condition string `json:"condition"`
+	// Stale: the plugin has not answered of late. Then it is not known whether the condition is met.
+	Stale      bool        `json:"stale,omitempty"`
+	Met        bool        `json:"met,omitempty"`
+	Message    string      `json:"message,omitempty"`
+	Candidates []Candidate `json:"candidates,omitempty"`
+}
+
+// Name tells findings apart.
+func (f *Finding) Name() string { return f.Plugin + "/" + f.Condition }
+
+// Candidate is a pod that would help if it went: by Gain, from 0 to 1.
+type Candidate struct {
+	UID  string  `json:"uid"`
+	Gain float64 `json:"gain"`
+}
 
 // most is more than any machine has of anything, and little enough that sums stay exact enough and whole.
 const most = 1 << 60

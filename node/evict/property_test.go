@@ -23,6 +23,9 @@ func short() *Observation {
 		}},
 		Suppression: advise.SuppressEvict,
 		API:         API{Unreachable: true},
+		Findings: []Finding{{
+			Plugin: "p", Condition: "Hot", Met: true, Candidates: []Candidate{{"a", 1}, {"b", 0.5}, {"online", 1}},
+		}},
 	}
 	for _, d := range []*Disk{&o.Root, &o.Images} {
 		*d = Disk{advise.Known(100 * gibibyte), advise.Known(0), advise.Known(1e6), advise.Known(0)}
@@ -93,6 +96,7 @@ func TestEachDetector(t *testing.T) {
 // blind takes all that is measured away.
 func blind(o *Observation) {
 	o.Node, o.NUMANodes, o.Root, o.Images = Node{}, []NUMANode{{}}, Disk{}, Disk{}
+	o.Findings[0].Stale = true
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		o.Pods[i] = Pod{PodRef: p.PodRef, Level: p.Level}
@@ -106,7 +110,7 @@ func TestHeadroomAloneEvictsNobody(t *testing.T) {
 		MemoryTotal: advise.Known(16 * gibibyte), MemoryAvailable: advise.Known(8 * gibibyte), MemorySome: advise.Known(0), MemoryFull: advise.Known(0),
 		CPUPressure: advise.Known(0),
 	}
-	o.NUMANodes, o.Root, o.Images = nil, Disk{}, Disk{}
+	o.NUMANodes, o.Root, o.Images, o.Findings = nil, Disk{}, Disk{}, nil
 	for i := range 40 {
 		pod := hog(fmt.Sprint(i), spec.QoSReclaimed)
 		pod.MemoryAmount, pod.CPUAmount, pod.RunDelay = advise.Known(8*gibibyte), advise.Known(32), advise.Known(0.01)
@@ -252,7 +256,7 @@ func BenchmarkStep(b *testing.B) {
 	o, p, m := short(), Defaults(), State{}
 	o.Node.MemoryAvailable, o.Node.MemorySome, o.Node.MemoryFull, o.Node.CPUPressure = advise.Known(8*gibibyte), advise.Known(0), advise.Known(0), advise.Known(0)
 	o.NUMANodes[0].Free, o.Suppression = advise.Known(gibibyte), advise.SuppressNone
-	o.Root, o.Images = Disk{}, Disk{}
+	o.Root, o.Images, o.Findings = Disk{}, Disk{}, nil
 	for i := range 10 {
 		pod := hog(fmt.Sprint(i), spec.QoSReclaimed)
 		pod.Memory = advise.Known(gibibyte)

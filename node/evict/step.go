@@ -73,7 +73,7 @@ func (s *step) order() []int {
 	slices.SortFunc(order, func(i, j int) int {
 		a, b := &s.m.Watches[i], &s.m.Watches[j]
 		return cmp.Or(
-			cmp.Compare(b.Level, a.Level), cmp.Compare(a.Detector, b.Detector), cmp.Compare(a.NUMANode, b.NUMANode), cmp.Compare(a.UID, b.UID),
+			cmp.Compare(b.Level, a.Level), cmp.Compare(a.Detector, b.Detector), cmp.Compare(a.NUMANode, b.NUMANode), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Finding, b.Finding),
 		)
 	})
 	return order
@@ -111,7 +111,7 @@ func (s *step) escalateSoft(w *Watch) {
 		if missing > s.noticedGain(w) {
 			s.notice(w)
 		}
-	case !a.Noticed.ran(s.at, l.NoticeGrace.D()) || !s.m.Requested.free(s.at, l.RequestInterval.D()):
+	case !a.Noticed.ran(s.at, l.NoticeGrace.D()) || !s.m.Requested.free(s.at, l.RequestInterval.D()) || w.Finding != "" && !s.mayGrant():
 	case s.stillWorth(w, a):
 		s.request(w, a)
 	default:
@@ -194,6 +194,9 @@ func (s *step) notice(w *Watch) {
 func (s *step) request(w *Watch, a *Victim) {
 	a.Requested.start(s.at)
 	a.Message = s.message(w)
+	if w.Finding != "" {
+		s.m.Granted = append(s.m.Granted, s.at)
+	}
 	s.m.Requested.start(s.at)
 	s.m.Counts.Requests[w.Detector]++
 }
@@ -368,6 +371,9 @@ func (s *step) report() {
 	for i := range s.m.Victims {
 		s.m.Victims[i].pod = nil // nothing of the Observation is kept
 	}
+	for i := range s.m.Watches {
+		s.m.Watches[i].named = nil
+	}
 }
 
 // reportRequests names the pods whose eviction is requested and needed now: one that was stopped, and of the others as many as give back what those that
@@ -436,7 +442,7 @@ func (s *step) unmeasured(w *Watch) (n int) {
 		if pod.Level != spec.QoSReclaimed || pod.Terminating || w.UID != "" && w.UID != pod.UID {
 			continue
 		}
-		if _, ok := value(detectors[w.Detector].resource.gain(pod, w.NUMANode)); !ok {
+		if _, ok := value(w.gain(pod)); !ok && w.Finding == "" {
 			n++
 		}
 	}

@@ -43,6 +43,9 @@ func (a *Victim) free() bool { return !a.requested() && !a.Leaving.On }
 // gainFor is what the pod will give back of what a pressure is about. What is not known any more is what it was.
 func (a *Victim) gainFor(w *Watch) float64 {
 	r := detectors[w.Detector].resource
+	if r == help {
+		return w.help(a.UID).Value // a pod that is not named does not help
+	}
 	if gain, ok := value(r.gain(a.pod, w.NUMANode)); ok {
 		return gain
 	}
@@ -90,7 +93,7 @@ func (s *step) candidate(w *Watch, pod *Pod) (candidate, bool) {
 	if pod.Level != spec.QoSReclaimed || pod.UID == "" || w.UID != "" && w.UID != pod.UID {
 		return candidate{}, false
 	}
-	gain, ok := value(row.resource.gain(pod, w.NUMANode))
+	gain, ok := value(w.gain(pod))
 	if !ok || gain <= 0 || gain < row.resource.least(&s.p.Escalation) || row.eligible != nil && !row.eligible(&s.view, pod) {
 		return candidate{}, false
 	}

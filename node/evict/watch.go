@@ -25,6 +25,8 @@ type State struct {
 	Requested Timer `json:"requested"`
 	Urgent    Timer `json:"urgent"`
 	Stopped   Timer `json:"stopped"`
+	// Granted are the times of the last requests because of what plugins found, the oldest first: no more than EvictionPlugins.PerHour in an hour.
+	Granted []time.Duration `json:"granted,omitempty"`
 	// Closed is the node's last closing.
 	Closed Closure `json:"closed"`
 	Counts Counts  `json:"counts"`
@@ -68,6 +70,8 @@ type Key struct {
 	Detector Detector `json:"detector"`
 	NUMANode int      `json:"numaNode"` // or AllNUMANodes
 	UID      string   `json:"uid,omitempty"`
+	// Finding is the name of a plugin's finding.
+	Finding string `json:"finding,omitempty"`
 }
 
 // Watch is a pressure that stands, or comes or goes.
@@ -89,9 +93,10 @@ type Watch struct {
 	// Reclaimed runs since the last order to reclaim.
 	Reclaimed Timer `json:"reclaimed"`
 
-	now   reading // of this tick
-	index int     // of the NUMA node or pod
-	seen  bool    // there was something to look at
+	now   reading     // of this tick
+	named []Candidate // of this tick: the pods that a plugin names
+	index int         // of the NUMA node or pod
+	seen  bool        // there was something to look at
 }
 
 // want is what must be given back for the level to end; nothing where that is not known.
@@ -154,6 +159,9 @@ func (m *State) shift(d time.Duration) {
 		m.Victims[i].shift(d)
 	}
 	m.Floored.shift(d)
+	for i := range m.Granted {
+		m.Granted[i] += d
+	}
 }
 
 // watch is the one of a key, nil where there is none.
@@ -242,6 +250,8 @@ func (s *step) observe(d Detector, i int, r *reading) {
 	case eachPod:
 		pod = &s.o.Pods[i].PodRef
 		key.UID = pod.UID
+	case eachFinding:
+		key.Finding = s.o.Findings[i].Name()
 	case theNode:
 	}
 	w := s.m.watch(key)
@@ -257,5 +267,8 @@ func (s *step) observe(d Detector, i int, r *reading) {
 		}
 	}
 	w.index, w.seen = i, true
+	if key.Finding != "" {
+		w.named = s.o.Findings[i].Candidates
+	}
 	w.follow(r, &s.view, s.at, &s.m.Counts)
 }

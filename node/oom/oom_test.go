@@ -44,6 +44,20 @@ func TestLevels(t *testing.T) {
 	})
 }
 
+// The bands touch nowhere, from the highest priority that requested most in one to the lowest that requested nothing in the next.
+func TestBands(t *testing.T) {
+	t.Parallel()
+	for i, b := range bands {
+		last, next := b.first-b.doubling*rank(math.MaxInt32)-b.requested, -998
+		if i+1 < len(bands) {
+			next = bands[i+1].first
+		}
+		if last <= next {
+			t.Errorf("%s ends at %d, and what is below begins at %d", b.level, last, next)
+		}
+	}
+}
+
 // points are what the kernel compares of a process that holds so much.
 func points(c *Container, held int) int { return Score(c) + held }
 

@@ -40,7 +40,7 @@ var (
 // Info is what a plugin says of itself.
 type Info struct {
 	Name, Resource, Version string
-	GivesHints              bool
+	GivesHints, Detects     bool
 }
 
 // reader reads the answers of one plugin.
@@ -59,12 +59,13 @@ func (r *reader) info(name string, a *api.RegisterResponse) (Info, error) {
 		return Info{}, fmt.Errorf("protocol %d: the agent speaks %d", a.GetProtocol(), api.Protocol)
 	case a.GetName() != name:
 		return Info{}, lie("it calls itself %.63q, and its socket is %s.sock", a.GetName(), name)
+	case a.GetResource() == "" && a.GetDetects(): // it brings nothing
 	case len(a.GetResource()) > 4*maxName || !qualified.MatchString(a.GetResource()):
 		return Info{}, lie("resource %.128q: want a domain and a name, as in example.com/fpga", a.GetResource())
 	case taken(a.GetResource()):
 		return Info{}, lie("resource %s: a plugin cannot bring what Kubernetes or Hilbert has itself", a.GetResource())
 	}
-	return Info{name, a.GetResource(), clean(a.GetVersion(), maxVersion), a.GetGivesHints()}, nil
+	return Info{name, a.GetResource(), clean(a.GetVersion(), maxVersion), a.GetGivesHints(), a.GetDetects()}, nil
 }
 
 // taken reports whether a resource is in a domain that is no plugin's.

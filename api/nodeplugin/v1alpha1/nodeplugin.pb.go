@@ -94,12 +94,14 @@ type RegisterResponse struct {
 	Protocol int32 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	// A DNS label: the name of the socket's file without ".sock".
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// What pods request, such as "example.com/fpga".
+	// What pods request, such as "example.com/fpga". Empty: the plugin brings nothing, and detects.
 	Resource string `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
 	// For people.
 	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	// The plugin answers Hints. Without it every NUMA node that has enough is as good as another.
-	GivesHints    bool `protobuf:"varint,5,opt,name=gives_hints,json=givesHints,proto3" json:"gives_hints,omitempty"`
+	GivesHints bool `protobuf:"varint,5,opt,name=gives_hints,json=givesHints,proto3" json:"gives_hints,omitempty"`
+	// The plugin answers Detect.
+	Detects       bool `protobuf:"varint,6,opt,name=detects,proto3" json:"detects,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -165,6 +167,13 @@ func (x *RegisterResponse) GetVersion() string {
 func (x *RegisterResponse) GetGivesHints() bool {
 	if x != nil {
 		return x.GivesHints
+	}
+	return false
+}
+
+func (x *RegisterResponse) GetDetects() bool {
+	if x != nil {
+		return x.Detects
 	}
 	return false
 }
@@ -1103,6 +1112,283 @@ func (*ReleaseResponse) Descriptor() ([]byte, []int) {
 	return file_nodeplugin_proto_rawDescGZIP(), []int{18}
 }
 
+type DetectRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The pods that may be asked to go: reclaimed ones that run here.
+	Pods          []*DetectPod `protobuf:"bytes,1,rep,name=pods,proto3" json:"pods,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DetectRequest) Reset() {
+	*x = DetectRequest{}
+	mi := &file_nodeplugin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DetectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DetectRequest) ProtoMessage() {}
+
+func (x *DetectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeplugin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DetectRequest.ProtoReflect.Descriptor instead.
+func (*DetectRequest) Descriptor() ([]byte, []int) {
+	return file_nodeplugin_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *DetectRequest) GetPods() []*DetectPod {
+	if x != nil {
+		return x.Pods
+	}
+	return nil
+}
+
+type DetectPod struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Pod   *Pod                   `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`
+	// Its directory below the root of the cgroup hierarchy; empty: not known.
+	Cgroup        string `protobuf:"bytes,2,opt,name=cgroup,proto3" json:"cgroup,omitempty"`
+	Priority      int32  `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DetectPod) Reset() {
+	*x = DetectPod{}
+	mi := &file_nodeplugin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DetectPod) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DetectPod) ProtoMessage() {}
+
+func (x *DetectPod) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeplugin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DetectPod.ProtoReflect.Descriptor instead.
+func (*DetectPod) Descriptor() ([]byte, []int) {
+	return file_nodeplugin_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *DetectPod) GetPod() *Pod {
+	if x != nil {
+		return x.Pod
+	}
+	return nil
+}
+
+func (x *DetectPod) GetCgroup() string {
+	if x != nil {
+		return x.Cgroup
+	}
+	return ""
+}
+
+func (x *DetectPod) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+type DetectResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Findings      []*Finding             `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DetectResponse) Reset() {
+	*x = DetectResponse{}
+	mi := &file_nodeplugin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DetectResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DetectResponse) ProtoMessage() {}
+
+func (x *DetectResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeplugin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DetectResponse.ProtoReflect.Descriptor instead.
+func (*DetectResponse) Descriptor() ([]byte, []int) {
+	return file_nodeplugin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DetectResponse) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+// Finding is a condition that the plugin watches. One that is no longer in the answer is over.
+type Finding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A name in CamelCase, such as "CardHot", each once.
+	Condition string `protobuf:"bytes,1,opt,name=condition,proto3" json:"condition,omitempty"`
+	// The condition holds. Without it nothing follows.
+	Met bool `protobuf:"varint,2,opt,name=met,proto3" json:"met,omitempty"`
+	// For people: what was measured, and where the threshold is.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// Pods that would help if they went. None: the condition is reported, and nobody goes.
+	Candidates    []*Candidate `protobuf:"bytes,4,rep,name=candidates,proto3" json:"candidates,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_nodeplugin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeplugin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_nodeplugin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Finding) GetCondition() string {
+	if x != nil {
+		return x.Condition
+	}
+	return ""
+}
+
+func (x *Finding) GetMet() bool {
+	if x != nil {
+		return x.Met
+	}
+	return false
+}
+
+func (x *Finding) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Finding) GetCandidates() []*Candidate {
+	if x != nil {
+		return x.Candidates
+	}
+	return nil
+}
+
+// Candidate is a pod of the request.
+type Candidate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// How much it would help, from 0 to 1. Of two pods of one priority the agent asks the one that helps more.
+	Gain          float64 `protobuf:"fixed64,2,opt,name=gain,proto3" json:"gain,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Candidate) Reset() {
+	*x = Candidate{}
+	mi := &file_nodeplugin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Candidate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Candidate) ProtoMessage() {}
+
+func (x *Candidate) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeplugin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
+func (*Candidate) Descriptor() ([]byte, []int) {
+	return file_nodeplugin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Candidate) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Candidate) GetGain() float64 {
+	if x != nil {
+		return x.Gain
+	}
+	return 0
+}
+
 var File_nodeplugin_proto protoreflect.FileDescriptor
 
 const file_nodeplugin_proto_rawDesc = "" +
@@ -1112,14 +1398,15 @@ const file_nodeplugin_proto_rawDesc = "" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1d\n" +
 	"\n" +
-	"numa_nodes\x18\x03 \x03(\x05R\tnumaNodes\"\x99\x01\n" +
+	"numa_nodes\x18\x03 \x03(\x05R\tnumaNodes\"\xb3\x01\n" +
 	"\x10RegisterResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
 	"\bresource\x18\x03 \x01(\tR\bresource\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12\x1f\n" +
 	"\vgives_hints\x18\x05 \x01(\bR\n" +
-	"givesHints\"=\n" +
+	"givesHints\x12\x18\n" +
+	"\adetects\x18\x06 \x01(\bR\adetects\"=\n" +
 	"\x06Amount\x12\x1b\n" +
 	"\tnuma_node\x18\x01 \x01(\x05R\bnumaNode\x12\x16\n" +
 	"\x06amount\x18\x02 \x01(\x03R\x06amount\"I\n" +
@@ -1192,14 +1479,33 @@ const file_nodeplugin_proto_rawDesc = "" +
 	"\bwritable\x18\x03 \x01(\bR\bwritable\">\n" +
 	"\x0eReleaseRequest\x12,\n" +
 	"\x03pod\x18\x01 \x01(\v2\x1a.hilbert.node.v1alpha1.PodR\x03pod\"\x11\n" +
-	"\x0fReleaseResponse2\xd4\x03\n" +
+	"\x0fReleaseResponse\"E\n" +
+	"\rDetectRequest\x124\n" +
+	"\x04pods\x18\x01 \x03(\v2 .hilbert.node.v1alpha1.DetectPodR\x04pods\"m\n" +
+	"\tDetectPod\x12,\n" +
+	"\x03pod\x18\x01 \x01(\v2\x1a.hilbert.node.v1alpha1.PodR\x03pod\x12\x16\n" +
+	"\x06cgroup\x18\x02 \x01(\tR\x06cgroup\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\x05R\bpriority\"L\n" +
+	"\x0eDetectResponse\x12:\n" +
+	"\bfindings\x18\x01 \x03(\v2\x1e.hilbert.node.v1alpha1.FindingR\bfindings\"\x95\x01\n" +
+	"\aFinding\x12\x1c\n" +
+	"\tcondition\x18\x01 \x01(\tR\tcondition\x12\x10\n" +
+	"\x03met\x18\x02 \x01(\bR\x03met\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12@\n" +
+	"\n" +
+	"candidates\x18\x04 \x03(\v2 .hilbert.node.v1alpha1.CandidateR\n" +
+	"candidates\"1\n" +
+	"\tCandidate\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
+	"\x04gain\x18\x02 \x01(\x01R\x04gain2\xab\x04\n" +
 	"\n" +
 	"NodePlugin\x12[\n" +
 	"\bRegister\x12&.hilbert.node.v1alpha1.RegisterRequest\x1a'.hilbert.node.v1alpha1.RegisterResponse\x12^\n" +
 	"\tReconcile\x12'.hilbert.node.v1alpha1.ReconcileRequest\x1a(.hilbert.node.v1alpha1.ReconcileResponse\x12R\n" +
 	"\x05Hints\x12#.hilbert.node.v1alpha1.HintsRequest\x1a$.hilbert.node.v1alpha1.HintsResponse\x12[\n" +
 	"\bAllocate\x12&.hilbert.node.v1alpha1.AllocateRequest\x1a'.hilbert.node.v1alpha1.AllocateResponse\x12X\n" +
-	"\aRelease\x12%.hilbert.node.v1alpha1.ReleaseRequest\x1a&.hilbert.node.v1alpha1.ReleaseResponseB-Z+hilbert.dev/hilbert/api/nodeplugin/v1alpha1b\x06proto3"
+	"\aRelease\x12%.hilbert.node.v1alpha1.ReleaseRequest\x1a&.hilbert.node.v1alpha1.ReleaseResponse\x12U\n" +
+	"\x06Detect\x12$.hilbert.node.v1alpha1.DetectRequest\x1a%.hilbert.node.v1alpha1.DetectResponseB-Z+hilbert.dev/hilbert/api/nodeplugin/v1alpha1b\x06proto3"
 
 var (
 	file_nodeplugin_proto_rawDescOnce sync.Once
@@ -1213,7 +1519,7 @@ func file_nodeplugin_proto_rawDescGZIP() []byte {
 	return file_nodeplugin_proto_rawDescData
 }
 
-var file_nodeplugin_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_nodeplugin_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_nodeplugin_proto_goTypes = []any{
 	(*RegisterRequest)(nil),   // 0: hilbert.node.v1alpha1.RegisterRequest
 	(*RegisterResponse)(nil),  // 1: hilbert.node.v1alpha1.RegisterResponse
@@ -1234,9 +1540,14 @@ var file_nodeplugin_proto_goTypes = []any{
 	(*Mount)(nil),             // 16: hilbert.node.v1alpha1.Mount
 	(*ReleaseRequest)(nil),    // 17: hilbert.node.v1alpha1.ReleaseRequest
 	(*ReleaseResponse)(nil),   // 18: hilbert.node.v1alpha1.ReleaseResponse
-	nil,                       // 19: hilbert.node.v1alpha1.AllocateResponse.ContainersEntry
-	nil,                       // 20: hilbert.node.v1alpha1.Contribution.EnvEntry
-	nil,                       // 21: hilbert.node.v1alpha1.Contribution.AnnotationsEntry
+	(*DetectRequest)(nil),     // 19: hilbert.node.v1alpha1.DetectRequest
+	(*DetectPod)(nil),         // 20: hilbert.node.v1alpha1.DetectPod
+	(*DetectResponse)(nil),    // 21: hilbert.node.v1alpha1.DetectResponse
+	(*Finding)(nil),           // 22: hilbert.node.v1alpha1.Finding
+	(*Candidate)(nil),         // 23: hilbert.node.v1alpha1.Candidate
+	nil,                       // 24: hilbert.node.v1alpha1.AllocateResponse.ContainersEntry
+	nil,                       // 25: hilbert.node.v1alpha1.Contribution.EnvEntry
+	nil,                       // 26: hilbert.node.v1alpha1.Contribution.AnnotationsEntry
 }
 var file_nodeplugin_proto_depIdxs = []int32{
 	3,  // 0: hilbert.node.v1alpha1.PodRequest.pod:type_name -> hilbert.node.v1alpha1.Pod
@@ -1250,28 +1561,34 @@ var file_nodeplugin_proto_depIdxs = []int32{
 	11, // 8: hilbert.node.v1alpha1.HintsResponse.hints:type_name -> hilbert.node.v1alpha1.Hint
 	5,  // 9: hilbert.node.v1alpha1.AllocateRequest.request:type_name -> hilbert.node.v1alpha1.PodRequest
 	2,  // 10: hilbert.node.v1alpha1.AllocateResponse.amounts:type_name -> hilbert.node.v1alpha1.Amount
-	19, // 11: hilbert.node.v1alpha1.AllocateResponse.containers:type_name -> hilbert.node.v1alpha1.AllocateResponse.ContainersEntry
-	20, // 12: hilbert.node.v1alpha1.Contribution.env:type_name -> hilbert.node.v1alpha1.Contribution.EnvEntry
+	24, // 11: hilbert.node.v1alpha1.AllocateResponse.containers:type_name -> hilbert.node.v1alpha1.AllocateResponse.ContainersEntry
+	25, // 12: hilbert.node.v1alpha1.Contribution.env:type_name -> hilbert.node.v1alpha1.Contribution.EnvEntry
 	15, // 13: hilbert.node.v1alpha1.Contribution.devices:type_name -> hilbert.node.v1alpha1.Device
 	16, // 14: hilbert.node.v1alpha1.Contribution.mounts:type_name -> hilbert.node.v1alpha1.Mount
-	21, // 15: hilbert.node.v1alpha1.Contribution.annotations:type_name -> hilbert.node.v1alpha1.Contribution.AnnotationsEntry
+	26, // 15: hilbert.node.v1alpha1.Contribution.annotations:type_name -> hilbert.node.v1alpha1.Contribution.AnnotationsEntry
 	3,  // 16: hilbert.node.v1alpha1.ReleaseRequest.pod:type_name -> hilbert.node.v1alpha1.Pod
-	14, // 17: hilbert.node.v1alpha1.AllocateResponse.ContainersEntry.value:type_name -> hilbert.node.v1alpha1.Contribution
-	0,  // 18: hilbert.node.v1alpha1.NodePlugin.Register:input_type -> hilbert.node.v1alpha1.RegisterRequest
-	7,  // 19: hilbert.node.v1alpha1.NodePlugin.Reconcile:input_type -> hilbert.node.v1alpha1.ReconcileRequest
-	9,  // 20: hilbert.node.v1alpha1.NodePlugin.Hints:input_type -> hilbert.node.v1alpha1.HintsRequest
-	12, // 21: hilbert.node.v1alpha1.NodePlugin.Allocate:input_type -> hilbert.node.v1alpha1.AllocateRequest
-	17, // 22: hilbert.node.v1alpha1.NodePlugin.Release:input_type -> hilbert.node.v1alpha1.ReleaseRequest
-	1,  // 23: hilbert.node.v1alpha1.NodePlugin.Register:output_type -> hilbert.node.v1alpha1.RegisterResponse
-	8,  // 24: hilbert.node.v1alpha1.NodePlugin.Reconcile:output_type -> hilbert.node.v1alpha1.ReconcileResponse
-	10, // 25: hilbert.node.v1alpha1.NodePlugin.Hints:output_type -> hilbert.node.v1alpha1.HintsResponse
-	13, // 26: hilbert.node.v1alpha1.NodePlugin.Allocate:output_type -> hilbert.node.v1alpha1.AllocateResponse
-	18, // 27: hilbert.node.v1alpha1.NodePlugin.Release:output_type -> hilbert.node.v1alpha1.ReleaseResponse
-	23, // [23:28] is the sub-list for method output_type
-	18, // [18:23] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	20, // 17: hilbert.node.v1alpha1.DetectRequest.pods:type_name -> hilbert.node.v1alpha1.DetectPod
+	3,  // 18: hilbert.node.v1alpha1.DetectPod.pod:type_name -> hilbert.node.v1alpha1.Pod
+	22, // 19: hilbert.node.v1alpha1.DetectResponse.findings:type_name -> hilbert.node.v1alpha1.Finding
+	23, // 20: hilbert.node.v1alpha1.Finding.candidates:type_name -> hilbert.node.v1alpha1.Candidate
+	14, // 21: hilbert.node.v1alpha1.AllocateResponse.ContainersEntry.value:type_name -> hilbert.node.v1alpha1.Contribution
+	0,  // 22: hilbert.node.v1alpha1.NodePlugin.Register:input_type -> hilbert.node.v1alpha1.RegisterRequest
+	7,  // 23: hilbert.node.v1alpha1.NodePlugin.Reconcile:input_type -> hilbert.node.v1alpha1.ReconcileRequest
+	9,  // 24: hilbert.node.v1alpha1.NodePlugin.Hints:input_type -> hilbert.node.v1alpha1.HintsRequest
+	12, // 25: hilbert.node.v1alpha1.NodePlugin.Allocate:input_type -> hilbert.node.v1alpha1.AllocateRequest
+	17, // 26: hilbert.node.v1alpha1.NodePlugin.Release:input_type -> hilbert.node.v1alpha1.ReleaseRequest
+	19, // 27: hilbert.node.v1alpha1.NodePlugin.Detect:input_type -> hilbert.node.v1alpha1.DetectRequest
+	1,  // 28: hilbert.node.v1alpha1.NodePlugin.Register:output_type -> hilbert.node.v1alpha1.RegisterResponse
+	8,  // 29: hilbert.node.v1alpha1.NodePlugin.Reconcile:output_type -> hilbert.node.v1alpha1.ReconcileResponse
+	10, // 30: hilbert.node.v1alpha1.NodePlugin.Hints:output_type -> hilbert.node.v1alpha1.HintsResponse
+	13, // 31: hilbert.node.v1alpha1.NodePlugin.Allocate:output_type -> hilbert.node.v1alpha1.AllocateResponse
+	18, // 32: hilbert.node.v1alpha1.NodePlugin.Release:output_type -> hilbert.node.v1alpha1.ReleaseResponse
+	21, // 33: hilbert.node.v1alpha1.NodePlugin.Detect:output_type -> hilbert.node.v1alpha1.DetectResponse
+	28, // [28:34] is the sub-list for method output_type
+	22, // [22:28] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_nodeplugin_proto_init() }
@@ -1285,7 +1602,7 @@ func file_nodeplugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_nodeplugin_proto_rawDesc), len(file_nodeplugin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

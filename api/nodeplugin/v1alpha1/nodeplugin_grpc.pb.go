@@ -29,6 +29,7 @@ const (
 	NodePlugin_Hints_FullMethodName     = "/hilbert.node.v1alpha1.NodePlugin/Hints"
 	NodePlugin_Allocate_FullMethodName  = "/hilbert.node.v1alpha1.NodePlugin/Allocate"
 	NodePlugin_Release_FullMethodName   = "/hilbert.node.v1alpha1.NodePlugin/Release"
+	NodePlugin_Detect_FullMethodName    = "/hilbert.node.v1alpha1.NodePlugin/Detect"
 )
 
 // NodePluginClient is the client API for NodePlugin service.
@@ -45,6 +46,8 @@ type NodePluginClient interface {
 	Allocate(ctx context.Context, in *AllocateRequest, opts ...grpc.CallOption) (*AllocateResponse, error)
 	// Release takes back what a pod has. A pod that the plugin does not know is no error.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseResponse, error)
+	// Detect says what the plugin has found out about the node, if it detects. It is asked again and again, and must not change anything. The agent decides what follows.
+	Detect(ctx context.Context, in *DetectRequest, opts ...grpc.CallOption) (*DetectResponse, error)
 }
 
 type nodePluginClient struct {
@@ -105,6 +108,16 @@ func (c *nodePluginClient) Release(ctx context.Context, in *ReleaseRequest, opts
 	return out, nil
 }
 
+func (c *nodePluginClient) Detect(ctx context.Context, in *DetectRequest, opts ...grpc.CallOption) (*DetectResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DetectResponse)
+	err := c.cc.Invoke(ctx, NodePlugin_Detect_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodePluginServer is the server API for NodePlugin service.
 // All implementations must embed UnimplementedNodePluginServer
 // for forward compatibility.
@@ -119,6 +132,8 @@ type NodePluginServer interface {
 	Allocate(context.Context, *AllocateRequest) (*AllocateResponse, error)
 	// Release takes back what a pod has. A pod that the plugin does not know is no error.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
+	// Detect says what the plugin has found out about the node, if it detects. It is asked again and again, and must not change anything. The agent decides what follows.
+	Detect(context.Context, *DetectRequest) (*DetectResponse, error)
 	mustEmbedUnimplementedNodePluginServer()
 }
 
@@ -143,6 +158,9 @@ func (UnimplementedNodePluginServer) Allocate(context.Context, *AllocateRequest)
 }
 func (UnimplementedNodePluginServer) Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
+}
+func (UnimplementedNodePluginServer) Detect(context.Context, *DetectRequest) (*DetectResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Detect not implemented")
 }
 func (UnimplementedNodePluginServer) mustEmbedUnimplementedNodePluginServer() {}
 func (UnimplementedNodePluginServer) testEmbeddedByValue()                    {}
@@ -255,6 +273,24 @@ func _NodePlugin_Release_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _NodePlugin_Detect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DetectRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodePluginServer).Detect(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodePlugin_Detect_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodePluginServer).Detect(ctx, req.(*DetectRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // NodePlugin_ServiceDesc is the grpc.ServiceDesc for NodePlugin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -281,6 +317,10 @@ var NodePlugin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Release",
 			Handler:    _NodePlugin_Release_Handler,
+		},
+		{
+			MethodName: "Detect",
+			Handler:    _NodePlugin_Detect_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -20,6 +20,8 @@ var (
 	agentBlind      = agentDesc("pressure_inputs_missing_total", "Evaluations of a detector that lacked an input.", "detector")
 	agentRequested  = agentDesc("eviction_requests_total", "Evictions of reclaimed pods requested by the node, by detector.", "detector")
 	agentFollowed   = agentDesc("evictions_followed_total", "Reclaimed pods that left after the node requested their eviction, by detector.", "detector")
+	agentHeldBack   = agentDesc("plugin_evictions_held_back_total", "Ticks at which an eviction was due because of what a plugin found, and had to wait, because plugins have had node.eviction.plugins.perHour requested within an hour.")
+	agentOverusing  = agentDesc("online_memory_overuse_pods", "Online pods that hold more memory, page cache left out, than they requested and node.eviction.online tolerates.")
 	agentStopped    = agentDesc("pods_stopped_total", "Reclaimed pods that the agent stopped itself: a hard threshold was passed and no eviction came in time.")
 	agentShrinks    = agentDesc("reclaim_requests_total", "Requests to reclaim memory from a cgroup, by outcome.", "outcome")
 	agentShrunk     = agentDesc("reclaimed_bytes_total", "Memory reclaimed from cgroups, as the kernel reports it.")
@@ -38,7 +40,7 @@ var (
 	agentLendings   = []*prometheus.Desc{
 		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentRequested, agentFollowed, agentStopped, agentShrinks,
 		agentShrunk, agentShrinking, agentLogPages, agentPartBytes, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered, agentWatched, agentHarmed, agentLadder,
-		agentOvercommit,
+		agentOvercommit, agentHeldBack, agentOverusing,
 	}
 )
 
@@ -72,6 +74,8 @@ func collectLending(out chan<- prometheus.Metric, s *node.State) {
 	byDetector(agentRequested, &s.Evicting.Requests)
 	byDetector(agentFollowed, &s.Evicting.Evicted)
 	send(prometheus.CounterValue, agentStopped, float64(s.Stops))
+	send(prometheus.CounterValue, agentHeldBack, float64(s.Evicting.Held))
+	send(prometheus.GaugeValue, agentOverusing, float64(s.Overusing))
 	for outcome, n := range s.Shrinking.Outcomes {
 		send(prometheus.CounterValue, agentShrinks, float64(n), string(outcome))
 	}

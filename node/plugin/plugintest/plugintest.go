@@ -38,7 +38,9 @@ type Plugin struct {
 	Hint    func(*api.HintsResponse)
 	Give    func(*api.AllocateRequest, *api.AllocateResponse)
 	Compare func(*api.ReconcileResponse)
-	Calls   map[string]int
+	// Find is what it finds; nil: nothing.
+	Find  func(*api.DetectRequest) *api.DetectResponse
+	Calls map[string]int
 
 	path   string
 	server *grpc.Server
@@ -116,7 +118,20 @@ func (p *Plugin) Register(ctx context.Context, _ *api.RegisterRequest) (*api.Reg
 		return nil, err
 	}
 	r := &p.Said
-	return &api.RegisterResponse{Protocol: r.GetProtocol(), Name: r.GetName(), Resource: r.GetResource(), Version: r.GetVersion(), GivesHints: r.GetGivesHints()}, nil
+	return &api.RegisterResponse{Protocol: r.GetProtocol(), Name: r.GetName(), Resource: r.GetResource(), Version: r.GetVersion(), GivesHints: r.GetGivesHints(), Detects: r.GetDetects()}, nil
+}
+
+// Detect implements the protocol.
+func (p *Plugin) Detect(ctx context.Context, r *api.DetectRequest) (*api.DetectResponse, error) {
+	if err := p.begin(ctx, "Detect"); err != nil {
+		return nil, err
+	}
+	p.Lock()
+	defer p.Unlock()
+	if p.Find == nil {
+		return &api.DetectResponse{}, nil
+	}
+	return p.Find(r), nil
 }
 
 // Reconcile implements the protocol.
