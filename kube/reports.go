@@ -155,8 +155,9 @@ func (v *vouched) event(unguarded string) facts.NodeReported {
 	devices := withheld && v.report.Devices != nil
 	usage := v.stale.usage && v.report.Usage.Known()
 	resources := withheld && len(v.report.Resources) > 0
+	apart := withheld && len(v.report.Apart) > 0
 	over := (v.stale.usage || withheld) && v.report.Overcommit != (facts.Overcommit{})
-	if !numaNodes && !lent && !devices && !usage && !closed && !resources && !over {
+	if !numaNodes && !lent && !devices && !usage && !closed && !resources && !over && !apart {
 		return facts.NodeReported{Node: v.node, Report: v.report}
 	}
 	why := facts.ReportStale
@@ -175,6 +176,9 @@ func (v *vouched) event(unguarded string) facts.NodeReported {
 	}
 	if usage {
 		shown.Usage = facts.Usage{}
+	}
+	if apart {
+		shown.Apart = nil
 	}
 	if over {
 		shown.Overcommit = facts.Overcommit{}

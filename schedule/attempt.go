@@ -7,6 +7,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/admit"
+	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/index"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/profiles"
@@ -98,6 +99,7 @@ func (a *attempt) placePod() bool {
 	}
 	if !ok {
 		choice, ok = in.place(a.decider(), pod.Class)
+		choice = a.apart(pod, choice)
 	}
 	if !ok {
 		return false
@@ -106,6 +108,20 @@ func (a *attempt) placePod() bool {
 		in.snapshot.Assume(choice.Slot, pod, choice.Grant)
 	}
 	return true
+}
+
+// apart is another node than the choice, if agents would rather not have the pod there (package apart) and another one of some that it looks at takes it.
+func (a *attempt) apart(pod *cluster.Pod, choice index.Choice) index.Choice {
+	avoid := func(slot cluster.Slot) bool { return a.s.apart.Avoids(a.s.store, pod, slot, a.now) }
+	if !avoid(choice.Slot) {
+		return choice
+	}
+	a.s.looked += place.MaxElsewhere
+	if other, ok := a.decider().PlaceElsewhere(pod.Class, choice.Slot, avoid); ok {
+		a.s.apart.Kept++
+		return other
+	}
+	return choice
 }
 
 // placeThrough looks for places and proposes them, as if the nodes of some reservations were open. It answers false, and gives none of

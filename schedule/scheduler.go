@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/deadline"
 	"hilbert.dev/hilbert/schedule/admit"
+	"hilbert.dev/hilbert/schedule/apart"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/dispatch"
 	"hilbert.dev/hilbert/schedule/events"
@@ -62,10 +63,11 @@ type Scheduler struct {
 	workers     workers
 	outsiders   Outsiders
 
-	attempt    attempt      // the turn that is on
-	looked     int          // nodes that the decisions of this Step have looked at, see maxLooks
-	endedSteps int          // Steps that maxLooks has ended
-	writes     []bind.Write // scratch of Ready
+	apart apart.Book
+
+	attempt            attempt      // the turn that is on
+	looked, endedSteps int          // nodes that the decisions of this Step have looked at, and Steps that ended for that: see maxLooks
+	writes             []bind.Write // scratch of Ready
 }
 
 // New returns an empty pipeline. It fails on a score name that does not exist.
@@ -150,6 +152,7 @@ type BoundCounts struct {
 	// Events about pods that are to be written, or were left out; NodeEvents are the nodes that may have something to tell.
 	Events     events.Backlog
 	NodeEvents int
+	Apart      apart.Counts
 }
 
 // Bounds returns how often bounds took effect.
@@ -157,7 +160,7 @@ func (s *Scheduler) Bounds() BoundCounts {
 	waiting := s.store.Waiting()
 	c := BoundCounts{
 		PostponedExplanations: s.blocked.explanations.refused, EndedSteps: s.endedSteps, ReservationTries: s.gate.Reservations.Tried(),
-		HeldBack: waiting.Held(), HeldBackIn: waiting.Crowded(), Events: s.podEvents.Backlog(), NodeEvents: s.events.Waiting(),
+		HeldBack: waiting.Held(), HeldBackIn: waiting.Crowded(), Events: s.podEvents.Backlog(), NodeEvents: s.events.Waiting(), Apart: s.apart.Counts(),
 	}
 	for _, in := range s.instances {
 		c.GPUStates.Add(in.placers.GPUStates())
@@ -223,6 +226,7 @@ func (s *Scheduler) Apply(event facts.Event, now time.Time) (judged int) {
 		s.applyEffect(effect, now)
 	}
 	s.refreshUnits(now)
+	s.apart.Apply(s.store, event, now)
 	switch event.(type) {
 	case facts.NodeRemoved, facts.NodesListed:
 		s.binder.ReleaseFromLostNodes()

@@ -22,7 +22,7 @@ type NodeInterference struct {
 	LimitShare float64 `json:"limitShare"`
 	// EvictPause is the least time between two evictions for interference on a node.
 	EvictPause Duration `json:"evictPause"`
-	// Apart is for how long the report says that the two are better kept apart, once the culprit was to be evicted; 0: it does not. People read that, and no scheduler yet.
+	// Apart is for how long the two are better kept apart on this node, once the culprit was to be evicted; 0: they are not. The scheduler then looks for another node for pods like the culprit.
 	Apart Duration `json:"apart"`
 }
 
@@ -98,7 +98,7 @@ const (
 	MaxApartHints           = 16
 )
 
-// ApartHint is advice, which expires: pods as the one are better placed on nodes without pods as the other. No scheduler reads it yet.
+// ApartHint is advice, which expires: pods like the culprit are better not placed on this node while the victim is there. The scheduler goes by it where another node takes them.
 type ApartHint struct {
 	Victim  PodRef    `json:"victim"`
 	Culprit PodRef    `json:"culprit"`

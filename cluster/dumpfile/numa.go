@@ -91,6 +91,7 @@ type reportRecord struct {
 	Resources  []quantityRecord  `json:"resources,omitempty"`
 	Overcommit overcommitRecord  `json:"overcommit,omitzero"`
 	Evictions  []evictionRecord  `json:"wishes,omitempty"`
+	Apart      []apartRecord     `json:"apart,omitempty"`
 	Refused    []facts.UID       `json:"refused,omitempty"`
 	Events     []nodeEventRecord `json:"events,omitempty"`
 }
@@ -135,6 +136,12 @@ type evictionRecord struct {
 	Broken    bool      `json:"broken,omitempty"`
 }
 
+type apartRecord struct {
+	Victim  facts.UID `json:"victim"`
+	Culprit facts.UID `json:"culprit"`
+	Until   int64     `json:"until"`
+}
+
 type nodeEventRecord struct {
 	UID       facts.UID `json:"uid,omitempty"`
 	Namespace string    `json:"namespace,omitempty"`
@@ -160,6 +167,7 @@ func writeReport(r facts.NodeReported) reportRecord {
 	out.Usage, out.Overcommit = usageRecord(r.Report.Usage), overcommitRecord(r.Report.Overcommit)
 	out.Evictions = each(r.Report.Evictions, func(w facts.EvictionRequest) evictionRecord { return evictionRecord(w) })
 	out.Refused, out.Resources = r.Report.Refused, each(r.Report.Resources, writeQuantity)
+	out.Apart = each(r.Report.Apart, func(a facts.Apart) apartRecord { return apartRecord(a) })
 	out.Events = each(r.Report.Events, func(e facts.NodeEvent) nodeEventRecord { return nodeEventRecord(e) })
 	return out
 }
@@ -195,6 +203,7 @@ func readReport(r *reportRecord) (facts.NodeReported, error) {
 	out.Report.Usage, out.Report.Overcommit = facts.Usage(r.Usage), facts.Overcommit(r.Overcommit)
 	out.Report.Evictions = each(r.Evictions, func(w evictionRecord) facts.EvictionRequest { return facts.EvictionRequest(w) })
 	out.Report.Refused = r.Refused
+	out.Report.Apart = each(r.Apart, func(a apartRecord) facts.Apart { return facts.Apart(a) })
 	out.Report.Events = each(r.Events, func(e nodeEventRecord) facts.NodeEvent { return facts.NodeEvent(e) })
 	return out, nil
 }

@@ -33,10 +33,18 @@ type NodeReport struct {
 	Overcommit Overcommit
 	// Evictions are the pods that the agent wants evicted, the first most.
 	Evictions []EvictionRequest
+	// Apart are pods that are better kept apart on this node for a while.
+	Apart []Apart
 	// Refused are the pods whose eviction a disruption budget refuses, as the node was told last.
 	Refused []UID
 	// Events are what the agent has to tell people.
 	Events []NodeEvent
+}
+
+// Apart says that pods like the culprit are better not placed beside the victim until then, in nanoseconds since 1970.
+type Apart struct {
+	Victim, Culprit UID
+	Until           int64
 }
 
 // NodeEvent is something that a node's agent has to tell people, and how often it was so.
@@ -72,7 +80,7 @@ const (
 
 // SameReport reports whether two reports say the same.
 func SameReport(a, b *NodeReport) bool {
-	return a.NUMANodes == b.NUMANodes && a.Why == b.Why && a.Headroom == b.Headroom && a.Usage == b.Usage && a.Overcommit == b.Overcommit && slices.Equal(a.Held, b.Held) && slices.Equal(a.Evictions, b.Evictions) && slices.Equal(a.Refused, b.Refused) && slices.Equal(a.Events, b.Events) &&
+	return a.NUMANodes == b.NUMANodes && a.Why == b.Why && a.Headroom == b.Headroom && a.Usage == b.Usage && a.Overcommit == b.Overcommit && slices.Equal(a.Held, b.Held) && slices.Equal(a.Evictions, b.Evictions) && slices.Equal(a.Apart, b.Apart) && slices.Equal(a.Refused, b.Refused) && slices.Equal(a.Events, b.Events) &&
 		a.Devices == b.Devices && a.DeviceNote == b.DeviceNote && slices.Equal(a.HeldDevices, b.HeldDevices) && slices.Equal(a.Resources, b.Resources)
 }
 

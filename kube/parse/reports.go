@@ -6,6 +6,7 @@ import (
 	"time"
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
@@ -42,6 +43,7 @@ func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *facts.NodeRepor
 	if r.Overcommit, err = p.overcommit(n.Status.Overcommit); err != nil {
 		p.warner.Warn("customnoderesource "+n.Name, "what the node says of over-commitment is malformed, so that no CPU is promised a second time", "err", err)
 	}
+	r.Apart = keptApart(n.Status.Interference)
 	r.Events = nodeEvents(n.Status.Events)
 	p.reportDevices(n, r)
 	return r
@@ -85,3 +87,19 @@ func (p *Parser) reportDevices(n *nodev1alpha1.CustomNodeResource, r *facts.Node
 		p.warner.Warn("customnoderesource "+n.Name, "some of the node's devices give nothing, because of what is said of them", "devices", r.DeviceNote)
 	}
 }
+
+// keptApart are the pairs of pods that the node's agent would rather have apart.
+func keptApart(i *spec.Interference) (out []facts.Apart) {
+	if i == nil {
+		return nil
+	}
+	for _, h := range i.Apart[:min(len(i.Apart), spec.MaxApartHints)] {
+		if h.Victim.UID != "" && h.Culprit.UID != "" && h.Until.Year() < farAway {
+			out = append(out, facts.Apart{Victim: facts.UID(h.Victim.UID), Culprit: facts.UID(h.Culprit.UID), Until: h.Until.UnixNano()})
+		}
+	}
+	return out
+}
+
+// farAway is a year whose nanoseconds since 1970 are yet a number.
+const farAway = 2200

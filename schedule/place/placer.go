@@ -78,6 +78,18 @@ func (p *Placer) PlaceOn(slot cluster.Slot, c *cluster.Class) (index.Choice, boo
 	return p.index.PlaceOn(slot, c)
 }
 
+// MaxElsewhere is how many nodes PlaceElsewhere looks at.
+const MaxElsewhere = 64
+
+// PlaceElsewhere returns the best node for a pod of the class among some that are not avoided: those from a slot on. ok is false when none of them fits.
+func (p *Placer) PlaceElsewhere(c *cluster.Class, from cluster.Slot, avoid func(cluster.Slot) bool) (index.Choice, bool) {
+	slots := p.snapshot.Slots()
+	found := p.index.Profile().Judge(&p.snapshot.State, c, func(slot cluster.Slot) bool {
+		return (int(slot)+slots-int(from))%slots < MaxElsewhere && !avoid(slot)
+	})
+	return p.PlaceOn(explain.Best(p.index, found), c)
+}
+
 // PlaceUnit chooses nodes for the members of a unit, Need of them or more. On success the choices are assumed on the snapshot, so that
 // the next decision sees them; the slice is valid until the next call. When ok is false the snapshot is as it was; ExplainUnit says why.
 func (p *Placer) PlaceUnit(ask *pack.Ask) (placed []pack.MemberChoice, ok bool) {

@@ -20,8 +20,10 @@ var (
 
 	backlogDesc = prometheus.NewDesc("hilbert_events_waiting", "Events that wait for their budget, by kind: failures (of pods that wait), placements (only with scheduling.events.scheduled) and nodes (that may have something to tell).", []string{"kind"}, nil)
 	droppedDesc = prometheus.NewDesc("hilbert_events_dropped_total", "Events of placements that were left out, because 4,096 waited to be written.", nil, nil)
+	apartDesc   = prometheus.NewDesc("hilbert_apart_pairs", "Pairs of pods that agents would rather have apart, at most 1,024.", nil, nil)
+	keptDesc    = prometheus.NewDesc("hilbert_pods_kept_apart_total", "Pods that went to another node, because they are like one that harmed a service on the best one.", nil, nil)
 
-	boundCollections = []*prometheus.Desc{definitionsDesc, postponedDesc, stepsDesc, triesDesc, heldBackDesc, crowdedDesc, gpuStatesDesc, gpuLimitsDesc, backlogDesc, droppedDesc}
+	boundCollections = []*prometheus.Desc{definitionsDesc, postponedDesc, stepsDesc, triesDesc, heldBackDesc, crowdedDesc, gpuStatesDesc, gpuLimitsDesc, backlogDesc, droppedDesc, apartDesc, keptDesc}
 )
 
 // boundCounts is the loop's copy of them.
@@ -45,6 +47,8 @@ func (c *boundCounts) collect(out chan<- prometheus.Metric) {
 	counter(stepsDesc, c.EndedSteps)
 	counter(triesDesc, c.ReservationTries)
 	counter(droppedDesc, int(c.Events.Dropped))
+	counter(keptDesc, c.Apart.Kept)
+	out <- prometheus.MustNewConstMetric(apartDesc, prometheus.GaugeValue, float64(c.Apart.Pairs))
 	for kind, n := range map[string]int{"failures": c.Events.Failures, "placements": c.Events.Placements, "nodes": c.NodeEvents} {
 		out <- prometheus.MustNewConstMetric(backlogDesc, prometheus.GaugeValue, float64(n), kind)
 	}
