@@ -31,6 +31,8 @@ type Plan struct {
 	// Batches are in order. The moves of a batch need nothing of one another.
 	Batches  [][]Planned
 	Declined []Declined
+	// Restarts are gangs that would be in fewer domains if they restarted. Nobody is moved for it.
+	Restarts []Gang
 }
 
 // Moves is how many there are.

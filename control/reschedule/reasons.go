@@ -33,6 +33,7 @@ const (
 	ReasonRoom          = "make room"
 	ReasonLoad          = "a node is loaded"
 	ReasonFragmentation = "fragmentation"
+	ReasonRestart       = "a gang restarts"
 )
 
 // Reasons lists why pods are moved, the most pressing first: what is moved for one is not moved again for the next.
@@ -46,6 +47,7 @@ func Reasons() []Reason {
 		{ReasonRoom, room},
 		{ReasonLoad, loaded},
 		{ReasonFragmentation, fragmentation},
+		{ReasonRestart, restarts},
 	}
 }
 

@@ -71,6 +71,8 @@ type View struct {
 	Waiting []Waiting
 	// Growths are pods that wait for room on the very nodes that they are on.
 	Growths []Growth
+	// Gangs are those that run as a whole and prefer to be near together.
+	Gangs []Gang
 	// WorkloadMoved is when a pod of a workload was moved last.
 	WorkloadMoved map[string]time.Time
 }

@@ -44,8 +44,10 @@ type Moves struct {
 	Room []RoomShown `json:"room,omitempty"`
 	// Preemptions make room for growth where that costs less than moves, or no moves do.
 	Preemptions []PreemptionShown `json:"preemptions,omitempty"`
-	Before      Fragments         `json:"before"`
-	After       Fragments         `json:"after"`
+	// Restarts are gangs that would be in fewer domains if they restarted.
+	Restarts []RestartShown `json:"restarts,omitempty"`
+	Before   Fragments      `json:"before"`
+	After    Fragments      `json:"after"`
 	// Interrupted: the rehearsal was ended early, so nothing is proposed.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
@@ -121,8 +123,14 @@ func NewMoves(ctx context.Context, d *inspect.Dump, o *MoveOptions) (*Moves, err
 	for i := range j.view.Pods {
 		j.view.Pods[i].Leaves = o.Leaving[facts.UID(j.view.Pods[i].UID)]
 	}
+	if len(o.Params.Only) == 0 || slices.Contains(o.Params.Only, reschedule.ReasonRestart) {
+		j.view.Gangs = j.gangs(d.Ledger)
+	}
 	plan := reschedule.Decide(&j.view, j, &o.Params, d.Taken)
 	kept, err := m.rehearse(ctx, d, j, plan.Batches)
+	if err == nil && !m.Interrupted {
+		err = m.restart(ctx, d, plan.Restarts)
+	}
 	if err != nil || m.Interrupted {
 		return m, err
 	}

@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/control/reschedule"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/inspect"
 	"hilbert.dev/hilbert/schedule/inspect/dumptest"
 	"hilbert.dev/hilbert/topology"
@@ -100,10 +101,12 @@ func (w *town) fewest() (n int) {
 	return n
 }
 
-// dump is what the scheduler knows of the town.
-func (w *town) dump(t *testing.T) *inspect.Dump {
-	s := newScheduler(t)
-	now := time.Unix(1_000_000_000, 0)
+func (w *town) pod(name string, gpus int) facts.Pod {
+	return facts.Pod{UID: facts.UID(name), Namespace: "default", Name: name, Ours: true, Requirements: &facts.Requirements{GPU: topology.Request{Whole: int8(gpus)}}}
+}
+
+// enter tells a scheduler of the nodes, the gang and who runs.
+func (w *town) enter(s *schedule.Scheduler, now time.Time, asks facts.Packing) {
 	taken := make([]int, len(w.gpus))
 	for i, gpus := range w.gpus {
 		s.Apply(facts.NodeUpserted{Node: &facts.Node{
@@ -112,13 +115,10 @@ func (w *town) dump(t *testing.T) *inspect.Dump {
 		}}, now)
 	}
 	s.Apply(facts.UnitUpserted{Unit: &facts.Unit{
-		UnitName: facts.UnitName{Namespace: "default", Name: "train"}, UID: "train", MinMember: int32(w.members), Topology: facts.Packing{Required: "zone"},
+		UnitName: facts.UnitName{Namespace: "default", Name: "train"}, UID: "train", MinMember: int32(w.members), Topology: asks,
 	}}, now)
-	pod := func(name string, gpus int) facts.Pod {
-		return facts.Pod{UID: facts.UID(name), Namespace: "default", Name: name, Ours: true, Requirements: &facts.Requirements{GPU: topology.Request{Whole: int8(gpus)}}}
-	}
 	for i, p := range w.pods {
-		f := pod("p"+strconv.Itoa(i), p.gpus)
+		f := w.pod("p"+strconv.Itoa(i), p.gpus)
 		f.Node, f.Started, f.Owner = "n"+strconv.Itoa(p.node), now.Add(-24*time.Hour).UnixNano(), facts.Owner{Kind: facts.ReplicaSet, Name: f.Name}
 		f.Grant = topology.Grant{GPUs: uint16(1<<p.gpus-1) << taken[p.node], Milli: topology.FullGPU}
 		taken[p.node] += p.gpus
@@ -127,8 +127,15 @@ func (w *town) dump(t *testing.T) *inspect.Dump {
 		}
 		s.Apply(facts.PodUpserted{Pod: f}, now)
 	}
+}
+
+// dump is what the scheduler knows of the town, in which the gang waits.
+func (w *town) dump(t *testing.T) *inspect.Dump {
+	s := newScheduler(t)
+	now := time.Unix(1_000_000_000, 0)
+	w.enter(s, now, facts.Packing{Required: "zone"})
 	for i := range w.members {
-		f := pod("t"+strconv.Itoa(i), w.each)
+		f := w.pod("t"+strconv.Itoa(i), w.each)
 		f.Unit = "train"
 		s.Apply(facts.PodUpserted{Pod: f}, now)
 	}

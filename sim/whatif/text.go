@@ -107,6 +107,7 @@ func (m *Moves) WriteText(w io.Writer) error {
 		}
 		return fmt.Sprintf("on %s for %s/%s: %s", p.Node, p.Namespace, p.Reservation, strings.Join(names, ", "))
 	})
+	section(&b, "Nearer together if they restarted now (nobody is evicted for it):", m.Restarts, func(r *RestartShown) string { return r.String() })
 	section(&b, "Not moved:", m.Stay, func(s *StayShown) string { return s.Namespace + "/" + s.Name + ": " + s.Why })
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -34,6 +34,8 @@ type Change struct {
 	Move []PodMove
 	// Preempt is the UID of a Reservation whose places may evict whom the scheduler chooses; those are created again, and evict nobody.
 	Preempt facts.UID
+	// Restart are gangs all of whose members are gone and created again.
+	Restart []facts.UnitName
 	// Scores, where set, replace those of the dump.
 	Scores map[string]int64
 }
@@ -168,6 +170,11 @@ func (q *Change) check(d *inspect.Dump) error {
 	return nil
 }
 
+// restarts reports whether a pod is of a gang that restarts.
+func (q *Change) restarts(f *facts.Pod) bool {
+	return f.Unit != "" && slices.Contains(q.Restart, facts.UnitName{Namespace: f.Namespace, Name: f.Unit})
+}
+
 // feed tells the scheduler of the cluster as it would be. What is on its way has arrived: pods that are being deleted, and victims that
 // are waited for, have left; placements whose Binding is not confirmed are bound.
 func (f *forecast) feed(d *inspect.Dump, q *Change) {
@@ -200,6 +207,11 @@ func (f *forecast) feed(d *inspect.Dump, q *Change) {
 	for _, m := range q.Move {
 		away[m.UID] = true
 	}
+	for i := range l.Pods {
+		if f := &l.Pods[i].Facts; q.restarts(f) {
+			away[f.UID] = true
+		}
+	}
 	for _, r := range l.Reports {
 		if !slices.Contains(q.Drain, r.Node) {
 			tell(reportWithout(r, away))
@@ -218,7 +230,7 @@ func (f *forecast) feed(d *inspect.Dump, q *Change) {
 		case at >= 0:
 			f.move(seen, q.Move[at].To)
 		default:
-			f.enter(seen, slices.Contains(q.Drain, seen.Node))
+			f.enter(seen, slices.Contains(q.Drain, seen.Node) || q.restarts(&seen))
 		}
 	}
 	for _, seen := range q.Add {

@@ -40,7 +40,8 @@ func newPlanMoves() *cobra.Command {
 		Use:   "moves",
 		Short: "Say which running pods should be on other nodes, and why",
 		Long: `Read a file that hilbert snapshot wrote, and say which running pods should be moved, in which order: to empty nodes, because their node broke a promise, to
-make room for a pod with GPUs that waits, and to where the GPUs that are left are worth more. The scheduler itself rehearses the moves first; what does not fit its target is left out.
+make room for a pod or gang with GPUs that waits, and to where the GPUs that are left are worth more. The scheduler itself rehearses the moves first; what does not fit its target is left out.
+Gangs that would be in fewer domains of the label that they prefer if they restarted are named; they are not moved.
 
 Moved are only pods whose owner does not refuse, that somebody would replace, and that are in no gang; not those that a disruption budget protects,
 that have run for a short time only, or whose lost work is more than what is won. The annotations descheduler.alpha.kubernetes.io/evict and

@@ -207,6 +207,11 @@ func (m *mover) plan(ctx context.Context, now time.Time) error {
 	for i := range found.Preemptions {
 		m.permit(ctx, &found.Preemptions[i], now)
 	}
+	m.meter.restarts.Store(int64(len(found.Restarts)))
+	for i := range found.Restarts {
+		r := &found.Restarts[i]
+		m.log.Info("a gang would be nearer together if it restarted", "gang", r.Unit, "label", r.Label, "domains", r.Now, "then", r.Then)
+	}
 	if found.Count() == 0 {
 		return nil
 	}

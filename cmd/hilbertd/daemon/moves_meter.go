@@ -16,11 +16,13 @@ type moveMeter struct {
 	begun, evicted    prometheus.Counter
 	forGrowth         prometheus.Counter
 	inFlight, advised atomic.Int64
+	restarts          atomic.Int64
 }
 
 var (
-	movesInFlight = prometheus.NewDesc("hilbert_moves_in_flight", "Moves of pods that are on their way.", nil, nil)
-	movesAdvised  = prometheus.NewDesc("hilbert_moves_advised", "Moves of the last plan, rehearsed by the scheduler.", nil, nil)
+	movesInFlight   = prometheus.NewDesc("hilbert_moves_in_flight", "Moves of pods that are on their way.", nil, nil)
+	restartsAdvised = prometheus.NewDesc("hilbert_restarts_advised", "Gangs that would be in fewer domains of the label that they prefer if they restarted, as of the last plan; at most four are told. Nobody is evicted for it.", nil, nil)
+	movesAdvised    = prometheus.NewDesc("hilbert_moves_advised", "Moves of the last plan, rehearsed by the scheduler.", nil, nil)
 )
 
 // moveEnds name the last stages of moves.
@@ -83,6 +85,7 @@ func (m *moveMeter) Describe(out chan<- *prometheus.Desc) {
 		c.Describe(out)
 	}
 	out <- movesInFlight
+	out <- restartsAdvised
 	out <- movesAdvised
 }
 
@@ -93,4 +96,5 @@ func (m *moveMeter) Collect(out chan<- prometheus.Metric) {
 	}
 	out <- prometheus.MustNewConstMetric(movesInFlight, prometheus.GaugeValue, float64(m.inFlight.Load()))
 	out <- prometheus.MustNewConstMetric(movesAdvised, prometheus.GaugeValue, float64(m.advised.Load()))
+	out <- prometheus.MustNewConstMetric(restartsAdvised, prometheus.GaugeValue, float64(m.restarts.Load()))
 }
