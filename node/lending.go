@@ -197,8 +197,8 @@ func heldBy(o *advise.Observation) (sum int64) {
 	return sum
 }
 
-// lawStateInterval is how often what the laws have learned is kept: an agent that starts again has lost no more than that. A day's pattern takes days to
-// learn, and a node that was closed stays so.
+// lawStateInterval is how often what the laws have learned is kept: an agent that starts again has lost no more than that. A node
+// that was closed stays so, and a loan that harmed is remembered.
 const lawStateInterval = 5 * time.Minute
 
 // lawStateFile is what the laws have learned, ready for JSON. Times in it count from the boot.
@@ -208,8 +208,8 @@ type lawStateFile struct {
 	Overcommit overcommit.State `json:"overcommit"`
 }
 
-// lawState keeps what the laws have learned over a restart of the agent. What cannot be kept is learned anew: that costs some days of forecast, and
-// nothing else.
+// lawState keeps what the laws have learned over a restart of the agent. What cannot be kept is learned anew: that costs some
+// minutes of lending, and nothing else.
 type lawState struct {
 	node       *nodeState
 	lending    *lendingController

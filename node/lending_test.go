@@ -248,20 +248,20 @@ func TestLawStateOutlastsTheAgent(t *testing.T) {
 	})
 	l.stop()
 	l.start()
-	var peak float64
+	var use float64
 	l.agent.Ask(time.Minute, func(a *Agent) {
 		if len(a.lending.state.NUMANodes) == 2 {
-			peak = a.lending.state.NUMANodes[1].Forecast.Peak
+			use = a.lending.state.NUMANodes[1].Smooth.Value
 		}
 	})
-	if peak < 1 || peak > 2 {
-		t.Errorf("the forecast knows a peak of %g CPUs, want what NUMA node 1 used", peak)
+	if use < 1 || use > 2 {
+		t.Errorf("the laws know a use of %g CPUs, want what NUMA node 1 used", use)
 	}
 	l.stop()
 	l.lawState.data = []byte("{")
 	l.start()
-	l.agent.Ask(time.Minute, func(a *Agent) { peak = float64(len(a.lending.state.NUMANodes)) })
-	if peak != 0 {
+	l.agent.Ask(time.Minute, func(a *Agent) { use = float64(len(a.lending.state.NUMANodes)) })
+	if use != 0 {
 		t.Error("a law state that cannot be read is believed")
 	}
 }

@@ -46,6 +46,15 @@ func FieldErrors(err error) []*FieldError {
 	return nil
 }
 
+// Removed says what has become of a field that files and NodeConfigurations once had; "": it never was, or still is. Strict reading refuses such a field, and whoever upgrades is told why.
+func Removed(field string) string {
+	switch field {
+	case "node.cpu.forecast":
+		return "it was removed, since the forecast cost work and kept no target; delete it: CPUs are lent by what is used now"
+	}
+	return ""
+}
+
 // report tells a mistake in a field.
 type report func(field, format string, args ...any)
 

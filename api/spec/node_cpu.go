@@ -62,28 +62,8 @@ type NodeCPU struct {
 	RiseAfter Duration `json:"riseAfter"`
 	// Deadband is a change of the headroom that is too small to publish, in millicores.
 	Deadband int64 `json:"deadband"`
-	// Forecast says what part of the CPUs is expected to be needed soon.
-	Forecast CPUForecast `json:"forecast"`
 	// Profile is the law that sizes the pools of services with a ServiceProfile.
 	Profile ProfileLaw `json:"profile"`
-}
-
-// CPUForecast says what part of the CPUs is expected to be needed soon.
-type CPUForecast struct {
-	// Enabled uses the forecast. Without it CPUs are lent by what is used now.
-	Enabled bool `json:"enabled"`
-	// Use is how busy the shared CPUs may be by the forecast, which is of peaks.
-	Use float64 `json:"use"`
-	// Horizon is how far the forecast looks ahead.
-	Horizon Duration `json:"horizon"`
-	// Percentile is that of the days that the forecast knows.
-	Percentile float64 `json:"percentile"`
-	// HalfLife is how many days younger a day is that weighs twice as much.
-	HalfLife float64 `json:"halfLife"`
-	// FallbackFactor times the most that was used is the forecast before it knows a day.
-	FallbackFactor float64 `json:"fallbackFactor"`
-	// FallbackHalfLife is the time in which that most halves.
-	FallbackHalfLife Duration `json:"fallbackHalfLife"`
 }
 
 // ProfileLaw sizes the pools of services with a ServiceProfile.
@@ -127,7 +107,6 @@ func DefaultNodeCPU() NodeCPU {
 		PressureLow: 0.1, PressureHigh: 0.25, PressureCritical: 0.6,
 		FloorAfter: seconds(5), CriticalAfter: seconds(1), CalmAfter: seconds(10), EvictAfter: seconds(120), StarveShare: 0.2,
 		UseOver: seconds(3), RiseAfter: seconds(180), Deadband: 100,
-		Forecast: CPUForecast{Enabled: true, Use: 1, Horizon: seconds(1800), Percentile: 0.9, HalfLife: 3, FallbackFactor: 1.25, FallbackHalfLife: seconds(3600)},
 		Profile: ProfileLaw{
 			Above: 0.1, Below: 0.3, ErrorMost: 2, IntegralUp: 0.3, IntegralDown: 0.15, Proportional: 0.5,
 			StepUp: 0.3, StepDown: 0.03, GrowMost: 2, LeadUp: 0.5, LeadDown: 0.25, LeadCPUs: 4, HoldMin: seconds(300), HoldMax: seconds(3600),
@@ -141,8 +120,6 @@ var cpuBounds = bounds{
 	"cutShare": {0, 1}, "safeShare": {0, 1}, "starveShare": {0, 1}, "reserve": {0, 1}, "deadband": {0, mostWaiting},
 	"delayQuiet": {0, mostWaiting}, "delayLow": {0, mostWaiting}, "delayHigh": {0, mostWaiting}, "delayCritical": {0, mostWaiting},
 	"pressureLow": {0, mostWaiting}, "pressureHigh": {0, mostWaiting}, "pressureCritical": {0, mostWaiting},
-	"forecast.use": {0.05, 1}, "forecast.horizon": {0, day / 4}, "forecast.percentile": {0, 1}, "forecast.halfLife": {0.1, 365},
-	"forecast.fallbackFactor": {1, 10}, "forecast.fallbackHalfLife": {60, 30 * day},
 	"profile.above": {0, 10}, "profile.below": {0, 0.95}, "profile.errorMost": {0, 10}, "profile.integralUp": {0, 10}, "profile.integralDown": {0, 10},
 	"profile.proportional": {0, 10}, "profile.stepUp": {0, 10}, "profile.stepDown": {0, 0.9}, "profile.growMost": {0, 100}, "profile.leadUp": {0, 10}, "profile.leadDown": {0, 1}, "profile.leadCPUs": {0, 1024},
 }

@@ -167,6 +167,10 @@ func unknownFields(at string, value any, t reflect.Type, bad report) {
 		fields := fieldsOf(t)
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			field, known := fields[name]
+			if why := Removed(at + "." + name); !known && why != "" {
+				bad(at+"."+name, "%s", why)
+				continue
+			}
 			if !known {
 				bad(at+"."+name, "%w", &ValueError{Value: name, Known: slices.Sorted(maps.Keys(fields))})
 				continue

@@ -15,7 +15,7 @@ func Known(value float64) Sample { return Sample{Value: value, Known: true} }
 // Observation is what the laws see at one tick. CPU is in logical CPUs (1 is a CPU busy all the time), memory in bytes, pressure and shares
 // from 0 to 1.
 type Observation struct {
-	// At is the time since the node's boot, Wall the time of day for the forecast.
+	// At is the time since the node's boot, Wall the time of day, for what is read beside the laws.
 	At   time.Duration `json:"at"`
 	Wall time.Time     `json:"wall"`
 	// NUMANodes are the NUMA nodes by index of topology.NUMAShape.
@@ -146,7 +146,6 @@ type Reason string
 // The reasons.
 const (
 	BoundByUse      Reason = "Use"      // what online pods use now
-	BoundByForecast Reason = "Forecast" // what they are expected to use
 	BoundByPressure Reason = "Pressure" // they feel pressure
 	BoundByMissing  Reason = "Missing"  // something is not known; nothing new is lent
 	BoundByCapacity Reason = "Capacity" // there is no more

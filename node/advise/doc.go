@@ -14,8 +14,8 @@
 // reclaimed pods get only the floor, and finally the eviction manager may choose one. Lending that made online pods wait is remembered, and not exceeded
 // again for a while that doubles each time.
 //
-// Headroom, which the scheduler places by, follows the same need, or the forecast of it if that is higher. It falls at once, and rises only when it has been
-// higher for RiseAfter, three minutes by default: a pod that comes is expected to stay.
+// Headroom, which the scheduler places by, follows the same need. It falls at once, and rises only when it has been higher for RiseAfter, three minutes by
+// default: a pod that comes is expected to stay.
 //
 // # An example
 //
@@ -30,9 +30,8 @@
 //
 // # Files
 //
-// step.go is the order of the laws; lend.go lends; waiting.go judges whether online pods wait; headroom*.go compute headroom; forecast.go learns the day's
-// pattern; profile*.go steer the pools of services; memory*.go are the laws of memory; window.go has extremes over a sliding time; record.go writes and
-// replays logs.
+// step.go is the order of the laws; lend.go lends; waiting.go judges whether online pods wait; headroom*.go compute headroom; profile*.go
+// steer the pools of services; memory*.go are the laws of memory; window.go has extremes over a sliding time; record.go writes and replays logs.
 //
 // # What always holds
 //

@@ -43,16 +43,12 @@ func (h *Published) see(found, deadband int64, f freeze, now, length time.Durati
 	return h.Value
 }
 
-// cpu is the headroom of a NUMA node in millicores: what online pods need neither by what they use now nor by the forecast. What is lent does not
-// bound it, and what reclaimed pods use is not in it.
+// cpu is the headroom of a NUMA node in millicores: what online pods do not need by what they use now. What is lent does not bound it, and
+// what reclaimed pods use is not in it.
 func (t *tick) cpu(z *NUMANode, s *NUMAState) Headroom {
 	all, keep := float64(divisible(z)), t.least(z, s)
-	byUse, byForecast := t.need(s.Smooth.Value, t.p.TargetUse, z, s), t.need(s.Forecast.expect(t, s.Smooth.Value), t.p.ForecastUse, z, s)
-	need, reason := byUse, BoundByUse
-	switch {
-	case byForecast > byUse:
-		need, reason = byForecast, BoundByForecast
-	case byUse <= keep:
+	need, reason := t.need(s.Smooth.Value, t.p.TargetUse, z, s), BoundByUse
+	if need <= keep {
 		reason = BoundByCapacity
 	}
 	found := millicores(all - need - all*t.p.CPUReserve)
@@ -85,7 +81,7 @@ func (t *tick) cpu(z *NUMANode, s *NUMAState) Headroom {
 // cpuTerms are the parts of the sum, in millicores.
 func (t *tick) cpuTerms(z *NUMANode, need float64, by Reason) []Term {
 	all := float64(divisible(z))
-	names := map[Reason]string{BoundByUse: "needed for use", BoundByForecast: "needed by forecast", BoundByCapacity: "kept for online pods"}
+	names := map[Reason]string{BoundByUse: "needed for use", BoundByCapacity: "kept for online pods"}
 	return []Term{
 		{"divisible", millicores(all)},
 		{names[by], -millicores(need)},

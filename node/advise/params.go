@@ -71,19 +71,6 @@ type Params struct {
 	// MemoryHeadroom is of the headroom of memory.
 	spec.MemoryHeadroom
 
-	// ForecastUse is TargetUse for the forecast: it is of peaks, which may fill the shared CPUs more than what they have all the time.
-	ForecastUse float64 `json:"forecastUse"`
-	// Horizon is how far the forecast looks ahead. Of the days that it knows it takes the ForecastPercentile, where a day weighs half as much as one
-	// ForecastHalfLife (in days) younger.
-	Horizon            time.Duration `json:"horizon"`
-	ForecastPercentile float64       `json:"forecastPercentile"`
-	ForecastHalfLife   float64       `json:"forecastHalfLife"`
-	// Before it knows a day, the forecast is FallbackFactor times the most that was used, which halves in FallbackHalfLife.
-	FallbackFactor   float64       `json:"fallbackFactor"`
-	FallbackHalfLife time.Duration `json:"fallbackHalfLife"`
-	// NoForecast switches the forecast off.
-	NoForecast bool `json:"noForecast,omitempty"`
-
 	// Profile is of the law that steers the pools of services with a profile.
 	Profile ProfileParams `json:"profile"`
 
@@ -113,10 +100,6 @@ func ParamsOf(n *spec.Node) Params {
 
 		CPUReserve: c.Reserve, UseOver: c.UseOver.D(), RiseAfter: c.RiseAfter.D(), CPUDeadband: c.Deadband,
 
-		NoForecast: !c.Forecast.Enabled, ForecastUse: c.Forecast.Use, Horizon: c.Forecast.Horizon.D(),
-		ForecastPercentile: c.Forecast.Percentile, ForecastHalfLife: c.Forecast.HalfLife,
-		FallbackFactor: c.Forecast.FallbackFactor, FallbackHalfLife: c.Forecast.FallbackHalfLife.D(),
-
 		Profile: profileParams(&c.Profile),
 	}
 }
@@ -143,11 +126,8 @@ type check struct {
 	value, low, high float64
 }
 
-// The longest that a parameter may take: the windows and the forecast are made for less.
-const (
-	maxWait    = float64(24 * time.Hour)
-	maxHorizon = float64(6 * time.Hour)
-)
+// maxWait is the longest that a parameter may take: the windows are made for less.
+const maxWait = float64(24 * time.Hour)
 
 func (p *Params) checks() []check {
 	many := math.MaxInt32
@@ -183,12 +163,6 @@ func (p *Params) checks() []check {
 		{"useOver", float64(p.UseOver), 0, maxWait},
 		{"riseAfter", float64(p.RiseAfter), 0, maxWait},
 		{"cpuDeadband", float64(p.CPUDeadband), 0, float64(many)},
-		{"forecastUse", p.ForecastUse, 0.05, 1},
-		{"horizon", float64(p.Horizon), 0, maxHorizon},
-		{"forecastPercentile", p.ForecastPercentile, 0, 1},
-		{"forecastHalfLife", p.ForecastHalfLife, 0.1, 365},
-		{"fallbackFactor", p.FallbackFactor, 1, 10},
-		{"fallbackHalfLife", float64(p.FallbackHalfLife), float64(time.Minute), 30 * maxWait},
 	}...)
 }
 

@@ -14,9 +14,9 @@ import (
 )
 
 // recordFormat names the lines that a Recorder writes; another number after the slash is another form.
-const recordFormat = "hilbert-node/1"
+const recordFormat = "hilbert-node/2"
 
-// MaxLine is the longest line of a record, in bytes: a thousand pods need half a MiB, and a header with the days of eight NUMA nodes less than one.
+// MaxLine is the longest line of a record, in bytes: a thousand pods need half a MiB, and a header of eight NUMA nodes less than one.
 const MaxLine = 4 << 20
 
 // ErrRecord says that a record cannot be read, or not be written.
@@ -81,11 +81,12 @@ func Replay(r io.Reader, adjust func(*Params) error, each func(Replayed) error) 
 	if !lines.Scan() {
 		return unread(lines.Err(), n)
 	}
+	var said struct{ Format string }
+	if err := json.Unmarshal(lines.Bytes(), &said); err == nil && said.Format != recordFormat { // another form has other parameters
+		return fmt.Errorf("%w: line 1: format %q is not %q", ErrRecord, said.Format, recordFormat)
+	}
 	if err := decode(lines.Bytes(), &h); err != nil {
 		return fmt.Errorf("%w: line 1: %w; it should have the format, params and memory", ErrRecord, err)
-	}
-	if h.Format != recordFormat {
-		return fmt.Errorf("%w: line 1: format %q is not %q", ErrRecord, h.Format, recordFormat)
 	}
 	if adjust != nil {
 		if err := adjust(&h.Params); err != nil {

@@ -50,9 +50,8 @@ type NUMAState struct {
 	// Last is what was last known of each input.
 	Last Inputs `json:"last"`
 	// CPU and Memory are what is published.
-	CPU      Published `json:"cpu"`
-	Memory   Published `json:"memory"`
-	Forecast Forecast  `json:"forecast"`
+	CPU    Published `json:"cpu"`
+	Memory Published `json:"memory"`
 }
 
 // Inputs are those of a NUMA node that are recalled when they are missing.
@@ -166,7 +165,6 @@ func (m *State) rebase(now time.Duration, p *Params) {
 		z.CPU.Seen, z.Memory.Seen = now, now
 		z.CPU.Low.restart(z.CPU.Value, now, p.RiseAfter)
 		z.Memory.Low.restart(z.Memory.Value, now, p.RiseAfter)
-		z.Forecast.rebase(now)
 	}
 }
 
@@ -177,7 +175,6 @@ func (t *tick) numa(z *NUMANode, s *NUMAState, a *NUMAAdvice) {
 	if known {
 		s.Last.Use = Known(use)
 		t.smooth(&s.Smooth, use)
-		s.Forecast.see(use, t)
 	}
 	use = s.Last.Use.Value
 	need := s.Need.see(t.need(use, t.p.TargetUse, z, s), t.now, t.p.ShrinkAfter)

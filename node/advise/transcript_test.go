@@ -43,9 +43,9 @@ type story struct {
 // round are parameters that are easy to reckon with. What the defaults lead to, other tests and the simulator hold.
 func round() Params {
 	p := Defaults()
-	p.TargetUse, p.Margin, p.MarginShare, p.RequestShare, p.CPUReserve, p.ForecastUse = 0.55, 1, 0, 0.2, 0.02, 0.7
+	p.TargetUse, p.Margin, p.MarginShare, p.RequestShare, p.CPUReserve = 0.55, 1, 0, 0.2, 0.02
 	p.PressureLow, p.PressureHigh, p.PressureCritical, p.HoldMax = 0.1, 0.25, 0.6, 16*time.Minute
-	p.FileShare, p.GrowthReserve, p.UntouchedShare, p.FallbackHalfLife = 0.5, 0.05, 0, 6*time.Hour
+	p.FileShare, p.GrowthReserve, p.UntouchedShare = 0.5, 0.05, 0
 	return p
 }
 

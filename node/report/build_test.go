@@ -168,7 +168,7 @@ func TestCompare(t *testing.T) {
 		"more headroom":      {loan(func(c *spec.Colocation) { c.Headroom.MilliCPU++ }), Minor},
 		"other NUMA nodes":   {loan(func(c *spec.Colocation) { c.NUMANodes[0].MilliCPU-- }), Minor},
 		"suppression":        {loan(func(c *spec.Colocation) { c.Suppression = spec.SuppressionFloor }), Major},
-		"another reason":     {loan(func(c *spec.Colocation) { c.NUMANodes[0].CPUReason, c.NUMANodes[0].Message = "Forecast", "x" }), Minor},
+		"another reason":     {loan(func(c *spec.Colocation) { c.NUMANodes[0].CPUReason, c.NUMANodes[0].Message = "Pressure", "x" }), Minor},
 		"what is lent":       {loan(func(c *spec.Colocation) { c.Lent.MilliCPU = 7 }), Minor},
 		"a broken promise": {func(r *spec.NodeReport) {
 			r.Status.BrokenPromises = append(r.Status.BrokenPromises, spec.BrokenPromise{PodRef: spec.PodRef{UID: "4"}})

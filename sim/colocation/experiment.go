@@ -229,7 +229,6 @@ func ablations(laws advise.Params) []Variant {
 	return []Variant{
 		{Name: "baseline", Mode: ModeHilbert},
 		with("noUntouched", func(p *advise.Params) { p.UntouchedShare = 0 }),
-		with("noForecast", func(p *advise.Params) { p.NoForecast = true }),
 		with("noPressure", func(p *advise.Params) {
 			p.DelayLow, p.DelayHigh, p.DelayCritical = deaf, deaf, deaf
 			p.PressureLow, p.PressureHigh, p.PressureCritical = deaf, deaf, deaf

@@ -23,7 +23,7 @@ type machine struct {
 	known []*pod // those that run here, in the order in which they started
 }
 
-// newMachine makes a node and lets it live through the days before, from which a forecast and a naive plan learn.
+// newMachine makes a node and lets it live through the days before, which its laws see and a naive plan learns from.
 func (r *run) newMachine(i int, l *load) *machine {
 	m := &machine{index: i, name: nodeName(i), load: l}
 	pooled := r.v.Mode == ModeHilbert || r.v.Mode == ModeFixed
@@ -46,7 +46,7 @@ func (m *machine) pod(id int64) *pod {
 	return nil
 }
 
-// historyStep is the seconds between looks at days past: for a forecast minutes count.
+// historyStep is the seconds between looks at days past.
 const historyStep = 60
 
 // history lets the days before pass in minutes, each as its first second; it returns the mean of the CPUs that services had busy.

@@ -40,7 +40,7 @@ type Options struct {
 	// Together are times at which all services everywhere want more at once.
 	Together []Surge
 
-	// HistoryDays are days before the first, from which forecasts have learned.
+	// HistoryDays are days before the first, which the laws and the naive plan have seen.
 	HistoryDays int
 	// Progress, if set, is told of virtual time that has passed, from several goroutines.
 	Progress func(variant string, passed, length time.Duration)

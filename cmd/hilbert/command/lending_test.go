@@ -36,7 +36,7 @@ func lender(name string, observed time.Time) *v1alpha1.CustomNodeResource {
 		Headroom: spec.ReclaimedAmounts{MilliCPU: 3500, MemoryMiB: 1536}, Lent: spec.ReclaimedAmounts{MilliCPU: 2000, MemoryMiB: 512},
 		Suppression: spec.SuppressionWeight,
 		NUMANodes: []spec.NUMAHeadroom{
-			{Name: "0", ReclaimedAmounts: spec.ReclaimedAmounts{MilliCPU: 2500, MemoryMiB: 1024}, CPUReason: "Use", MemoryReason: "Forecast", Message: "4 CPUs, 1.5 in use"},
+			{Name: "0", ReclaimedAmounts: spec.ReclaimedAmounts{MilliCPU: 2500, MemoryMiB: 1024}, CPUReason: "Use", MemoryReason: "Capacity", Message: "4 CPUs, 1.5 in use"},
 			{Name: "1", ReclaimedAmounts: spec.ReclaimedAmounts{MilliCPU: 1000, MemoryMiB: 512}, CPUReason: "Pressure", MemoryReason: "Use"},
 		},
 	}
@@ -119,7 +119,7 @@ func TestExplainNode(t *testing.T) {
 	}
 	for _, want := range []string{
 		"n1 lends reclaimed pods 3500m cpu and 1.5Gi memory; 3500m cpu and 1.5Gi memory are left.", "1 reclaimed pods request", `default/p: MemoryPressure: 95 %\u001b[2J (waiting)`,
-		"Lent now: 2 CPUs and 512Mi. Suppression of reclaimed pods: Weight.", "0 2.5 Use 1Gi Forecast 4 CPUs, 1.5 in use", "all 3.5 1.5Gi",
+		"Lent now: 2 CPUs and 512Mi. Suppression of reclaimed pods: Weight.", "0 2.5 Use 1Gi Capacity 4 CPUs, 1.5 in use", "all 3.5 1.5Gi",
 	} {
 		if !strings.Contains(squeezed(out), want) {
 			t.Errorf("it lacks %q:\n%s", want, out)

@@ -18,7 +18,7 @@ func recordNode(t *testing.T) string {
 	t.Helper()
 	p, m := advise.Defaults(), advise.State{}
 	p.RiseAfter = time.Minute
-	p.TargetUse, p.Margin, p.MarginShare, p.RequestShare, p.CPUReserve, p.ForecastUse = 0.55, 1, 0, 0.2, 0.02, 0.7
+	p.TargetUse, p.Margin, p.MarginShare, p.RequestShare, p.CPUReserve = 0.55, 1, 0, 0.2, 0.02
 	o := &advise.Observation{
 		Wall: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), Node: advise.Node{CPUPressure: advise.Known(0)},
 		Reclaimed: []advise.Reclaimed{{ID: "default/batch"}},
@@ -137,8 +137,8 @@ func TestReplayMistakes(t *testing.T) {
 		want       string
 	}{
 		{"empty", "", nil, "it is empty"},
-		{"header", "{}\n", nil, `line 1: format "" is not "hilbert-node/1"`},
-		{"other", strings.Replace(good, "hilbert-node/1", "hilbert-node/2", 1), nil, "hilbert-node/2"},
+		{"header", "{}\n", nil, `line 1: format "" is not "hilbert-node/2"`},
+		{"other", strings.Replace(good, "hilbert-node/2", "hilbert-node/1", 1), nil, `"hilbert-node/1" is not`},
 		{"cut", good[:len(good)-20], nil, "line 241: it is cut short"},
 		{"input", lines[0] + strings.Replace(lines[1], `"sharedUse"`, `"cpuUse"`, 1), nil, `line 2: json: unknown field "cpuUse"`},
 		{"long", lines[0] + lines[1] + strings.Repeat(" ", advise.MaxLine+1) + "\n", nil, "line 3 is longer than"},

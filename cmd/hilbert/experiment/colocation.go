@@ -62,7 +62,7 @@ in production; the machines are a model (docs/adr/0009-the-machine-model.md). Th
 	flags.DurationVar(&f.step, "step", time.Second, "interval of the agents' observations, in whole seconds")
 	flags.BoolVar(&f.sweep, "sweep", false, "play it also with what neighbours cost times 0.5, 1 and 2")
 	flags.BoolVar(&f.noAblations, "no-ablations", false, "leave out the variants without one law")
-	flags.StringSliceVar(&f.only, "ablations", nil, "play nothing but these ablations and controls, beside the baseline: for example noForecast,noHold,naive")
+	flags.StringSliceVar(&f.only, "ablations", nil, "play nothing but these ablations and controls, beside the baseline: for example noRiseDelay,noHold,naive")
 	flags.StringVar(&f.config, "config", "", "configuration file of hilbertd with the parameters of the laws and of eviction (default: those of an empty file)")
 	flags.StringToStringVar(&f.set, "set", nil, "parameters of the laws, for example targetUse=0.6,riseAfter=60s")
 	flags.IntVar(&f.workers, "workers", 0, "variants played at one time; 0: as many as there are CPUs")

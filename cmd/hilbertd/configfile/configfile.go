@@ -64,6 +64,11 @@ func Parse(data []byte) (*spec.Configuration, error) {
 		return nil, fmt.Errorf("not valid YAML: %w", err)
 	}
 	if problems := text.Check(reflect.TypeFor[spec.Configuration]()); len(problems) > 0 {
+		for _, p := range problems {
+			if why := spec.Removed(p.Field); why != "" {
+				p.Message = p.Field + ": " + why
+			}
+		}
 		return nil, &Mistakes{problems}
 	}
 	converted, err := yaml.YAMLToJSONStrict(data)

@@ -48,7 +48,7 @@ agent:
       writeInterval: 1s
       lending: {refreshInterval: 10s}
       cpu: {margin: 0.5, riseAfter: 5s, shrinkAfter: 5s, calmAfter: 5s, delayQuiet: 50, delayLow: 50, delayHigh: 60, delayCritical: 70,
-        pressureLow: 2, pressureHigh: 2, pressureCritical: 2, forecast: {enabled: false}}
+        pressureLow: 2, pressureHigh: 2, pressureCritical: 2}
 `
 
 func TestMain(m *testing.M) {
