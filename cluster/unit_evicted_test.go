@@ -131,7 +131,7 @@ func TestEvictedGangsFall(t *testing.T) {
 			}
 		}
 	})
-	if fell == 0 || ranOn == 0 || apart == 0 {
+	if !testing.Short() && (fell == 0 || ranOn == 0 || apart == 0) { // few histories need not have all of it
 		t.Errorf("%d gangs fell, %d ran on, %d of them because their members leave one by one", fell, ranOn, apart)
 	}
 }

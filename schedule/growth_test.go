@@ -34,7 +34,7 @@ func TestGrowthEvictsOnlyWhoIsNamed(t *testing.T) {
 		w.rest(t, seen)
 	})
 	for _, what := range []string{"reserved after evictions", "waits"} {
-		if seen[what] == 0 {
+		if seen[what] == 0 && !testing.Short() { // few histories need not have both
 			t.Errorf("it never %s", what)
 		}
 	}

@@ -192,7 +192,7 @@ func bindings() []request {
 		out = append(out, request{name + " binds with a level", binds(user, "free", label(spec.LabelQoS, string(spec.QoSSystem))), said},
 			request{name + " binds with a plugin", binds(user, "free", annotation(requiredPlugins, "[]")), requiredPlugins},
 			request{name + " binds with a plugin of a container", binds(user, "free", annotation(requiredPlugins+"/container.main", "[]")), requiredPlugins})
-		for _, key := range append(slices.Clone(deviceWords), spec.AnnotationNUMA, spec.AnnotationMemoryBandwidth, spec.AnnotationPool, spec.AnnotationKatalystQoS, spec.AnnotationKatalystCPU, spec.AnnotationKatalystMemory) {
+		for _, key := range append(slices.Clone(deviceWords), spec.AnnotationNUMA, spec.AnnotationMemoryBandwidth, spec.AnnotationPool, spec.AnnotationRequestedCPU, spec.AnnotationKatalystQoS, spec.AnnotationKatalystCPU, spec.AnnotationKatalystMemory) {
 			out = append(out, request{name + " binds with " + key, binds(user, "free", annotation(key, "x")), said})
 		}
 	}
@@ -279,6 +279,7 @@ func unchanging() []request {
 		{"a pool is changed", patches(owner, "online", annotates(spec.AnnotationPool, `"search"`)), "hilbert.dev/pool: " + anew},
 		{"a pool is removed", patches(owner, "online", annotates(spec.AnnotationPool, "null")), "hilbert.dev/pool: " + anew},
 		{"a NUMA node is unbound", patches(owner, "bound", annotates(spec.AnnotationNUMA, "null")), "hilbert.dev/numa: " + anew},
+		{"it had asked for more CPU", patches(owner, "bound", annotates(spec.AnnotationRequestedCPU, `"main=9000m"`)), "hilbert.dev/requested-cpu: " + anew},
 		{"it loads the memory after all", patches(owner, "bound", annotates(spec.AnnotationMemoryBandwidth, `"intensive"`)), "hilbert.dev/memory-bandwidth: " + anew},
 		{"NUMA nodes become exclusive", patches(owner, "bound", annotates(spec.AnnotationNUMA, `"exclusive"`)), "hilbert.dev/numa: " + anew},
 		{"Katalyst's level is changed", patches(owner, "katalyst", annotates(spec.AnnotationKatalystQoS, `"system_cores"`)), "katalyst.kubewharf.io/qos_level: " + anew},
