@@ -70,7 +70,7 @@ func deployed(t *testing.T) []runtime.Object {
 func TestRolesGrantThePermissions(t *testing.T) {
 	grants(t, "hilbertd", slices.Concat(Permissions, OptionalPermissions))
 	grants(t, "hilbert-metrics-server", metrics.Permissions)
-	grants(t, "hilbert-controller", slices.Concat(controller.Permissions, moves.AdvicePermissions, moves.Permissions, tides.Permissions, vpa.Permissions, vpa.ChangePermissions, requests.Permissions))
+	grants(t, "hilbert-controller", slices.Concat(controller.Permissions, moves.AdvicePermissions, moves.Permissions, moves.RequestPermissions, tides.Permissions, vpa.Permissions, vpa.ChangePermissions, requests.Permissions))
 	grants(t, "hilbert-agent", slices.Concat(agent.Permissions, agent.KubeletPermissions))
 }
 

@@ -137,6 +137,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"rescheduling.minAge":                         func(c *Configuration) { c.Rescheduling.MinAge = -1 },
 		"rescheduling.workloadCooldown":               func(c *Configuration) { c.Rescheduling.WorkloadCooldown = -1 },
 		"rescheduling.horizon":                        func(c *Configuration) { c.Rescheduling.Horizon = -1 },
+		"rescheduling.evictionRequestTimeout":         func(c *Configuration) { c.Rescheduling.EvictionRequestTimeout = -1 },
 		"node.devices.owner":                          func(c *Configuration) { c.Node.Devices.Owner = OwnerNone },
 		"scheduling.partitions.when":                  func(c *Configuration) { c.Scheduling.Partitions.When = "Sometimes" },
 		"scheduling.partitions.splitAllocatedPercent": func(c *Configuration) { c.Scheduling.Partitions.SplitAllocatedPercent = 101 },

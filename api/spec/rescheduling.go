@@ -31,6 +31,8 @@ type Rescheduling struct {
 	PreemptForGrowth bool `json:"preemptForGrowth,omitempty"`
 	// Horizon is for how long a gain is counted against the work that is lost by beginning anew.
 	Horizon Duration `json:"horizon,omitempty"`
+	// EvictionRequestTimeout is how long an EvictionRequest may take, by which pods are asked to leave where the API server serves lifecycle.k8s.io/v1alpha1. 0: pods are evicted at once.
+	EvictionRequestTimeout Duration `json:"evictionRequestTimeout,omitempty"`
 }
 
 func newRescheduling() Rescheduling {
@@ -56,7 +58,7 @@ func validateRescheduling(r *Rescheduling, bad report) {
 	for _, x := range []struct {
 		field string
 		value Duration
-	}{{"minAge", r.MinAge}, {"workloadCooldown", r.WorkloadCooldown}, {"horizon", r.Horizon}} {
+	}{{"minAge", r.MinAge}, {"workloadCooldown", r.WorkloadCooldown}, {"horizon", r.Horizon}, {"evictionRequestTimeout", r.EvictionRequestTimeout}} {
 		if x.value < 0 {
 			bad("rescheduling."+x.field, "%v is negative; write 0s or more", x.value.D())
 		}

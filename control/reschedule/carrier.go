@@ -138,7 +138,9 @@ func (c *Carrier) end(m *Carried, before Stage, now time.Time) {
 	evicted := m.Stage == Done || m.Stage == LostTarget || before == Replacing
 	if !evicted {
 		c.budget.GiveBack(1)
-		return
+		if m.Stage != Stayed { // whoever lets an eviction wait in vain must not be asked again at once
+			return
+		}
 	}
 	if len(c.workloads) >= maxMoved {
 		clear(c.workloads)

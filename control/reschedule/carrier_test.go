@@ -63,6 +63,9 @@ func TestCarrierEnds(t *testing.T) {
 	}{
 		"vetoed":      {[]Seen{{Known: true, Running: true, Vetoed: "no"}}, GivenBack, 1, false},
 		"target lost": {[]Seen{{Known: true, Running: true}, {Known: true, Running: true, Place: Lost}}, GivenBack, 1, false},
+		"nobody does what the EvictionRequest asks for": {[]Seen{
+			{Known: true, Running: true}, {Known: true, Running: true, Place: Reserved}, {Known: true, Running: true, Place: Reserved, Requested: true, Failed: "no"}, {Known: true, Running: true, Place: Reserved},
+		}, Stayed, 1, true},
 		"done": {[]Seen{
 			{Known: true, Running: true}, {Known: true, Running: true, Place: Reserved}, {Known: true, Gone: true, Place: Reserved}, {Known: true, Gone: true, Place: Consumed},
 		}, Done, 0, true},
@@ -77,7 +80,7 @@ func TestCarrierEnds(t *testing.T) {
 		carrier := NewCarrier(DefaultTimeouts(), 9, b)
 		carrier.Begin([]Wanted{wanted("p", "web", ReasonFragmentation, "y")}, now)
 		for i := range c.seen {
-			carrier.Advance("p", &c.seen[i], now)
+			carrier.Advance("p", &c.seen[i], now.Add(time.Duration(i)*2*time.Minute))
 		}
 		_, moved := carrier.WorkloadsMoved()["web"]
 		if counts := carrier.Counts(); counts.Ended[c.end] != 1 || b.Left(now) != c.left || moved != c.moved || len(carrier.Moves()) > 0 {

@@ -57,6 +57,10 @@ type Seen struct {
 	Asking bool
 	// Refused: the eviction was refused just now (a disruption budget).
 	Refused string
+	// Requested: an EvictionRequest for the pod is there, which may have it evicted at any time until it is withdrawn.
+	Requested bool
+	// Failed says why nobody will do what the EvictionRequest asks for; empty: somebody may.
+	Failed string
 	// Vetoed says why the pod may not be moved any more, empty: it may.
 	Vetoed string
 }
@@ -67,20 +71,23 @@ type Do int
 // What there is to do. All of it may be done twice.
 const (
 	Reserve    Do = iota // create the Reservation of the target
-	Evict                // evict the pod by the Eviction API, with its UID as precondition
+	Evict                // evict the pod by the Eviction API, with its UID as precondition, or ask for it by an EvictionRequest
 	GiveBack             // delete the Reservation
+	Withdraw             // delete the EvictionRequest
 	QueueFirst           // the target was lost after the eviction: the Reservation stays, for by it the scheduler knows whose turn is before others'
 )
 
 // Timeouts of a move.
 type Timeouts struct {
-	// Reserve is how long a target may take to be reserved, Evict how long an eviction may be refused, Replace how long a replacement may take.
+	// Reserve is how long a target may take to be reserved, Evict how long an eviction may be refused or an EvictionRequest may take, Replace how long a replacement may take.
 	Reserve, Evict, Replace time.Duration
+	// Withdraw is for how long a target is kept after an EvictionRequest was withdrawn: whoever acts on it may not know yet.
+	Withdraw time.Duration
 }
 
 // DefaultTimeouts suit pods that end within minutes.
 func DefaultTimeouts() Timeouts {
-	return Timeouts{Reserve: 2 * time.Minute, Evict: 10 * time.Minute, Replace: 15 * time.Minute}
+	return Timeouts{Reserve: 2 * time.Minute, Evict: 10 * time.Minute, Replace: 15 * time.Minute, Withdraw: time.Minute}
 }
 
 // Move is the way of one pod. Its zero Stage is Rehearsed. It is a value: a leader that starts anew makes it again from the Reservation, see Recover.
@@ -90,12 +97,37 @@ type Move struct {
 	Stage    Stage
 	Since    time.Time // when the stage began
 	Why      string    // of a final stage
+	// Withdrawing is the final stage of a move that is given up, once its EvictionRequest is withdrawn; Rehearsed: it is not.
+	Withdrawing Stage
 }
 
 // Advance says what a move has to do next, from what is seen. It goes only forward.
 func Advance(m Move, seen *Seen, now time.Time, limits *Timeouts) (Move, []Do) {
 	if m.Stage.Final() || !seen.Known || seen.Asking {
 		return m, nil
+	}
+	next, do := m.advance(seen, now, limits)
+	givesUp := next.Stage == GivenBack || next.Stage == Stayed || next.Stage == Evicting && next.Withdrawing != Rehearsed
+	if m.Stage != Reserving && m.Stage != Evicting || !seen.Requested || !givesUp {
+		return next, do
+	}
+	// Who was asked to evict might still do it: the target is kept until nobody is asked any more, and those who were have learnt it.
+	if m.Withdrawing == Rehearsed {
+		m.Withdrawing, m.Why = next.Stage, next.Why
+	}
+	m.Stage, m.Since = Evicting, now
+	return m, []Do{Withdraw}
+}
+
+func (m Move) advance(seen *Seen, now time.Time, limits *Timeouts) (Move, []Do) {
+	if m.Stage == Reserving && seen.Requested { // a leader before asked for the eviction
+		m.Stage = Evicting
+	}
+	if m.Stage == Evicting && m.Withdrawing != Rehearsed && !seen.Gone && !seen.Evicted {
+		if now.Sub(m.Since) < limits.Withdraw {
+			return m, nil
+		}
+		return m.end(m.Withdrawing, m.Why, now), []Do{GiveBack}
 	}
 	switch m.Stage {
 	case Rehearsed:
@@ -158,8 +190,14 @@ func (m Move) evicting(seen *Seen, now time.Time, limits *Timeouts) (Move, []Do)
 		return m.end(GivenBack, "the target was lost before the eviction: "+seen.Why, now), []Do{GiveBack}
 	case seen.Vetoed != "":
 		return m.end(GivenBack, seen.Vetoed, now), []Do{GiveBack}
+	case seen.Failed != "":
+		return m.end(Stayed, "its EvictionRequest failed: "+seen.Failed, now), []Do{GiveBack}
+	case seen.Requested && now.Sub(m.Since) >= limits.Evict:
+		return m.end(Stayed, fmt.Sprintf("nobody did within %v what its EvictionRequest asks for", limits.Evict), now), []Do{GiveBack}
 	case now.Sub(m.Since) >= limits.Evict:
 		return m.end(Stayed, fmt.Sprintf("the eviction was refused for %v: %s", limits.Evict, seen.Refused), now), []Do{GiveBack}
+	case seen.Requested:
+		return m, nil // others do it in their time
 	}
 	return m, []Do{Evict}
 }

@@ -458,6 +458,14 @@ func TestAdvance(t *testing.T) {
 		{"or waits too long", Requeued, Seen{Known: true, Place: Lost, Gone: true}, late, LostTarget, []Do{GiveBack}},
 		{"the Reservation was deleted meanwhile", Requeued, Seen{Known: true, Place: Absent, Gone: true}, 0, LostTarget, []Do{GiveBack}},
 		{"nobody comes", Replacing, Seen{Known: true, Place: Reserved, Gone: true}, late, GivenBack, []Do{GiveBack}},
+		{"who is asked to evict is waited for", Evicting, with(func(s *Seen) { s.Place, s.Requested = Reserved, true }), 0, Evicting, nil},
+		{"but not for ever", Evicting, with(func(s *Seen) { s.Place, s.Requested = Reserved, true }), late, Evicting, []Do{Withdraw}},
+		{"nor when it failed", Evicting, with(func(s *Seen) { s.Place, s.Requested, s.Failed = Reserved, true, "NoFurtherResponder" }), 0, Evicting, []Do{Withdraw}},
+		{"nobody is asked any more once the target is lost", Evicting, with(func(s *Seen) { s.Place, s.Requested = Lost, true }), 0, Evicting, []Do{Withdraw}},
+		{"nor once it is vetoed", Evicting, with(func(s *Seen) { s.Place, s.Requested, s.Vetoed = Reserved, true, "annotated" }), 0, Evicting, []Do{Withdraw}},
+		{"evicted as it was asked for", Evicting, Seen{Known: true, Place: Reserved, Requested: true, Gone: true}, 0, Replacing, nil},
+		{"a leader before has asked", Reserving, with(func(s *Seen) { s.Place, s.Requested = Reserved, true }), 0, Evicting, nil},
+		{"a leader before has asked, and the pod is gone", Reserving, Seen{Known: true, Place: Reserved, Requested: true, Gone: true}, 0, Replacing, nil},
 		{"final is final", Done, ok, late, Done, nil},
 	} {
 		m, do := Advance(Move{Stage: c.stage, Since: now}, &c.seen, now.Add(c.after), &limits)

@@ -1,6 +1,7 @@
 package moves
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,8 +33,8 @@ var (
 		{Group: visibility.GroupVersion.Group, Resource: visibility.Snapshots, Verbs: []string{"get"}},
 	}
 	Permissions = []apiserver.Permission{
-		{Resource: "pods", Verbs: []string{"get"}},             // whether it still runs, and what its template is
-		{Resource: "pods/eviction", Verbs: []string{"create"}}, // never before its target is reserved
+		{Resource: "pods", Verbs: []string{"get"}},                                                                            // whether it still runs, and what its template is
+		{Resource: "pods/eviction", Verbs: []string{"create"}},                                                                // never before its target is reserved
 		{Group: v1alpha1.Group, Resource: v1alpha1.Reservations, Verbs: []string{"get", "list", "create", "patch", "delete"}}, // patch: who may be evicted for a growth
 	}
 )
@@ -49,6 +50,8 @@ type Client struct {
 	fence   *lease.Fence
 	timeout time.Duration
 	ttl     time.Duration
+	// requests: pods are not evicted, their evictions are asked for by EvictionRequests.
+	requests bool
 }
 
 // New returns a Client. timeout bounds one request, ttl is how long a target is kept.
@@ -141,6 +144,9 @@ func (c *Client) See(ctx context.Context, m *reschedule.Carried) (reschedule.See
 	if err != nil {
 		return seen, err
 	}
+	if err := c.seeRequest(ctx, m, &seen); err != nil {
+		return seen, err
+	}
 	switch {
 	case !there || string(pod.UID) != m.Wanted.Pod || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		seen.Gone = true
@@ -148,7 +154,7 @@ func (c *Client) See(ctx context.Context, m *reschedule.Carried) (reschedule.See
 		seen.Evicted = m.Stage >= reschedule.Evicting
 	default:
 		seen.Running = pod.Spec.NodeName == m.Wanted.From
-		seen.Vetoed = veto(&pod)
+		seen.Vetoed = cmp.Or(seen.Vetoed, veto(&pod))
 	}
 	var target v1alpha1.Reservation
 	there, err = c.read(ctx, reservationPath(m.Namespace, nameOf(m.Wanted.Pod)), "the target of "+m.Namespace+"/"+m.Name, &target)
@@ -206,8 +212,11 @@ func (c *Client) Reserve(ctx context.Context, m *reschedule.Carried) error {
 	return a.Failure(did)
 }
 
-// GiveBack deletes the Reservation of a move's target.
+// GiveBack deletes the Reservation of a move's target, and before it the EvictionRequest, if there is one.
 func (c *Client) GiveBack(ctx context.Context, m *reschedule.Carried) error {
+	if err := c.Withdraw(ctx, m); err != nil {
+		return err
+	}
 	did := "give the target of " + m.Namespace + "/" + m.Name + " back"
 	a := c.write(ctx, &apiserver.Call{
 		Method: http.MethodDelete, Path: reservationPath(m.Namespace, nameOf(m.Wanted.Pod)), ContentType: apiserver.ContentJSON, Accept: apiserver.AcceptMetadataJSON,
@@ -231,8 +240,11 @@ func (c *Client) Permit(ctx context.Context, namespace, name, uid string, victim
 	return a.Failure(did)
 }
 
-// Evict evicts a move's pod. refused says why the API server does not allow it now; err is for everything else, where the eviction may have been done.
+// Evict evicts a move's pod, or asks for it by an EvictionRequest. refused says why the API server does not allow it now; err is for everything else, where the eviction may have been done.
 func (c *Client) Evict(ctx context.Context, m *reschedule.Carried) (refused string, err error) {
+	if c.requests {
+		return "", c.request(ctx, m)
+	}
 	return c.evict(ctx, m, false)
 }
 

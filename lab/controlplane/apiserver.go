@@ -46,22 +46,23 @@ type apiServer struct {
 
 // apiServerOptions is what tells one API server of ours from another.
 type apiServerOptions struct {
-	etcdURL         string
-	serving         keyPairFiles
-	clientCA        string
-	tokens          string // file of bearer tokens
-	tokenKey        string
-	serviceAccounts bool
-	benchmark       bool
-	kubeletClient   keyPairFiles
-	proxyClient     keyPairFiles
-	proxyCA         string // the authority of proxyClient, and of nobody else
-	dialKubelet     func(ctx context.Context, network, address string) (net.Conn, error)
-	nodeRestriction bool
-	auditLog        string // "": none
-	auditPolicy     string // a file that startAPIServer writes
-	egress          string // a file that says how pods are reached; "": directly
-	failed          func(error)
+	etcdURL          string
+	serving          keyPairFiles
+	clientCA         string
+	tokens           string // file of bearer tokens
+	tokenKey         string
+	serviceAccounts  bool
+	benchmark        bool
+	kubeletClient    keyPairFiles
+	proxyClient      keyPairFiles
+	proxyCA          string // the authority of proxyClient, and of nobody else
+	dialKubelet      func(ctx context.Context, network, address string) (net.Conn, error)
+	nodeRestriction  bool
+	evictionRequests bool
+	auditLog         string // "": none
+	auditPolicy      string // a file that startAPIServer writes
+	egress           string // a file that says how pods are reached; "": directly
+	failed           func(error)
 }
 
 // auditPolicy: who asked for what, once it is answered, or begins to be as a watch does; no bodies.
@@ -126,6 +127,9 @@ func (o apiServerOptions) flags() []string {
 		// Gangs: PodGroup and Workload as v1beta1, with topology constraints.
 		"--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
 		"--runtime-config=scheduling.k8s.io/v1beta1=true",
+	}
+	if o.evictionRequests {
+		flags = append(flags, "--feature-gates=EvictionRequestAPI=true", "--runtime-config=lifecycle.k8s.io/v1alpha1=true")
 	}
 	if o.nodeRestriction {
 		flags = append(flags, "--enable-admission-plugins=NodeRestriction")

@@ -52,6 +52,8 @@ type Options struct {
 	Store store.Kind
 	// NodeRestriction holds kubelets to their own nodes and pods, as clusters do whose kubelets have certificates.
 	NodeRestriction bool
+	// EvictionRequests has the API server serve EvictionRequests (lifecycle.k8s.io/v1alpha1). No controller acts on them: Kubernetes 1.37 has none. It holds for the whole process.
+	EvictionRequests bool
 	// AuditLog is the file to which the API server appends a line of JSON (audit.k8s.io/v1 Event) for each request that it has answered; "" keeps none.
 	AuditLog string
 	// Addresses are further addresses under which clients reach the API server, as a guest reaches its host: its certificate names them.
@@ -196,7 +198,7 @@ func (c *ControlPlane) startServer(ctx context.Context, listener net.Listener, e
 	c.server, err = startAPIServer(listener, apiServerOptions{
 		etcdURL: etcdURL, serving: serving, clientCA: filepath.Join(pki, "ca.crt"), tokens: tokens, tokenKey: tokenKey,
 		serviceAccounts: o.Controllers, benchmark: o.Benchmark, failed: c.fail,
-		kubeletClient: kubeletClient, dialKubelet: c.routes.dial, nodeRestriction: o.NodeRestriction, auditLog: o.AuditLog, auditPolicy: filepath.Join(pki, "audit-policy.yaml"),
+		kubeletClient: kubeletClient, dialKubelet: c.routes.dial, nodeRestriction: o.NodeRestriction, evictionRequests: o.EvictionRequests, auditLog: o.AuditLog, auditPolicy: filepath.Join(pki, "audit-policy.yaml"),
 		proxyClient: proxyClient, proxyCA: proxyCA, egress: egress,
 	})
 	if err != nil {

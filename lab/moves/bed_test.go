@@ -38,7 +38,7 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Controllers: true})
+	plane, err := controlplane.Start(t.Context(), controlplane.Options{Controllers: true, EvictionRequests: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func newBed(t *testing.T) *bed {
 	b := &bed{t: t, plane: plane, admin: admin, dir: t.TempDir()}
 	const deploy = "../../deploy/"
 	err = errors.Join(
-		plane.InstallAccess(t.Context(), deploy+"00-namespace.yaml", deploy+"rbac.yaml", deploy+"controller/controller.yaml", deploy+"controller/advise.yaml", deploy+"controller/moves.yaml"),
+		plane.InstallAccess(t.Context(), deploy+"00-namespace.yaml", deploy+"rbac.yaml", deploy+"controller/controller.yaml", deploy+"controller/advise.yaml", deploy+"controller/moves.yaml", deploy+"controller/eviction-requests.yaml"),
 		plane.InstallDefinitions(t.Context()), plane.InstallPolicies(t.Context()),
 	)
 	if err != nil {
@@ -117,12 +117,15 @@ func (b *bed) scheduler() {
 }
 
 // controller starts a hilbertd that moves pods.
-func (b *bed) controller(name string) *process {
+func (b *bed) controller(name string, changes ...func(*spec.Rescheduling)) *process {
 	config := b.configuration("hilbert-controller")
 	config.Roles, config.Server.BindAddress = []spec.Role{spec.RoleController}, "-"
 	r := &config.Rescheduling
 	r.Mode, r.Interval, r.MinAge, r.WorkloadCooldown = spec.ReschedulingAuto, spec.Duration(time.Second), 0, 0
 	r.MaxInFlight, r.MaxMoves = 64, 64
+	for _, change := range changes {
+		change(r)
+	}
 	config.Controller.Disturbances.PodsPerHour = 100_000
 	return b.start(name, "hilbert-controller", config, nil)
 }

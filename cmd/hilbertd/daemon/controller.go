@@ -15,7 +15,6 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/control/budget"
 	"hilbert.dev/hilbert/control/config"
-	"hilbert.dev/hilbert/control/reschedule"
 	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube/controller"
 	"hilbert.dev/hilbert/kube/lease"
@@ -78,7 +77,7 @@ func runController(ctx context.Context, c *spec.Configuration, o Options, log *s
 		return err
 	}
 	defer writer.Close()
-	client, err := moves.New(connection, fence, controllerTimeout, moveTTL(reschedule.DefaultTimeouts()))
+	client, err := moves.New(connection, fence, controllerTimeout, moveTTL(moveLimits(&c.Rescheduling)))
 	if err != nil {
 		return err
 	}

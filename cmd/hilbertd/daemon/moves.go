@@ -26,7 +26,7 @@ const (
 
 // moveTTL is how long a target is kept: as long as a move may take, and something more.
 func moveTTL(limits reschedule.Timeouts) time.Duration {
-	return limits.Reserve + limits.Evict + limits.Replace + 5*time.Minute
+	return limits.Reserve + limits.Evict + limits.Withdraw + limits.Replace + 5*time.Minute
 }
 
 // mover says which pods should be moved, or moves them, while its process leads the controllers. One plan is carried out at a time: its first batch, for by the next one the
@@ -54,7 +54,16 @@ func newMover(client *moves.Client, config spec.Rescheduling, tides *tider, log 
 	if config.Mode == spec.ReschedulingOff && tides == nil {
 		return nil
 	}
-	return &mover{client: client, config: config, tides: tides, log: log, meter: meter, limits: reschedule.DefaultTimeouts()}
+	return &mover{client: client, config: config, tides: tides, log: log, meter: meter, limits: moveLimits(&config)}
+}
+
+// moveLimits are how long the parts of a move may take.
+func moveLimits(c *spec.Rescheduling) reschedule.Timeouts {
+	limits := reschedule.DefaultTimeouts()
+	if d := c.EvictionRequestTimeout.D(); d > 0 {
+		limits.Evict, limits.Withdraw = d, min(d, limits.Withdraw)
+	}
+	return limits
 }
 
 // carries reports whether it moves pods, and does not only say which should be moved.
@@ -116,6 +125,13 @@ func (m *mover) round(ctx context.Context, now time.Time) time.Duration {
 
 // adopt goes on with the moves of a leader before.
 func (m *mover) adopt(ctx context.Context) error {
+	if m.config.EvictionRequestTimeout > 0 {
+		served, err := m.client.UseRequests(ctx)
+		if err != nil {
+			return err
+		}
+		m.log.Info("how pods are asked to leave", "evictionRequests", served)
+	}
 	type left struct {
 		wanted  reschedule.Wanted
 		created time.Time
@@ -177,6 +193,8 @@ func (m *mover) do(ctx context.Context, c *reschedule.Carried, what reschedule.D
 		err = m.client.Reserve(ctx, c)
 	case reschedule.GiveBack:
 		err = m.client.GiveBack(ctx, c)
+	case reschedule.Withdraw:
+		err = m.client.Withdraw(ctx, c)
 	case reschedule.Evict:
 		var refused string
 		if refused, err = m.client.Evict(ctx, c); err != nil {

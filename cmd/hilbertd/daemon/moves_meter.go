@@ -30,13 +30,13 @@ var moveEnds = map[reschedule.Stage]string{
 	reschedule.Done: "done", reschedule.GivenBack: "given_back", reschedule.Stayed: "stayed", reschedule.LostTarget: "target_lost",
 }
 
-var moveSteps = map[reschedule.Do]string{reschedule.Reserve: "reserve", reschedule.Evict: "evict", reschedule.GiveBack: "give_back", reschedule.QueueFirst: "queue_first"}
+var moveSteps = map[reschedule.Do]string{reschedule.Reserve: "reserve", reschedule.Evict: "evict", reschedule.GiveBack: "give_back", reschedule.Withdraw: "withdraw", reschedule.QueueFirst: "queue_first"}
 
 func newMoveMeter() *moveMeter {
 	m := &moveMeter{
 		plans: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hilbert_move_plans_total", Help: "Plans of moves, by result: made or failed."}, []string{"result"}),
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hilbert_move_steps_total", Help: "Steps of moves that were done, by step (reserve, evict, give_back, queue_first) and result (done or failed).",
+			Name: "hilbert_move_steps_total", Help: "Steps of moves that were done, by step (reserve, evict, withdraw, give_back, queue_first) and result (done or failed).",
 		}, []string{"step", "result"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hilbert_moves_ended_total",
