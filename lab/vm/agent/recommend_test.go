@@ -82,7 +82,7 @@ func TestGrowthAfterOutOfMemory(t *testing.T) {
 	const hungry = "hungry"
 	const uses, holds = 270, 400 // MiB; by use alone no more than 270 + 25 % are recommended
 	pod := r.create(r.pod(hungry, asks("200m", "300Mi"), app(hungry), does("hold", fmt.Sprint(holds))))
-	t.Cleanup(func() { r.remove(pod) })
+	defer r.remove(pod)
 	r.autoscaler(hungry)
 	var killed *corev1.ContainerStateTerminated
 	now := func() *corev1.Pod {
