@@ -187,6 +187,7 @@ func (w *growthWorld) answer(t *rapid.T, write *bind.Write) {
 		}
 		delete(w.pods, p.UID)
 		w.s.Apply(facts.PodRemoved{UID: p.UID}, w.now)
+	default:
 	}
 }
 
@@ -198,7 +199,7 @@ func (w *growthWorld) look(t *rapid.T) {
 	if v.Places[0].State == facts.PlaceReserved && (place == nil || place.Phase != cluster.Bound || place.Obliged()) {
 		t.Fatalf("it is Reserved, and its placeholder is %+v", place)
 	}
-	if free := store.State.Free(store.Slot(w.on), resource.CPU); v.Places[0].State == facts.PlaceReserved && free < 0 {
+	if free := store.Free(store.Slot(w.on), resource.CPU); v.Places[0].State == facts.PlaceReserved && free < 0 {
 		t.Fatalf("it is Reserved, and %d are free", free)
 	}
 }

@@ -16,17 +16,14 @@ const (
 	BandwidthSensitive
 )
 
-// bandwidths are the values of spec.AnnotationMemoryBandwidth.
-var bandwidths = [...]string{"", "intensive", "sensitive"}
-
-// String is the bandwidth as a pod's annotation spells it.
-func (b Bandwidth) String() string { return bandwidths[b] }
+// String is the bandwidth as spec.AnnotationMemoryBandwidth spells it.
+func (b Bandwidth) String() string { return [...]string{"", "intensive", "sensitive"}[b] }
 
 // ParseBandwidth reads what String wrote. ok is false for anything else.
 func ParseBandwidth(text string) (b Bandwidth, ok bool) {
-	for i, name := range bandwidths {
-		if name == text {
-			return Bandwidth(i), true
+	for b := range BandwidthSensitive + 1 {
+		if b.String() == text {
+			return b, true
 		}
 	}
 	return BandwidthUnsaid, false

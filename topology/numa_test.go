@@ -206,7 +206,7 @@ func TestNUMADoNotShareWhatTheyHave(t *testing.T) {
 			held = append(held, g)
 			for z := range MaxNUMANodes {
 				touched := g.CPUs[z] > 0 || g.Memory[z] > 0
-				if f[z].CPUs < 0 || f[z].Memory < 0 || touched && alone[z] || f[z].Intensive > 0 && f[z].Sensitive > 0 {
+				if overdrawn(&f[z]) || touched && alone[z] {
 					t.Fatalf("%v after %v", f, held)
 				}
 				alone[z] = alone[z] || touched && r.Binding == Exclusive
@@ -219,6 +219,11 @@ func TestNUMADoNotShareWhatTheyHave(t *testing.T) {
 			t.Fatalf("after releasing everything %v is left", f)
 		}
 	})
+}
+
+// overdrawn reports what no offers alone can lead to.
+func overdrawn(m *NUMARoom) bool {
+	return m.CPUs < 0 || m.Memory < 0 || m.Intensive > 0 && m.Sensitive > 0
 }
 
 func TestLevel(t *testing.T) {

@@ -30,7 +30,9 @@ func TestQoSOf(t *testing.T) {
 		{"a pool", words{LabelQoS: "shared_cores"}, words{AnnotationPool: "ads"}, QoS{Level: QoSShared, Pool: "ads", Said: true}, ""},
 		{"loads the memory", words{LabelQoS: "reclaimed_cores"}, words{AnnotationMemoryBandwidth: "intensive"}, QoS{Level: QoSReclaimed, Said: true, Bandwidth: BandwidthIntensive}, ""},
 		{
-			"suffers, on cores of its own", words{LabelQoS: "dedicated_cores"}, words{AnnotationMemoryBandwidth: "sensitive"},
+			"suffers, on cores of its own",
+			words{LabelQoS: "dedicated_cores"},
+			words{AnnotationMemoryBandwidth: "sensitive"},
 			QoS{Level: QoSDedicated, Said: true, Bandwidth: BandwidthSensitive},
 			"",
 		},

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -237,12 +238,7 @@ func (r *unpacked) period(s *Series, p *period, lead int64) (err error) {
 		}
 		p.waiting = append(p.waiting, waiting{until: w.Until, middle: float64(w.Middle), then: float64(w.Then), most: float64(w.Most)})
 	}
-	for _, e := range p.errors {
-		if math.IsNaN(e) {
-			return refused("its numbers are not those of a series")
-		}
-	}
-	if !p.track.sound() {
+	if slices.ContainsFunc(p.errors, math.IsNaN) || !p.track.sound() {
 		return refused("its numbers are not those of a series")
 	}
 	return nil

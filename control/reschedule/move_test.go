@@ -321,6 +321,7 @@ func (w *world) do(m *Move, do Do) {
 				w.sent[m.Pod] = w.random.IntN(4)
 			}
 		}
+	case Withdraw: // here nobody is asked for an eviction
 	case GiveBack:
 		delete(w.targets, m.Pod)
 	case QueueFirst:

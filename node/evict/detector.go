@@ -313,6 +313,7 @@ func (r resource) gain(pod *Pod, numa int) advise.Sample {
 		return pod.Images.Bytes
 	case imageInodes:
 		return pod.Images.Inodes
+	case help: // Watch.gain
 	}
 	return advise.Sample{}
 }

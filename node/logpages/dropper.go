@@ -84,7 +84,7 @@ func New(open Open, directories []string) *Dropper {
 
 // Step drops so many bytes of pages at most, and a range more. keep is what stays at the end of each file. at is the time since some moment.
 func (d *Dropper) Step(at time.Duration, budget, keep int64) Result {
-	var r Result
+	w := work{budget: budget}
 	trees := make([]Tree, len(d.directories))
 	defer func() {
 		for _, t := range trees {
@@ -107,13 +107,12 @@ func (d *Dropper) Step(at time.Duration, budget, keep int64) Result {
 			}
 		}
 	}
-	looks := 0
-	for len(d.queue) > 0 && looks < maxRanges && r.Bytes < budget {
+	for len(d.queue) > 0 && !w.over() {
 		next := &d.queue[0]
-		looks++
+		w.looks++
 		done := true
 		if tree := trees[next.directory]; tree != nil {
-			done = d.drop(tree, next, budget, keep, &looks, &r)
+			done = d.drop(tree, next, keep, &w)
 		}
 		if done {
 			d.queue = d.queue[1:]
@@ -122,9 +121,19 @@ func (d *Dropper) Step(at time.Duration, budget, keep int64) Result {
 	if len(d.queue) == 0 {
 		d.queue = nil
 	}
-	r.Problems = slices.Clone(d.problems)
-	return r
+	w.Problems = slices.Clone(d.problems)
+	return w.Result
 }
+
+// work is what one Step has done.
+type work struct {
+	Result
+	budget int64 // bytes
+	looks  int
+}
+
+// over reports whether the Step has done all that it may.
+func (w *work) over() bool { return w.looks >= maxRanges || w.Bytes >= w.budget }
 
 // openAll opens the directories. One that cannot be opened is told of, and its files lose their turn.
 func (d *Dropper) openAll(trees []Tree) {
@@ -145,7 +154,7 @@ func (d *Dropper) problem(directory string, err error) {
 }
 
 // drop works on one file, and reports whether its turn is over.
-func (d *Dropper) drop(tree Tree, e *entry, budget, keep int64, looks *int, r *Result) (done bool) {
+func (d *Dropper) drop(tree Tree, e *entry, keep int64, w *work) (done bool) {
 	file, err := tree.Open(e.path)
 	if err != nil {
 		if !errors.Is(err, ErrGone) && !errors.Is(err, ErrRefused) {
@@ -159,14 +168,14 @@ func (d *Dropper) drop(tree Tree, e *entry, budget, keep int64, looks *int, r *R
 		return true
 	}
 	if e.offset == 0 {
-		r.Files++
+		w.Files++
 	}
 	end := size - keep
 	for e.offset < end {
-		if *looks >= maxRanges || r.Bytes >= budget {
+		if w.over() {
 			return false
 		}
-		*looks++
+		w.looks++
 		begin, ok := file.Data(e.offset)
 		if !ok || begin >= end {
 			return true
@@ -184,7 +193,7 @@ func (d *Dropper) drop(tree Tree, e *entry, budget, keep int64, looks *int, r *R
 			d.problem(d.directories[e.directory].base, err)
 			return true
 		}
-		r.Bytes += cost
+		w.Bytes += cost
 	}
 	return true
 }

@@ -57,7 +57,7 @@ func (t tree) Open(path string) (File, error) {
 	if l == nil {
 		return nil, ErrGone
 	}
-	t.disk.open++
+	t.open++
 	return &opened{t.disk, l, path}, nil
 }
 
@@ -67,7 +67,7 @@ type opened struct {
 	path string
 }
 
-func (o *opened) Close() error         { o.disk.open--; return nil }
+func (o *opened) Close() error         { o.open--; return nil }
 func (o *opened) Size() (int64, error) { return o.log.size * mib, nil }
 
 func (o *opened) Data(offset int64) (int64, bool) {

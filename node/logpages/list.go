@@ -54,28 +54,36 @@ func (d *Dropper) list(directory int, tree Tree) (out []entry) {
 		folders = dirs
 	}
 	for _, folder := range folders {
-		room := maxFiles
-		out = d.walk(directory, tree, folder, 0, &room, out)
+		w := walk{d: d, directory: directory, tree: tree, room: maxFiles}
+		w.below(folder, 0)
+		out = append(out, w.found...)
 	}
 	return out
 }
 
-// walk appends the files of a folder and of all below it, as many as there is room for. Directories and files count alike.
-func (d *Dropper) walk(directory int, tree Tree, folder string, depth int, room *int, out []entry) []entry {
-	dirs, files := d.entries(directory, tree, folder, *room)
+// walk collects the files of a folder and of all below it, as many as there is room for. Directories and files count alike.
+type walk struct {
+	d         *Dropper
+	directory int
+	tree      Tree
+	room      int
+	found     []entry
+}
+
+func (w *walk) below(folder string, depth int) {
+	dirs, files := w.d.entries(w.directory, w.tree, folder, w.room)
 	for _, file := range files {
-		if *room--; *room < 0 {
-			return out
+		if w.room--; w.room < 0 {
+			return
 		}
-		out = append(out, entry{directory: directory, path: file})
+		w.found = append(w.found, entry{directory: w.directory, path: file})
 	}
 	for _, dir := range dirs {
-		if *room--; *room < 0 || depth+1 >= maxDepth {
-			return out
+		if w.room--; w.room < 0 || depth+1 >= maxDepth {
+			return
 		}
-		out = d.walk(directory, tree, dir, depth+1, room, out)
+		w.below(dir, depth+1)
 	}
-	return out
 }
 
 // entries are the directories and the regular files of a directory.

@@ -3,6 +3,7 @@ package interference
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,8 +57,8 @@ func (p *packed) pass(minutes int) float64 {
 
 // place lets services end, and others come while there is room: at most one a minute, as the scheduler would for as long as the percent allows it.
 func (p *packed) place() {
-	for i := len(p.ends) - 1; i >= 0; i-- {
-		if p.ends[i] <= p.minute {
+	for i, end := range slices.Backward(p.ends) {
+		if end <= p.minute {
 			p.node.RemoveService(i)
 			p.services, p.ends = append(p.services[:i], p.services[i+1:]...), append(p.ends[:i], p.ends[i+1:]...)
 		}

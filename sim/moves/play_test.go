@@ -315,7 +315,7 @@ func (r *run) do(m *reschedule.Carried, what reschedule.Do) {
 				r.asking[m.Wanted.Pod] = r.now + int64(2*tick)
 			}
 		}
-	case reschedule.QueueFirst:
+	case reschedule.QueueFirst, reschedule.Withdraw: // here nobody is asked for an eviction
 	}
 }
 

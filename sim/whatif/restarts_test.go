@@ -48,6 +48,25 @@ func (w *town) zones(pods map[facts.UID]facts.Pod) int {
 	return len(seen)
 }
 
+// scatter has the gang's members run anywhere, as if others had been in the way.
+func (w *town) scatter(s *schedule.Scheduler, random *rand.Rand, now time.Time, taken []int, pods map[facts.UID]facts.Pod) {
+	for i := range w.members {
+		at := random.IntN(len(w.gpus))
+		for n := 0; n < len(w.gpus) && w.gpus[at]-taken[at] < w.each; n++ {
+			at = (at + 1) % len(w.gpus)
+		}
+		if w.gpus[at]-taken[at] < w.each {
+			break
+		}
+		f := w.pod("t"+strconv.Itoa(i), w.each)
+		f.Unit, f.Node, f.Started = "train", "n"+strconv.Itoa(at), now.Add(-24*time.Hour).UnixNano()
+		f.Grant = topology.Grant{GPUs: uint16(1<<w.each-1) << taken[at], Milli: topology.FullGPU}
+		taken[at] += w.each
+		pods[f.UID] = f
+		s.Apply(facts.PodUpserted{Pod: f}, now)
+	}
+}
+
 // A gang that runs in more zones than it needs is said to, with how many it would need, and no other is. When it restarts, all its pods replaced by others, the scheduler has it in as many.
 func TestRestartsAreAsAdvised(t *testing.T) {
 	t.Parallel()
@@ -63,21 +82,7 @@ func TestRestartsAreAsAdvised(t *testing.T) {
 		for _, p := range w.pods {
 			taken[p.node] += p.gpus
 		}
-		for i := range w.members { // anywhere, as if others had been in the way
-			at := random.IntN(len(w.gpus))
-			for n := 0; n < len(w.gpus) && w.gpus[at]-taken[at] < w.each; n++ {
-				at = (at + 1) % len(w.gpus)
-			}
-			if w.gpus[at]-taken[at] < w.each {
-				break
-			}
-			f := w.pod("t"+strconv.Itoa(i), w.each)
-			f.Unit, f.Node, f.Started = "train", "n"+strconv.Itoa(at), now.Add(-24*time.Hour).UnixNano()
-			f.Grant = topology.Grant{GPUs: uint16(1<<w.each-1) << taken[at], Milli: topology.FullGPU}
-			taken[at] += w.each
-			pods[f.UID] = f
-			s.Apply(facts.PodUpserted{Pod: f}, now)
-		}
+		w.scatter(s, random, now, taken, pods)
 		if len(pods) < w.members {
 			continue
 		}
