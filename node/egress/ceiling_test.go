@@ -116,6 +116,7 @@ func TestHorizon(t *testing.T) {
 type fake struct {
 	counts           Counts
 	traffic          map[string]Traffic
+	sent             map[string]advise.Sample
 	link             advise.Sample
 	set              []uint64
 	pods             []string
@@ -132,6 +133,7 @@ func (f *fake) SetReclaimed(cgroups []string) error { f.pods = cgroups; return f
 func (f *fake) Counts() (Counts, error)             { return f.counts, f.failCount }
 func (f *fake) Link() advise.Sample                 { return f.link }
 func (f *fake) Traffic() map[string]Traffic         { return f.traffic }
+func (f *fake) Sent() map[string]advise.Sample      { return f.sent }
 
 // Control says which uplinks are pressed, and forgets those that are gone.
 func TestControlPressed(t *testing.T) {

@@ -11,6 +11,8 @@
 // Programs, counters and the ceiling are pinned where the kernel has a BPF file system: they hold while the agent is away, and the next one
 // takes them over. Detach takes all of it back, and a qdisc that an administrator chose is never replaced.
 //
+// It also says which uplinks are pressed, and what each reclaimed pod sends off the node at least (Senders); it evicts nobody.
+//
 // It does not touch what comes in. The mark is the packet's queue mapping, as Cilium uses it: it is lost where a virtual device other than
 // a bridge lies between pod and uplink (VXLAN, IPIP), and such packets then count as online; and Cilium's own
 // bandwidth manager cannot be on beside it. It needs Linux 6.6 (TCX).

@@ -79,6 +79,8 @@ type Kernel interface {
 	Link() advise.Sample
 	// Traffic is what each uplink has carried, by name.
 	Traffic() map[string]Traffic
+	// Sent is what each reclaimed pod that is marked has sent through its interfaces, to wherever, by cgroup; not known of one in the host's network.
+	Sent() map[string]advise.Sample
 }
 
 // Control keeps the ceiling: its one caller calls Step at each tick.
@@ -87,6 +89,8 @@ type Control struct {
 	params Params
 	memory Memory
 	use    map[string]PressureMemory // by uplink
+	out    map[string]PressureMemory // by uplink, of what is sent alone
+	who    Senders
 	counts Counts
 	at     time.Duration
 	read   bool // counts are those at time at
@@ -103,6 +107,7 @@ type State struct {
 	Online  advise.Sample // bytes per second
 	// Pressed are the uplinks that are full, or lose packets.
 	Pressed []string
+	Sending Sending
 }
 
 // Step counts, reckons the ceiling and sets it if it has changed by more than a hundredth, or to the floor. The pods are marked in any case.
@@ -126,19 +131,31 @@ func (c *Control) Step(at time.Duration, cgroups []string) (State, error) {
 			c.set = want
 		}
 	}
-	return State{Counts: c.counts, Ceiling: c.set, Online: o.Online, Pressed: c.pressed(at)}, errors.Join(marked, err, set)
+	state := State{Counts: c.counts, Ceiling: c.set, Online: o.Online}
+	state.Pressed, state.Sending = c.pressed(at)
+	left := advise.Sample{Value: float64(counts.Reclaimed.Bytes), Known: err == nil}
+	state.Sending.Pods = c.who.Step(at, left, c.kernel.Sent())
+	state.Sending.Floored = c.set == max(uint64(c.params.Floor), 1)
+	state.Sending.Known = state.Sending.Known && c.set > 0 && set == nil
+	return state, errors.Join(marked, err, set)
 }
 
-// pressed are the uplinks under pressure.
-func (c *Control) pressed(at time.Duration) (out []string) {
-	next := make(map[string]PressureMemory)
+// pressed are the uplinks under pressure, and how they stand for what is sent alone.
+func (c *Control) pressed(at time.Duration) (pressed []string, s Sending) {
+	use, out := make(map[string]PressureMemory), make(map[string]PressureMemory)
 	traffic := c.kernel.Traffic()
+	s.Known = len(traffic) > 0
 	for _, name := range slices.Sorted(maps.Keys(traffic)) {
-		var pressed bool
-		if pressed, next[name] = Pressure(at, traffic[name], c.use[name]); pressed {
-			out = append(out, name)
+		t := traffic[name]
+		var is bool
+		if is, use[name] = Pressure(at, t, c.use[name]); is {
+			pressed = append(pressed, name)
 		}
+		if is, out[name] = Pressure(at, t.sending(), c.out[name]); is {
+			s.Pressed = append(s.Pressed, name)
+		}
+		s.Known = s.Known && t.Sent.Known && t.Unsent.Known
 	}
-	c.use = next
-	return out
+	c.use, c.out = use, out
+	return pressed, s
 }

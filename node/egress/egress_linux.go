@@ -28,6 +28,7 @@ type Egress struct {
 	links   map[string]link.Link // by name of the pin
 	veths   map[int]link.Link    // by interface
 	pods    map[string]pod       // by cgroup
+	sent    map[string]advise.Sample
 	set     settings
 }
 

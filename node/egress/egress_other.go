@@ -21,6 +21,9 @@ func (*Egress) Uplinks() []string { return nil }
 // Traffic is none.
 func (*Egress) Traffic() map[string]Traffic { return nil }
 
+// Sent is not known.
+func (*Egress) Sent() map[string]advise.Sample { return nil }
+
 // Link is not known.
 func (*Egress) Link() advise.Sample { return advise.Sample{} }
 

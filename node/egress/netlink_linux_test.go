@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"hilbert.dev/hilbert/node/advise"
 )
 
 func TestJudge(t *testing.T) {
@@ -211,4 +213,42 @@ func TestInterfaces(t *testing.T) {
 		}
 	}
 	t.Errorf("no loopback among %+v", all)
+}
+
+// What an interface received is where the kernel has it, and what a pod sent is the sum over its veths; not known in the host's network, or where one is not.
+func TestSentBy(t *testing.T) {
+	n, err := openNetlink()
+	if err != nil {
+		t.Skipf("no netlink here: %v", err)
+	}
+	defer func() { _ = n.close() }()
+	received := func(name string) float64 {
+		text, err := os.ReadFile(filepath.Join("/sys/class/net", name, "statistics/rx_bytes"))
+		if err != nil {
+			return -1
+		}
+		x, _ := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
+		return x
+	}
+	before := received("lo")
+	all, err := n.interfaces()
+	if err != nil || before < 0 {
+		t.Skipf("no interfaces here: %v", err)
+	}
+	for _, one := range all {
+		if one.name == "lo" && (!one.received.Known || one.received.Value < before || one.received.Value > received("lo")) {
+			t.Errorf("lo has received %+v, before %v, after %v", one.received, before, received("lo"))
+		}
+	}
+	got := sentBy(map[string]pod{"one": {veths: []int{3}}, "two": {veths: []int{3, 4}}, "blind": {veths: []int{3, 5}}, "host": {host: true}}, []iface{
+		{index: 3, received: advise.Known(10)}, {index: 4, received: advise.Known(20)}, {index: 5},
+	})
+	for cgroup, want := range map[string]advise.Sample{"one": advise.Known(10), "two": advise.Known(30)} {
+		if got[cgroup] != want {
+			t.Errorf("%s sent %+v, not %+v", cgroup, got[cgroup], want)
+		}
+	}
+	if got["blind"].Known || got["host"].Known {
+		t.Errorf("%+v", got)
+	}
 }

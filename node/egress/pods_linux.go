@@ -14,6 +14,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"hilbert.dev/hilbert/node/advise"
 )
 
 // depthMost is how deep below a pod's cgroup its processes are looked for: containers, and what systemd makes in them.
@@ -22,6 +24,7 @@ const depthMost = 3
 // SetReclaimed implements Kernel. Pods that are marked already cost one look at their cgroup. What cannot be marked (yet: it has no process)
 // is in the error, and tried again by the next call; it counts as online until then.
 func (e *Egress) SetReclaimed(cgroups []string) error {
+	e.sent = nil // what was read before says nothing of now
 	all, err := e.netlink.interfaces()
 	if err != nil {
 		return err
@@ -43,6 +46,7 @@ func (e *Egress) SetReclaimed(cgroups []string) error {
 		}
 	}
 	maps.DeleteFunc(e.pods, func(cgroup string, _ pod) bool { return !wanted[cgroup] })
+	e.sent = sentBy(e.pods, all)
 	return errors.Join(append(errs, e.apply())...)
 }
 
@@ -86,6 +90,27 @@ func (e *Egress) want(cgroup string, all []iface, there map[int]bool) error {
 	}
 	e.pods[cgroup] = found
 	return nil
+}
+
+// Sent implements Kernel. It is as of the last SetReclaimed.
+func (e *Egress) Sent() map[string]advise.Sample { return e.sent }
+
+// sentBy is what pods have sent, by what came in at the host's ends of their veths.
+func sentBy(pods map[string]pod, all []iface) map[string]advise.Sample {
+	received := make(map[int]advise.Sample, len(all))
+	for _, one := range all {
+		received[one.index] = one.received
+	}
+	out := make(map[string]advise.Sample, len(pods))
+	for cgroup, p := range pods {
+		sum := advise.Sample{Known: !p.host}
+		for _, index := range p.veths {
+			one := received[index]
+			sum.Value, sum.Known = sum.Value+one.Value, sum.Known && one.Known
+		}
+		out[cgroup] = sum
+	}
+	return out
 }
 
 // isHost reports whether a network namespace is our own.

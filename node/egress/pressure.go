@@ -6,8 +6,14 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 )
 
-// Traffic is what an interface has carried since it was made: bytes each way, and packets that it lost. Link is what it carries each way, in bytes per second.
-type Traffic struct{ Received, Sent, Lost, Link advise.Sample }
+// Traffic is what an interface has carried since it was made: bytes each way, and packets that it lost, Unsent of them on the way out. Link is what it carries each way, in bytes per
+// second.
+type Traffic struct{ Received, Sent, Lost, Unsent, Link advise.Sample }
+
+// sending is the traffic as if nothing came in.
+func (t *Traffic) sending() Traffic {
+	return Traffic{Received: advise.Known(0), Sent: t.Sent, Lost: t.Unsent, Link: t.Link}
+}
 
 // PressureMemory is what Pressure keeps of an interface. The zero value is the start.
 type PressureMemory struct {

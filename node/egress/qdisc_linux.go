@@ -206,7 +206,7 @@ func traffic(sys, name string) (t Traffic) {
 	if known != [5]bool{true, true, true, true, true} {
 		return Traffic{}
 	}
-	t.Lost = advise.Known(missed.Value + fifo.Value + dropped.Value)
+	t.Lost, t.Unsent = advise.Known(missed.Value+fifo.Value+dropped.Value), dropped
 	if carried, known := speed(sys, name); known {
 		t.Link = advise.Known(carried)
 	}
