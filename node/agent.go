@@ -174,7 +174,7 @@ func (a *Agent) addControllers() (err error) {
 	a.configuration.restore(n.now())
 	a.health, a.governors, a.bursts = &healthController{eviction: a.eviction}, &governorController{node: n}, newBurstController(n)
 	a.interference = newInterferenceController(n, a.profiles)
-	a.eviction.interference, a.eviction.plugins = a.interference, a.plugins
+	a.eviction.interference, a.eviction.plugins, a.eviction.governors = a.interference, a.plugins, a.governors
 	a.overcommit, a.usage, a.overuse = &overcommitController{node: n, interference: a.interference}, &usageController{node: n}, &overuseController{node: n}
 	a.knobs = newKnobController(n, a.governors, a.memory, a.bursts, a.interference)
 	a.updates = newRuntimeUpdates(n, a.knobs)

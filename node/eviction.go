@@ -33,6 +33,7 @@ type evictionController struct {
 	// interference asks for evictions too.
 	interference *interferenceController
 	plugins      *pluginController
+	governors    *governorController
 }
 
 func newEvictionController(n *nodeState, storage *storagePoller) (*evictionController, error) {
@@ -155,6 +156,8 @@ func (c *evictionController) observe(in *inputs) evict.Observation {
 		z := &laws.NUMANodes[i]
 		o.NUMANodes = append(o.NUMANodes, evict.NUMANode{Total: z.MemoryTotal, Free: z.MemoryFree, InactiveFile: seen.inactiveFile(i), LowWatermark: seen.lowWatermark(i), MemoryOnly: z.MemoryOnly})
 	}
+	network := c.governors.networkUse(in.now)
+	o.Network = network.Network
 	o.Root, o.Images = c.disks.look(in.now)
 	if images := c.storage.reading.Images(in.now); images != (evict.Disk{}) {
 		o.Images = images
@@ -162,6 +165,7 @@ func (c *evictionController) observe(in *inputs) evict.Observation {
 	for _, p := range c.node.pods.sorted() {
 		if pod, ok := c.observePod(seen, p); ok {
 			pod.Root, pod.Images = c.storage.reading.Pod(p.name.UID, in.now)
+			pod.Sent = network.Sent[p.cgroup]
 			o.Pods = append(o.Pods, pod)
 		}
 	}

@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/evict"
 )
 
 // Governor keeps one resource of the node, as disks or the network, between online and reclaimed pods. It is called at each tick, beside the loop,
@@ -23,12 +25,26 @@ type Adjustable interface {
 	Adjust(p *spec.LendingParameters)
 }
 
+// NetworkObserver is a Governor that knows how the way off the node stands. It is asked after Tick, by the same goroutine.
+type NetworkObserver interface {
+	Network() NetworkUse
+}
+
+// NetworkUse is what a NetworkObserver knows: how the uplinks stand, and what reclaimed pods send off the node at least, in bytes per second, by cgroup.
+type NetworkUse struct {
+	evict.Network
+	Sent map[string]advise.Sample
+}
+
 // governorController runs the governors of disks, network and caches.
 type governorController struct {
 	node  *nodeState
 	busy  bool
 	knobs []enforce.DesiredKnob  // as last returned
 	notes map[allocate.Note]bool // as told
+	// network is as last seen, at that time.
+	network     NetworkUse
+	networkSeen time.Time
 }
 
 // Tick implements controller: it runs the governors on the pods that are here now, beside the loop, unless they are still at work.
@@ -42,20 +58,35 @@ func (g *governorController) Tick(in *inputs) (changed bool) {
 	n.loop.Work(func(context.Context) {
 		var knobs []enforce.DesiredKnob
 		var notes []allocate.Note
+		var network NetworkUse
 		for _, governor := range n.options.Governors {
 			if a, ok := governor.(Adjustable); ok {
 				a.Adjust(&parameters)
 			}
 			wanted, said := governor.Tick(at, pods)
 			knobs, notes = append(knobs, wanted...), append(notes, said...)
+			if o, ok := governor.(NetworkObserver); ok {
+				network = o.Network()
+			}
 		}
 		n.loop.Post(func() {
-			g.busy, g.knobs = false, knobs
+			g.busy, g.knobs, g.network, g.networkSeen = false, knobs, network, in.now
 			g.note(notes)
 			n.apply()
 		})
 	})
 	return false
+}
+
+// maxNetworkAge is how old a look at the network may be that still counts.
+const maxNetworkAge = 10 * time.Second
+
+// networkUse is what was seen last of the network, unless that is too long ago.
+func (g *governorController) networkUse(now time.Time) NetworkUse {
+	if now.Sub(g.networkSeen) > maxNetworkAge {
+		return NetworkUse{}
+	}
+	return g.network
 }
 
 // pods lists the pods by UID.

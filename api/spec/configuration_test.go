@@ -155,6 +155,8 @@ func TestValidateNamesTheField(t *testing.T) {
 		"node.devices.interval":          func(c *Configuration) { c.Node.Devices.Interval = Duration(time.Millisecond) },
 		"node.memory.oom.order":          func(c *Configuration) { c.Node.Memory.OOM.Order = "Kubelet" },
 		"node.eviction.online.mode":      func(c *Configuration) { c.Node.Eviction.Online.Mode = "Evict" },
+		"node.eviction.network.perHour":  func(c *Configuration) { c.Node.Eviction.Network.PerHour = -1 },
+		"node.eviction.network.least":    func(c *Configuration) { c.Node.Eviction.Network.Least = 0 },
 		"node.plugins.directory":         func(c *Configuration) { c.Node.Plugins.Directory = "plugins" },
 		"node.plugins.timeout":           func(c *Configuration) { c.Node.Plugins.Timeout = Duration(2 * time.Second) },
 		"node.plugins.interval":          func(c *Configuration) { c.Node.Plugins.Interval = 0 },

@@ -25,6 +25,8 @@ type NodeEviction struct {
 	ImageInodes EvictionWatermarks `json:"imageInodes"`
 	// Online is about online pods that hold more memory than they requested.
 	Online EvictionOnline `json:"online"`
+	// Network is about the network interfaces that lead off the node.
+	Network EvictionNetwork `json:"network"`
 	// Plugins is about what detectors of plugins find.
 	Plugins EvictionPlugins `json:"plugins"`
 	// WatermarkFactor times the kernel's watermark is the least hard threshold of memory; the least soft one is twice that.
@@ -61,6 +63,17 @@ const (
 	// OnlineOff: nobody looks.
 	OnlineOff = "Off"
 )
+
+// EvictionNetwork is about a network interface that is full of what the node sends, or loses packets on the way out, although reclaimed pods have the floor alone of what they may
+// send (node.lending.network, without which nothing of this is known and nobody goes). One of those pods that send most is asked to go, one at a time, with notice.
+type EvictionNetwork struct {
+	// For is how long that must have lasted.
+	For Duration `json:"for"`
+	// PerHour is how many evictions may be requested for it in an hour. 0: it is reported, and nobody goes.
+	PerHour int `json:"perHour"`
+	// Least is what a pod must send off the node to be worth its eviction, in bytes per second. More than the floor of all, 1 MiB/s, is more than any sends then.
+	Least float64 `json:"least"`
+}
 
 // EvictionPlugins is about what detectors of plugins find (NodePlugins). Only reclaimed pods that a plugin names are asked to go, one at a time, with notice.
 type EvictionPlugins struct {
@@ -223,6 +236,7 @@ func DefaultNodeEviction() NodeEviction {
 		Images:          disk(0.20, 0.17),
 		ImageInodes:     disk(0.10, 0.07),
 		Online:          EvictionOnline{Mode: OnlineReport, Tolerance: 0.1, Slack: 64 * mib, For: seconds(60)},
+		Network:         EvictionNetwork{For: seconds(60), Least: 128 << 10},
 		Plugins:         EvictionPlugins{For: seconds(30), PerHour: 6},
 		WatermarkFactor: 2,
 		ReleaseAfter:    seconds(10), BlindFor: seconds(30), MaxGap: seconds(15),

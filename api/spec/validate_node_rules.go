@@ -47,7 +47,7 @@ var (
 		"escalation.reclaimShare": {0.001, 1}, "escalation.reclaimInterval": {1, day}, "escalation.requestInterval": {1, day}, "escalation.urgentInterval": {1, day},
 		"escalation.answerWithin": {1, day}, "escalation.unreachableFor": {1, day}, "escalation.stopInterval": {10, day},
 		"escalation.leastMemory": {1, mostBytes}, "escalation.leastDisk": {1, mostBytes}, "escalation.leastInodes": {1, mostCount}, "escalation.leastCPU": {0.001, mostCount},
-		"plugins.perHour": {0, 1000}, "close.first": {1, day}, "close.again": {1, day},
+		"plugins.perHour": {0, 1000}, "network.perHour": {0, 1000}, "network.least": {1, mostBytes}, "close.first": {1, day}, "close.again": {1, day},
 	}
 	markBounds = [2]float64{0, 0.99} // of shares and mosts of thresholds
 )

@@ -21,8 +21,8 @@ type Counts struct {
 	Closings uint64     `json:"closings"`
 	// Crowded counts pods that would have been asked for but for a bound: MaxRequests of them stand already.
 	Crowded uint64 `json:"crowded"`
-	// Held counts steps at which a request because of what a plugin found was due, and had to wait for EvictionPlugins.PerHour.
-	Held uint64 `json:"held,omitempty"`
+	// Held counts steps at which a request was due, and had to wait for the detector's bound per hour.
+	Held ByDetector `json:"held,omitzero"`
 	// ClockJumps counts steps whose time was before that of the step before, or so long after it that observations are missing in between.
 	ClockJumps uint64 `json:"clockJumps"`
 }

@@ -62,6 +62,7 @@ const (
 	MemoryOveruse
 	CPUPressure
 	CPUSuppressed
+	NetworkPressure
 	Plugin
 	detectorCount
 )
@@ -78,7 +79,8 @@ const (
 	rootInodes
 	imageBytes
 	imageInodes
-	help // what a plugin says that a pod would help by going
+	sending // bytes per second that it sends off the node
+	help    // what a plugin says that a pod would help by going
 )
 
 // scope is what a detector looks at, one by one.
@@ -104,6 +106,8 @@ type row struct {
 	read func(v *view, i int) reading
 	// say is the message.
 	say func(v *view, i int, r *reading) string
+	// hourly bounds its requests in an hour; nil: only the bounds of all do.
+	hourly *hourly
 	// eligible narrows the victims down; nil: each reclaimed pod that has something to give back.
 	eligible func(v *view, pod *Pod) bool
 }
@@ -161,11 +165,19 @@ var detectors = [detectorCount]row{
 		read: starvation, say: sayStarvation, eligible: (*view).starves,
 		hold: func(p *Params) (_, _ time.Duration) { return p.Suppressed.For.D(), 0 },
 	},
+	NetworkPressure: {
+		// Lending goes on: cores and memory are not short, and who comes sends no more than the floor with all others.
+		name: "NetworkPressure", resource: sending, lends: true,
+		read: uplinkPressed, say: sayUplink, eligible: (*view).sendsMost,
+		hold:   func(p *Params) (_, _ time.Duration) { return p.Network.For.D(), 0 },
+		hourly: &hourly{func(m *State) *[]time.Duration { return &m.GrantedNetwork }, func(p *Params) int { return p.Network.PerHour }},
+	},
 	Plugin: {
 		// What a plugin finds stops no lending: it may be wrong, and whoever writes one means a pod.
 		name: "Plugin", resource: help, scope: eachFinding, lends: true,
 		read: found, say: sayFound,
-		hold: func(p *Params) (_, _ time.Duration) { return p.Plugins.For.D(), 0 },
+		hold:   func(p *Params) (_, _ time.Duration) { return p.Plugins.For.D(), 0 },
+		hourly: &hourly{func(m *State) *[]time.Duration { return &m.Granted }, func(p *Params) int { return p.Plugins.PerHour }},
 	},
 }
 
@@ -198,6 +210,8 @@ func (d Detector) amount(v float64) string {
 		return fmt.Sprintf("%.2f CPUs", v)
 	case rootInodes, imageInodes:
 		return fmt.Sprintf("%.0f inodes", v)
+	case sending:
+		return fmt.Sprintf("%.2f MB/s", v/1e6)
 	case help:
 		return fmt.Sprintf("%.0f %% of what would help", v*percent)
 	default:
@@ -313,14 +327,19 @@ func (r resource) gain(pod *Pod, numa int) advise.Sample {
 		return pod.Images.Bytes
 	case imageInodes:
 		return pod.Images.Inodes
+	case sending:
+		return pod.Sent
 	case help: // Watch.gain
 	}
 	return advise.Sample{}
 }
 
 // least is what a pod must give back to be worth it.
-func (r resource) least(l *Escalation) float64 {
+func (r resource) least(p *Params) float64 {
+	l := &p.Escalation
 	switch r {
+	case sending:
+		return p.Network.Least
 	case memory, numaMemory:
 		return l.LeastMemory
 	case cpu, wantedCPU:

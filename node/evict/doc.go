@@ -37,7 +37,7 @@
 //
 // # What always holds
 //
-// Only reclaimed pods are victims, whatever a plugin says: what plugins find is one more row of the table, is never hard, and has a bound of its own per hour. StepOnline says which
+// Only reclaimed pods are victims, whatever a plugin says: what plugins find is one more row of the table, is never hard, and has a bound of its own per hour. So is a pressed network interface. StepOnline says which
 // online pods hold more memory than they requested, for people; nothing follows from it. What is not known is no pressure, and nothing is requested because of it. One pod is asked for at a time, and none while
 // what was asked for before is enough. At most one pod is stopped in Params.Escalation.StopInterval. Nothing follows from headroom: that it is stale or has
 // shrunk evicts no pod.

@@ -24,6 +24,8 @@ type Observation struct {
 	Pods []Pod `json:"pods,omitempty"`
 	// Suppression is how hard node/advise holds reclaimed pods down at this tick.
 	Suppression advise.Suppression `json:"suppression"`
+	// Network is the way off the node.
+	Network Network `json:"network,omitzero"`
 	// Findings are what plugins say, at most MaxFindings.
 	Findings []Finding `json:"findings,omitempty"`
 	API      API       `json:"api"`
@@ -86,8 +88,10 @@ type Pod struct {
 	CPUAmount    advise.Sample   `json:"cpuAmount"`
 	// RunDelay is how many of its runnable threads wait for a CPU on average.
 	RunDelay advise.Sample `json:"runDelay"`
-	Root     Use           `json:"root"`
-	Images   Use           `json:"images"`
+	// Sent is what it sends off the node at least, in bytes per second.
+	Sent   advise.Sample `json:"sent,omitzero"`
+	Root   Use           `json:"root"`
+	Images Use           `json:"images"`
 }
 
 // Use is what a pod has of a file system.

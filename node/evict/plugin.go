@@ -2,7 +2,6 @@ package evict
 
 import (
 	"fmt"
-	"time"
 
 	"hilbert.dev/hilbert/node/advise"
 )
@@ -43,19 +42,4 @@ func (w *Watch) gain(pod *Pod) advise.Sample {
 		return r.gain(pod, w.NUMANode)
 	}
 	return w.help(pod.UID)
-}
-
-// mayGrant reports whether one more request may be made because of what plugins found: no more than PerHour of all plugins in an hour, so that one that is always
-// alarmed does not empty the node.
-func (s *step) mayGrant() bool {
-	old := 0
-	for old < len(s.m.Granted) && s.at-s.m.Granted[old] >= time.Hour {
-		old++
-	}
-	s.m.Granted = append(s.m.Granted[:0], s.m.Granted[old:]...)
-	if len(s.m.Granted) < s.p.Plugins.PerHour {
-		return true
-	}
-	s.m.Counts.Held++
-	return false
 }

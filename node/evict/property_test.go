@@ -22,6 +22,7 @@ func short() *Observation {
 			Total: advise.Known(16 * gibibyte), Free: advise.Known(mebibyte), InactiveFile: advise.Known(0),
 		}},
 		Suppression: advise.SuppressEvict,
+		Network:     Network{Known: true, Pressed: []string{"eth0"}, Floored: true},
 		API:         API{Unreachable: true},
 		Findings: []Finding{{
 			Plugin: "p", Condition: "Hot", Met: true, Candidates: []Candidate{{"a", 1}, {"b", 0.5}, {"online", 1}},
@@ -39,7 +40,7 @@ func hog(name string, level spec.QoSLevel) Pod {
 	use := Use{much, much}
 	return Pod{
 		PodRef: spec.PodRef{Namespace: "ns", Name: name, UID: name}, Level: level, Memory: advise.Known(3 * gibibyte), RSS: advise.Known(3 * gibibyte), NUMANodes: []advise.Sample{much},
-		MemoryAmount: much, CPU: advise.Known(0.1), RunDelay: advise.Known(4), CPUAmount: advise.Known(4), Root: use, Images: use,
+		MemoryAmount: much, CPU: advise.Known(0.1), RunDelay: advise.Known(4), CPUAmount: advise.Known(4), Root: use, Images: use, Sent: much,
 	}
 }
 
@@ -76,7 +77,7 @@ func TestEachDetector(t *testing.T) {
 		} {
 			o, p, m := short(), Defaults(), State{}
 			o.Pods = []Pod{hog("a", spec.QoSReclaimed), hog("b", spec.QoSReclaimed)}
-			p.Off = ^Of(d)
+			p.Off, p.Network.PerHour = ^Of(d), 1
 			c.change(o, &p)
 			named := false
 			for ; o.At < 5*time.Minute; o.At += time.Second {
@@ -96,7 +97,7 @@ func TestEachDetector(t *testing.T) {
 // blind takes all that is measured away.
 func blind(o *Observation) {
 	o.Node, o.NUMANodes, o.Root, o.Images = Node{}, []NUMANode{{}}, Disk{}, Disk{}
-	o.Findings[0].Stale = true
+	o.Findings[0].Stale, o.Network.Known = true, false
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		o.Pods[i] = Pod{PodRef: p.PodRef, Level: p.Level}

@@ -111,7 +111,7 @@ func (s *step) escalateSoft(w *Watch) {
 		if missing > s.noticedGain(w) {
 			s.notice(w)
 		}
-	case !a.Noticed.ran(s.at, l.NoticeGrace.D()) || !s.m.Requested.free(s.at, l.RequestInterval.D()) || w.Finding != "" && !s.mayGrant():
+	case !a.Noticed.ran(s.at, l.NoticeGrace.D()) || !s.m.Requested.free(s.at, l.RequestInterval.D()) || !s.mayGrant(w):
 	case s.stillWorth(w, a):
 		s.request(w, a)
 	default:
@@ -194,9 +194,7 @@ func (s *step) notice(w *Watch) {
 func (s *step) request(w *Watch, a *Victim) {
 	a.Requested.start(s.at)
 	a.Message = s.message(w)
-	if w.Finding != "" {
-		s.m.Granted = append(s.m.Granted, s.at)
-	}
+	s.grant(w)
 	s.m.Requested.start(s.at)
 	s.m.Counts.Requests[w.Detector]++
 }

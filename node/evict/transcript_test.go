@@ -18,12 +18,13 @@ import (
 
 // TestTranscripts runs the stories in testdata/stories. Run with -rewrite to accept new output. Amounts are 1Gi, 20Mi, a number, or ? for not known.
 //
-//	params [dry-run] [off=NUMAMemory]
+//	params [dry-run] [off=NUMAMemory] [networkPerHour=]
 //	node [total=] [available=] [min=] [some=] [full=] [cpu=] [swap=]
 //	NUMA node 0 [total=] [free=] [file=] [low=]
 //	root [total=] [free=] [inodes=] [inodesFree=], images …
+//	network [pressed=eth0] [floored]; network ?: not known
 //	suppress level=0..3
-//	pod NAME [level=shared_cores] [priority=] [started=] [memory=] [rss=] [amount=] [numaNodes=1Gi+?] [cpu=] [delay=] [cpuAmount=] [root=] [rootInodes=]
+//	pod NAME [level=shared_cores] [priority=] [started=] [memory=] [rss=] [amount=] [numaNodes=1Gi+?] [cpu=] [delay=] [cpuAmount=] [sent=] [root=] [rootInodes=]
 //	    [images=] [imageInodes=] [terminating]
 //	gone NAME, answer NAME state=Refused|Pending|none, api down|up
 //	tick [s=5] [terse]: so many steps, a second apart; what is new is printed with "+", what is over with "-"; terse: without
@@ -59,6 +60,14 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			if err := json.Unmarshal([]byte(`["`+word(d, "off")+`"]`), &s.p.Off); err != nil {
 				d.Fatalf(t, "%v", err)
 			}
+		}
+		if text := word(d, "networkPerHour"); text != "" {
+			s.p.Network.PerHour, _ = strconv.Atoi(text)
+		}
+	case "network":
+		s.o.Network = Network{Known: name != "?", Floored: d.HasArg("floored")}
+		if pressed := word(d, "pressed"); pressed != "" {
+			s.o.Network.Pressed = []string{pressed}
 		}
 	case "node":
 		n := &s.o.Node
@@ -124,7 +133,7 @@ func (s *story) pod(t *testing.T, d *datadriven.TestData, name string) {
 	}
 	p := &s.o.Pods[i]
 	set(t, d, map[string]*advise.Sample{
-		"memory": &p.Memory, "rss": &p.RSS, "amount": &p.MemoryAmount, "cpu": &p.CPU, "delay": &p.RunDelay, "cpuAmount": &p.CPUAmount,
+		"memory": &p.Memory, "rss": &p.RSS, "amount": &p.MemoryAmount, "cpu": &p.CPU, "delay": &p.RunDelay, "cpuAmount": &p.CPUAmount, "sent": &p.Sent,
 		"root": &p.Root.Bytes, "rootInodes": &p.Root.Inodes, "images": &p.Images.Bytes, "imageInodes": &p.Images.Inodes,
 	})
 	if level := word(d, "level"); level != "" {

@@ -94,7 +94,7 @@ func (s *step) candidate(w *Watch, pod *Pod) (candidate, bool) {
 		return candidate{}, false
 	}
 	gain, ok := value(w.gain(pod))
-	if !ok || gain <= 0 || gain < row.resource.least(&s.p.Escalation) || row.eligible != nil && !row.eligible(&s.view, pod) {
+	if !ok || gain <= 0 || gain < row.resource.least(s.p) || row.eligible != nil && !row.eligible(&s.view, pod) {
 		return candidate{}, false
 	}
 	return candidate{pod, gain, s.at-pod.Started < s.p.Escalation.SettleFor.D()}, true
@@ -234,7 +234,11 @@ func (s *step) adopted(a *Victim) bool {
 		if s.counts(a, true) {
 			others -= c.gain
 		}
-		if w.want() > others {
+		// A request that passes to a detector with a bound per hour counts there.
+		if w.want() > others && (!a.requested() || s.mayGrant(w)) {
+			if a.requested() {
+				s.grant(w)
+			}
 			a.For, a.Gain = w.Key, c.gain
 			return true
 		}

@@ -27,6 +27,8 @@ type State struct {
 	Stopped   Timer `json:"stopped"`
 	// Granted are the times of the last requests because of what plugins found, the oldest first: no more than EvictionPlugins.PerHour in an hour.
 	Granted []time.Duration `json:"granted,omitempty"`
+	// GrantedNetwork are those because of the network, by EvictionNetwork.PerHour.
+	GrantedNetwork []time.Duration `json:"grantedNetwork,omitempty"`
 	// Closed is the node's last closing.
 	Closed Closure `json:"closed"`
 	Counts Counts  `json:"counts"`
@@ -161,6 +163,9 @@ func (m *State) shift(d time.Duration) {
 	m.Floored.shift(d)
 	for i := range m.Granted {
 		m.Granted[i] += d
+	}
+	for i := range m.GrantedNetwork {
+		m.GrantedNetwork[i] += d
 	}
 }
 

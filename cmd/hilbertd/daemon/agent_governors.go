@@ -18,6 +18,7 @@ import (
 	"hilbert.dev/hilbert/node/blkio"
 	"hilbert.dev/hilbert/node/egress"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/rdt"
 )
 
@@ -114,9 +115,14 @@ type network struct {
 	open    *egress.Egress
 	control *egress.Control
 	state   atomicState
+	use     node.NetworkUse
 }
 
+// Network implements node.NetworkObserver.
+func (n *network) Network() node.NetworkUse { return n.use }
+
 func (n *network) Tick(at time.Duration, pods []enforce.Pod) (_ []enforce.DesiredKnob, notes []allocate.Note) {
+	n.use = node.NetworkUse{}
 	if n.open == nil {
 		e, err := egress.Open(n.options)
 		if err != nil {
@@ -135,6 +141,7 @@ func (n *network) Tick(at time.Duration, pods []enforce.Pod) (_ []enforce.Desire
 	}
 	state, err := n.control.Step(at, reclaimed)
 	n.state.store(&state)
+	n.use = networkUse(&state.Sending)
 	if errors.Is(err, egress.ErrUplinkGone) {
 		err = errors.Join(err, n.open.Detach())
 		n.open = nil
@@ -146,6 +153,11 @@ func (n *network) Tick(at time.Duration, pods []enforce.Pod) (_ []enforce.Desire
 		notes = append(notes, allocate.Note{Reason: egress.ReasonUplinkPressed, Message: "the network interface " + name + " is full, or loses packets"})
 	}
 	return nil, notes
+}
+
+// networkUse is what the agent may know of it.
+func networkUse(s *egress.Sending) node.NetworkUse {
+	return node.NetworkUse{Network: evict.Network{Known: s.Known, Pressed: s.Pressed, Floored: s.Floored}, Sent: s.Pods}
 }
 
 // Close leaves the ceiling where it is pinned: reclaimed pods run on.

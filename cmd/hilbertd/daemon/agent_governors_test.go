@@ -8,8 +8,11 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/egress"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/rdt"
 )
 
@@ -67,5 +70,19 @@ func TestOldCeilingGoes(t *testing.T) {
 				t.Errorf("removed %+v", h.uncapped[0])
 			}
 		})
+	}
+}
+
+// What the network's governor sees reaches the law of eviction.
+func TestNetworkIsObserved(t *testing.T) {
+	var n any = &network{}
+	if _, ok := n.(node.NetworkObserver); !ok {
+		t.Fatal("nobody asks it")
+	}
+	sent := map[string]advise.Sample{"kubepods/besteffort/podbatch": advise.Known(7)}
+	got := networkUse(&egress.Sending{Known: true, Pressed: []string{"eth7"}, Floored: true, Pods: sent})
+	want := node.NetworkUse{Network: evict.Network{Known: true, Pressed: []string{"eth7"}, Floored: true}, Sent: sent}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, not %+v", got, want)
 	}
 }

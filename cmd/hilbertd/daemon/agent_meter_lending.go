@@ -20,7 +20,7 @@ var (
 	agentBlind      = agentDesc("pressure_inputs_missing_total", "Evaluations of a detector that lacked an input.", "detector")
 	agentRequested  = agentDesc("eviction_requests_total", "Evictions of reclaimed pods requested by the node, by detector.", "detector")
 	agentFollowed   = agentDesc("evictions_followed_total", "Reclaimed pods that left after the node requested their eviction, by detector.", "detector")
-	agentHeldBack   = agentDesc("plugin_evictions_held_back_total", "Ticks at which an eviction was due because of what a plugin found, and had to wait, because plugins have had node.eviction.plugins.perHour requested within an hour.")
+	agentHeldBack   = agentDesc("evictions_held_back_total", "Ticks at which an eviction was due and had to wait for the bound per hour (node.eviction.plugins.perHour, node.eviction.network.perHour), by detector.", "detector")
 	agentOverusing  = agentDesc("online_memory_overuse_pods", "Online pods that hold more memory, page cache left out, than they requested and node.eviction.online tolerates.")
 	agentStopped    = agentDesc("pods_stopped_total", "Reclaimed pods that the agent stopped itself: a hard threshold was passed and no eviction came in time.")
 	agentShrinks    = agentDesc("reclaim_requests_total", "Requests to reclaim memory from a cgroup, by outcome.", "outcome")
@@ -74,7 +74,7 @@ func collectLending(out chan<- prometheus.Metric, s *node.State) {
 	byDetector(agentRequested, &s.Evicting.Requests)
 	byDetector(agentFollowed, &s.Evicting.Evicted)
 	send(prometheus.CounterValue, agentStopped, float64(s.Stops))
-	send(prometheus.CounterValue, agentHeldBack, float64(s.Evicting.Held))
+	byDetector(agentHeldBack, &s.Evicting.Held)
 	send(prometheus.GaugeValue, agentOverusing, float64(s.Overusing))
 	for outcome, n := range s.Shrinking.Outcomes {
 		send(prometheus.CounterValue, agentShrinks, float64(n), string(outcome))
