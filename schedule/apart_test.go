@@ -98,6 +98,18 @@ func TestPodsAreKeptApart(t *testing.T) {
 	}
 }
 
+// A pod that fits nowhere waits as ever while pods are kept apart.
+func TestNothingFitsWhileApart(t *testing.T) {
+	h := newHarmed(t)
+	h.report("n1", facts.Apart{Victim: "shop1", Culprit: "batch1", Until: h.now.Add(time.Hour).UnixNano()})
+	if got := h.goes(sized("batch", 2, 64_000)); got != "" {
+		t.Errorf("it goes to %q", got)
+	}
+	if c := h.s.Bounds().Apart; c.Kept != 0 || c.Pairs != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
 // However many pairs agents report, a bounded number is kept, and memory comes back.
 func TestApartIsBounded(t *testing.T) {
 	h := newHarmed(t)

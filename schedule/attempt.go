@@ -98,11 +98,10 @@ func (a *attempt) placePod() bool {
 		choice, ok = a.decider().PlaceOn(a.s.store.Slot(pod.Nominated), pod.Class)
 	}
 	if !ok {
-		choice, ok = in.place(a.decider(), pod.Class)
+		if choice, ok = in.place(a.decider(), pod.Class); !ok {
+			return false
+		}
 		choice = a.apart(pod, choice)
-	}
-	if !ok {
-		return false
 	}
 	if a.commit(in.plan(pod, choice), facts.Condition{}) && a.lagging {
 		in.snapshot.Assume(choice.Slot, pod, choice.Grant)
