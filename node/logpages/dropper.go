@@ -18,6 +18,8 @@ const (
 	maxFolders, maxFiles, maxDepth = 2048, 128, 6
 	// listEvery is how often directories are listed: files that come in between have their turn later.
 	listEvery = 30 * time.Second
+	// maxProblems bounds what is told of a list: tenants' files may fail in many ways.
+	maxProblems = 32
 )
 
 // The errors of Tree and File that are no fault: the file or directory went away, or it is none that may be opened.
@@ -148,7 +150,7 @@ func (d *Dropper) openAll(trees []Tree) {
 }
 
 func (d *Dropper) problem(directory string, err error) {
-	if text := fmt.Sprintf("%s: %v", directory, err); !slices.Contains(d.problems, text) {
+	if text := fmt.Sprintf("%s: %v", directory, err); len(d.problems) < maxProblems && !slices.Contains(d.problems, text) {
 		d.problems = append(d.problems, text)
 	}
 }

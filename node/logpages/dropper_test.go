@@ -185,6 +185,23 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// failing has files that fail each in its own way.
+type failing struct{ tree }
+
+func (f failing) Open(path string) (File, error) { return nil, fmt.Errorf("%s fails", path) }
+
+// Files that fail each in its own way are not each told of: a tenant may have made them.
+func TestProblemsAreBounded(t *testing.T) {
+	d := &disk{files: map[string]*log{}}
+	for i := range maxFiles {
+		d.files[fmt.Sprintf("a/%d.log", i)] = newLog(2)
+	}
+	r := New(func(string) (Tree, error) { return failing{tree{d}}, nil }, []string{"/logs"}).Step(0, mib, 0)
+	if len(r.Problems) != maxProblems {
+		t.Errorf("%d problems: want %d", len(r.Problems), maxProblems)
+	}
+}
+
 // Whatever files there are: steps are within their budgets, the ends of files stay, no file is left open, and in some steps everything else is dropped.
 func TestAlways(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

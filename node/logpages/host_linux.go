@@ -45,7 +45,7 @@ func (t hostTree) at(path string, flags uint64) (int, error) {
 		case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
 			return -1, fmt.Errorf("openat2: %w: it needs Linux 5.6, and a seccomp profile that allows it", err)
 		}
-		return -1, fmt.Errorf("open %s: %w", path, err)
+		return -1, fmt.Errorf("open what lies in it: %w", err) // no name: a tenant chose it, and each would be told of anew
 	}
 	return -1, ErrGone
 }
@@ -61,8 +61,12 @@ func (t hostTree) Entries(path string, most int) ([]fs.DirEntry, error) {
 	}
 	dir := os.NewFile(uintptr(fd), own(fd)) // by this name the kind of an entry is asked for where the file system does not say it
 	entries, err := dir.ReadDir(most)
-	if errors.Is(err, io.EOF) {
+	var named *fs.PathError
+	switch {
+	case errors.Is(err, io.EOF):
 		err = nil
+	case errors.As(err, &named):
+		err = fmt.Errorf("list what lies in it: %w", named.Err)
 	}
 	return entries, errors.Join(err, dir.Close())
 }
@@ -76,14 +80,17 @@ func (t hostTree) Open(path string) (File, error) {
 	defer func() { _ = unix.Close(looked) }()
 	var stat unix.Stat_t
 	if err := unix.Fstat(looked, &stat); err != nil {
-		return nil, fmt.Errorf("look at %s: %w", path, err)
+		return nil, fmt.Errorf("look at a file in it: %w", err)
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, ErrRefused
 	}
 	fd, err := unix.Open(own(looked), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+	switch {
+	case errors.Is(err, unix.EAGAIN): // its owner has a lease on it
+		return nil, ErrRefused
+	case err != nil:
+		return nil, fmt.Errorf("open a file in it: %w", err)
 	}
 	return hostFile{fd}, nil
 }

@@ -3,6 +3,7 @@ package logpages
 import (
 	"errors"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,6 +70,29 @@ func TestHostileTree(t *testing.T) {
 		}
 	}
 	if _, err := tree.Open("pod/gone.log"); !errors.Is(err, ErrGone) {
+		t.Error(err)
+	}
+}
+
+// A file on which a tenant's process has a lease is no fault to be told of, and its name is told to nobody.
+func TestLeases(t *testing.T) {
+	logs := hostile(t)
+	tree, err := Host(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tree.Close() }()
+	file, err := os.OpenFile(filepath.Join(logs, "pod", "main", "0.log"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Skip("the file system grants no lease: ", err)
+	}
+	signal.Ignore(unix.SIGIO) // by which the kernel asks for the lease
+	defer signal.Reset(unix.SIGIO)
+	if _, err := tree.Open("pod/main/0.log"); !errors.Is(err, ErrRefused) {
 		t.Error(err)
 	}
 }
