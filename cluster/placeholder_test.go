@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/script"
@@ -287,5 +288,85 @@ func TestServedElsewhereIsLearnt(t *testing.T) {
 	}
 	if v := loaded.Placeholders().In("ns")[0].View(); v.Settled || v.Places[0].Pod != "web-1" {
 		t.Errorf("the status does not say it yet, and the file has %+v", v.Places[0])
+	}
+}
+
+// TestWhoMayEvict: a pod that waits may have any victims; the place of a growth only those that were named, and for a pod that could preempt them itself.
+func TestWhoMayEvict(t *testing.T) {
+	t.Parallel()
+	grows := func() facts.Pod {
+		return facts.Pod{UID: "g", Name: "g", Namespace: "ns", Ours: true, Node: "n0", Priority: 5, Requirements: &facts.Requirements{Requests: rq(1)}}
+	}
+	for name, c := range map[string]struct {
+		changes func(grows *facts.Pod, victim *facts.Pod, r *facts.Reservation)
+		want    bool
+	}{
+		"a named pod":            {func(*facts.Pod, *facts.Pod, *facts.Reservation) {}, true},
+		"nobody was named":       {func(_, _ *facts.Pod, r *facts.Reservation) { r.MayEvict = nil }, false},
+		"another was named":      {func(_, _ *facts.Pod, r *facts.Reservation) { r.MayEvict = []facts.UID{"w"} }, false},
+		"it leaves anyway":       {func(_, v *facts.Pod, r *facts.Reservation) { v.Deleting, r.MayEvict = true, []facts.UID{"w"} }, true},
+		"the policy is Never":    {func(g, _ *facts.Pod, _ *facts.Reservation) { g.NeverPreempts = true }, false},
+		"it exceeds who grows":   {func(g, _ *facts.Pod, _ *facts.Reservation) { g.Priority = 3 }, false},
+		"it equals who grows":    {func(g, _ *facts.Pod, _ *facts.Reservation) { g.Priority = 4 }, true},
+		"another namespace":      {func(g, _ *facts.Pod, _ *facts.Reservation) { g.Namespace = "other" }, false},
+		"another node":           {func(g, _ *facts.Pod, _ *facts.Reservation) { g.Node = "n1" }, false},
+		"it does not run":        {func(g, _ *facts.Pod, _ *facts.Reservation) { g.Node = "" }, false},
+		"it leaves":              {func(g, _ *facts.Pod, _ *facts.Reservation) { g.Deleting = true }, false},
+		"it is gone":             {func(g, _ *facts.Pod, _ *facts.Reservation) { g.UID = "h" }, false},
+		"it is not for a growth": {func(_, _ *facts.Pod, r *facts.Reservation) { r.Owners = nil }, false},
+		"it would evict itself":  {func(_, v *facts.Pod, r *facts.Reservation) { v.UID, r.MayEvict = "g", []facts.UID{"g"} }, false},
+	} {
+		g, victim := grows(), facts.Pod{UID: "v", Name: "v", Namespace: "ns", Ours: true, Node: "n0", Requirements: &facts.Requirements{Requests: rq(1)}}
+		r := facts.Reservation{
+			UID: "r", Name: "r", Namespace: "ns", Count: 1, MayEvict: []facts.UID{"v"}, Template: facts.Pod{Priority: 4, Requirements: &facts.Requirements{Requests: rq(1)}},
+			Owners: []facts.ReservationOwner{{Pods: &facts.LabelSelector{Expressions: []facts.Requirement{{Key: spec.LabelGrowth, Operator: facts.In, Values: []string{"g"}}}}}},
+		}
+		c.changes(&g, &victim, &r)
+		k := &kept{store: cluster.NewStore()}
+		k.node(0, 8)
+		k.node(1, 8)
+		for _, p := range []facts.Pod{victim, g, {UID: "w", Name: "w", Namespace: "ns", Ours: true, Requirements: &facts.Requirements{Requests: rq(1)}}} {
+			k.store.Apply(facts.PodUpserted{Pod: p})
+		}
+		k.store.Apply(facts.ReservationUpserted{Reservation: &r})
+		victims := []*cluster.Pod{k.store.Pod(victim.UID)}
+		if got := k.store.MayEvict(k.store.Pod("r/0"), "n0", victims); got != c.want {
+			t.Errorf("%s: may evict: %v, want %v", name, got, c.want)
+		}
+		if !k.store.MayEvict(k.store.Pod("w"), "n0", victims) {
+			t.Errorf("%s: a pod that waits may not have its victims", name)
+		}
+	}
+}
+
+// TestPermissionEndsWithItsVersion: a place that may evict nobody any more may again when its Reservation says so anew, and not before.
+func TestPermissionEndsWithItsVersion(t *testing.T) {
+	t.Parallel()
+	store := cluster.NewStore()
+	tell := func(named ...facts.UID) {
+		store.Apply(facts.ReservationUpserted{Reservation: &facts.Reservation{
+			UID: "r", Name: "r", Namespace: "ns", Count: 1, MayEvict: named, Template: facts.Pod{Requirements: &facts.Requirements{Requests: rq(1)}},
+		}})
+	}
+	look := func(what string, want bool) {
+		t.Helper()
+		if got := !store.Pod("r/0").NeverPreempts; got != want {
+			t.Errorf("%s: it looks for victims: %v, want %v", what, got, want)
+		}
+	}
+	tell()
+	look("nobody is named", false)
+	tell("v")
+	look("v is named", true)
+	store.EndPermission("r/0")
+	look("others would have to go", false)
+	tell("v", "w")
+	look("w is named, too", true)
+	tell()
+	look("the names are taken back", false)
+	store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "p", Name: "p", Namespace: "ns", Ours: true, Requirements: &facts.Requirements{Requests: rq(1)}}})
+	store.EndPermission("p")
+	if store.Pod("p").NeverPreempts {
+		t.Error("a pod lost its permission by a word about places")
 	}
 }

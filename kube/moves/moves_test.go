@@ -284,3 +284,42 @@ func TestReserveAndGiveBackAndLeft(t *testing.T) {
 		}
 	}
 }
+
+// TestPermit: the Reservation is named by its UID, so that one which was made anew under its name evicts nobody; a deposed leader names nobody.
+func TestPermit(t *testing.T) {
+	var got []string
+	code := http.StatusOK
+	listening := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = append(got, r.Method+" "+r.URL.Path+" "+r.Header.Get("Content-Type")+" "+string(body))
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","message":"the UID is another"}`)
+	}))
+	t.Cleanup(listening.Close)
+	fence := lease.NewFence(time.Hour, time.Second)
+	fence.Renewed(time.Now())
+	client, err := New(&rest.Config{Host: listening.URL}, fence, time.Second, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	permit := func() error { return client.Permit(t.Context(), "ns", "growth", "r", []string{"a", "b"}) }
+	if err := permit(); err != nil {
+		t.Fatal(err)
+	}
+	want := `PATCH /apis/scheduling.hilbert.dev/v1alpha1/namespaces/ns/reservations/growth application/merge-patch+json {"metadata":{"annotations":{"` + spec.AnnotationMayEvict + `":"a,b"},"uid":"r"}}`
+	if len(got) != 1 || got[0] != want {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+	for _, code = range []int{http.StatusConflict, http.StatusNotFound, http.StatusForbidden} {
+		if err := permit(); err == nil {
+			t.Errorf("%d is taken for done", code)
+		}
+	}
+	got = nil
+	fence.Shut()
+	if err := permit(); err == nil || got != nil {
+		t.Errorf("a deposed leader says who may be evicted: %v, %q", err, got)
+	}
+}
