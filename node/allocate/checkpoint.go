@@ -185,6 +185,9 @@ func (m *Manager) restore(s *PodState) error {
 			return err
 		}
 	}
+	if p.Request.Bandwidth > topology.BandwidthSensitive {
+		return fmt.Errorf("memory bandwidth %d is not known", p.Request.Bandwidth)
+	}
 	if p.Request.Binding == topology.BoundShared && (p.pool != spec.PoolShare || m.capacity.kubeletRules()) {
 		return fmt.Errorf("it is bound to NUMA nodes and runs in pool %q", p.pool)
 	}

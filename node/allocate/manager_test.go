@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -468,6 +469,11 @@ func TestCheckpointOfOddities(t *testing.T) {
 	}
 	if twice.Release("a"); len(twice.Report().Pools) != 1 {
 		t.Errorf("after its only pod, pools %v", twice.Report().Pools)
+	}
+	c.Pods, c.Pods[0].Request = c.Pods[:1], topology.NUMARequest{CPUs: 1, Bandwidth: topology.BandwidthSensitive + 1}
+	c.Sum = c.checksum()
+	if notes := fresh().Restore(&c); len(notes) != 1 || !strings.Contains(notes[0].Message, "bandwidth") {
+		t.Errorf("a bandwidth of a later version: %v", notes)
 	}
 	if notes := twice.Restore(nil); notes != nil {
 		t.Errorf("no checkpoint: %v", notes)
