@@ -49,10 +49,10 @@ func (r *rig) score(p *corev1.Pod) int {
 	return score
 }
 
-// exhaust fills the guest's memory with a file that no process holds, until the kernel has killed so many processes, and then takes the file away. dd holds next to
+// exhaust fills the guest's memory with a file that no process holds, until the kernel has chosen so many victims, and then takes the file away. dd holds next to
 // nothing, and its score is none of a pod's.
 const exhaust = `mkdir -p /run/fill && mount -t tmpfs -o size=100%% fill /run/fill
-killed() { while read name n; do [ "$name" = oom_kill ] && echo $n; done < /proc/vmstat; }
+killed() { dmesg | grep -c oom-kill:; }
 until=$(( $(killed) + %d )); i=0
 while [ $(killed) -lt $until ] && [ $i -lt 1000 ]; do
 	dd if=/dev/zero of=/run/fill/$i bs=1048576 count=8 2>/dev/null; i=$((i+1))
