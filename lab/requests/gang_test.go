@@ -16,6 +16,9 @@ import (
 
 // TestGang: 30 containers of a CPU each have no places while others hold 8 of 32 CPUs, though 24 of them would fit; when these are given back all have one.
 func TestGang(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a control plane for one gang; kube/requests has the short form")
+	}
 	b := newBed(t)
 	b.kubelets(func(*corev1.Pod) (string, bool, bool) { return "", false, false }) // all run until they are deleted
 	b.controller("only")
