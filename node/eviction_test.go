@@ -52,6 +52,9 @@ func TestRelief(t *testing.T) {
 	l.eventually("the request is reported", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		if len(l.reports) == 0 {
+			return false
+		}
 		c := l.reports[len(l.reports)-1].Status.Colocation
 		return c != nil && len(c.Evictions) > 0
 	})
