@@ -8,7 +8,8 @@ import (
 
 // MayEvict reports whether a pod that waits may have victims. A pod may: its Plan was found by the rules of preemption. A placeholder may for the growth of a pod which could
 // preempt them itself: one that runs on that very node, of the same namespace, of no lower priority, and whose policy is not Never. And nobody who runs may lose a place for it
-// but those whom the role controller has named, by a rehearsal and within its budget. Pods that leave anyway, that do not run yet, and other placeholders lose nothing that counts.
+// but those whom the role controller has named, by a rehearsal and within its budget. One whose Binding may be
+// on its way counts as one that runs: by the time it is evicted it does. Pods that leave anyway and other placeholders lose nothing that counts.
 //
 // Example: the controller has named a. Meanwhile b came to the node, and the least harm would now be to evict b. The growth waits until the controller names b.
 func (s *Store) MayEvict(pod *Pod, node string, victims []*Pod) bool {
@@ -20,7 +21,7 @@ func (s *Store) MayEvict(pod *Pod, node string, victims []*Pod) bool {
 		return false
 	}
 	return !slices.ContainsFunc(victims, func(v *Pod) bool {
-		return v.UID == set.Facts.Grows() || v.Phase == Bound && !v.placeholder && !v.Deleting && !slices.Contains(set.Facts.MayEvict, v.UID)
+		return v.UID == set.Facts.Grows() || !v.placeholder && !v.Deleting && !slices.Contains(set.Facts.MayEvict, v.UID)
 	})
 }
 

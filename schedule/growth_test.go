@@ -242,3 +242,38 @@ func (w *growthWorld) rest(t *rapid.T, seen map[string]int) {
 		seen["reserved after evictions"]++
 	}
 }
+
+// TestGrowthEvictsNobodyWhoseBindingIsOnItsWay: the pod would run by the time it is evicted, and was not named.
+func TestGrowthEvictsNobodyWhoseBindingIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	w := &growthWorld{s: newSched(t), now: time.Unix(1, 0), pods: make(map[facts.UID]facts.Pod)}
+	w.s.Apply(facts.NodeUpserted{Node: revNode("n0", growthCPUs*1000, 64)}, w.now)
+	grows, comes := w.pod("grows", 1, 2), w.pod("comes", 6, 0)
+	grows.Node = "n0"
+	w.tell(grows)
+	w.tell(comes)
+	w.s.Step(w.now, 100)
+	sent := slices.Clone(w.s.Ready(w.now))
+	if len(sent) != 1 || sent[0].Kind != bind.WriteBinding {
+		t.Fatalf("sent %+v, want a Binding", sent)
+	}
+	template := w.pod("", 4, 2)
+	template.Requirements.Required = []facts.Term{{Fields: []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{"n0"}}}}}
+	w.s.Apply(facts.ReservationUpserted{Reservation: &facts.Reservation{
+		UID: "r", Name: "r", Namespace: "ns", Count: 1, Template: template, MayEvict: []facts.UID{"another"},
+		Owners: []facts.ReservationOwner{{Pods: &facts.LabelSelector{Expressions: []facts.Requirement{{Key: spec.LabelGrowth, Operator: facts.In, Values: []string{"grows"}}}}}},
+	}}, w.now)
+	w.s.Step(w.now, 100)
+	w.s.Finish(bind.Result{ID: sent[0].ID, Outcome: bind.Written}, w.now)
+	comes.Node = "n0"
+	w.tell(comes)
+	for range 10 {
+		w.s.Step(w.now, 100)
+		for _, write := range slices.Clone(w.s.Ready(w.now)) {
+			if write.Kind == bind.WriteDisruption || write.Kind == bind.DeletePod {
+				t.Fatalf("%s is evicted, and was not named", write.Pod)
+			}
+			w.s.Finish(bind.Result{ID: write.ID, Outcome: bind.Written}, w.now)
+		}
+	}
+}
