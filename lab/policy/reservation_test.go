@@ -55,7 +55,9 @@ func about(what, key, value string) func(template, pod map[string]any) {
 
 // prepareReservation makes a Reservation that is older than the policies, with what they refuse.
 func prepareReservation(ctx context.Context) error {
-	return sendReservation(ctx, admin, "POST", both, reservation(saying("priority", 7)), false)
+	o := reservation(saying("priority", 7))
+	o["metadata"].(map[string]any)["annotations"] = map[string]any{spec.AnnotationMayEvict: "before"}
+	return sendReservation(ctx, admin, "POST", both, o, false)
 }
 
 func sendReservation(ctx context.Context, user kubernetes.Interface, verb, namespace string, o map[string]any, dry bool, under ...string) error {
@@ -88,9 +90,9 @@ func keepsAs(user kubernetes.Interface, namespace, name string, changes ...func(
 	}
 }
 
-// naming is a patch that names who is evicted.
-func naming() map[string]any {
-	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{spec.AnnotationMayEvict: "u"}}}
+// naming is a patch that names who is evicted; nil is nobody.
+func naming(who any) map[string]any {
+	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{spec.AnnotationMayEvict: who}}}
 }
 
 // keepsNaming creates one that names who is evicted, dry.
@@ -162,8 +164,10 @@ func reservationRows() []request {
 		{"as a tenant, who is evicted for it", keepsNaming(owner), evicts},
 		{"as the administrator, who is evicted for it", keepsNaming(admin), evicts},
 		{"who is evicted for it", keepsNaming(mover), ""},
-		{"of one that is older, as a tenant, who is evicted for it", changesKept(owner, naming()), evicts},
-		{"of one that is older, who is evicted for it", changesKept(mover, naming()), ""},
+		{"of one that is older, as a tenant, who is evicted for it", changesKept(owner, naming("u")), evicts},
+		{"of one that is older, who is evicted for it", changesKept(mover, naming("u")), ""},
+		{"of one that is older, as a tenant, that nobody is evicted for it", changesKept(owner, naming(nil)), evicts},
+		{"of one that is older, that nobody is evicted for it", changesKept(mover, naming(nil)), ""},
 		{"a status", changesKept(admin, map[string]any{"status": map[string]any{"reserved": 1}}, "status"), ""},
 	}
 	for _, key := range []string{spec.AnnotationNUMANodes, spec.AnnotationGPUs, spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationResources, spec.AnnotationPriority, spec.AnnotationReservation} {

@@ -67,7 +67,7 @@ var table = []mutant{
 		"	s.making <- struct{}{}\n	defer func() { <-s.making }()\n	answer, ok := (&scrapes{metrics: s.metrics, making: make(chan struct{}, 1)}).make(r)\n", daemonTests, "TestSlowScrape", false,
 	},
 	{metrics, "a client may read as slowly as it likes", "cmd/hilbertd/daemon/scrape.go", ".SetWriteDeadline(time.Now().Add(sendTimeout))", ".SetWriteDeadline(time.Now().Add(time.Hour))", daemonTests, "TestSlowScrape", false},
-	{metrics, "each false token is a question to the API server", "kube/visibility/reviewer.go", "stranger && !r.strangers.AllowN(now, 1)", "stranger && false", "./kube/visibility", "TestTriedTokens", false},
+	{metrics, "each false token is a question to the API server", "kube/visibility/tokens.go", "stranger && !t.strangers.AllowN(now, 1)", "stranger && false", "./kube/visibility", "TestTriedTokens", false},
 
 	{softSlices, "two namespaces have slices of one GPU", "topology/device_slice.go", "&& !f.shares(i, t)", "&& false", "./topology", "TestDevicesAgainstOracle", true},
 	{softSlices, "what one namespace left in the memory is given to another", "node/mps/shared.go", "	case owner.shared == is.Name:\n", "	case false:\n", "./node/mps", "TestGive", false},
