@@ -327,11 +327,15 @@ func (c *cluster) run(kubeconfig string) {
 // write makes the NodeConfiguration say something.
 func (c *cluster) write(parameters string) {
 	c.t.Helper()
+	pause := time.Second
+	if parameters == harmful { // the controller's time is real, the agents' goes on as fast as the machine can: they must have evicted before the first step is over
+		pause = 8 * time.Second
+	}
 	o := &v1alpha1.NodeConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "node.hilbert.dev/v1alpha1", Kind: spec.NodeConfigurationKind},
 		ObjectMeta: metav1.ObjectMeta{Name: "default"},
 		Spec: spec.NodeConfiguration{Parameters: spec.WrittenParameters(parameters), Rollout: &spec.ConfigurationRollout{
-			Steps: []int{firstStep, 100}, Pause: new(spec.Duration(time.Second)),
+			Steps: []int{firstStep, 100}, Pause: new(spec.Duration(pause)),
 		}},
 	}
 	var there v1alpha1.NodeConfiguration
@@ -339,7 +343,7 @@ func (c *cluster) write(parameters string) {
 		c.must(c.send(c.t.Context(), "POST", o, nil, v1alpha1.NodeConfigurations))
 		return
 	}
-	there.Spec.Parameters = spec.WrittenParameters(parameters)
+	there.Spec = o.Spec
 	c.must(c.send(c.t.Context(), "PUT", &there, nil, v1alpha1.NodeConfigurations, "default"))
 }
 
