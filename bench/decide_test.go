@@ -102,7 +102,7 @@ func (r *run) place(uid facts.UID) bool {
 	r.snapshot.Advance(r.store)
 	class := r.store.Pod(uid).Class
 	if r.market.Arrived(class.Requirements); r.market.Due() {
-		r.market.Learn(&r.store.State)
+		r.market.Learn(r.store)
 	}
 	choice, ok := r.placer.Place(class)
 	if !ok {

@@ -332,6 +332,19 @@ func (b *classBook) refer(pod *Pod, class *Class) {
 	}
 }
 
+// EachRequirements visits all requirements that pods have, with the number of pods that run or wait with them, in no particular order.
+func (s *Store) EachRequirements(visit func(r *facts.Requirements, pods int)) {
+	for _, q := range s.classes.requests {
+		pods := 0
+		for _, class := range q.classes {
+			pods += class.pods
+		}
+		if pods > 0 {
+			visit(q.Requirements, pods)
+		}
+	}
+}
+
 // idleClasses are the classes without pods.
 type idleClasses struct {
 	byID  map[ClassID]*Class

@@ -207,3 +207,31 @@ func TestUnknownResourcesAreChargedWhenTheyAppear(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Requirements are visited with the pods that run or wait with them, and not when the last is gone.
+func TestEachRequirements(t *testing.T) {
+	s := cluster.NewStore()
+	s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: []resource.Quantity{{Name: "cpu", Amount: 8000}, {Name: "pods", Amount: 10}}}})
+	requirements := func(cpu int64) *facts.Requirements {
+		return &facts.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: cpu}}}
+	}
+	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "waits", Ours: true, Requirements: requirements(1000)}})
+	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "runs", Node: "n", Requirements: requirements(1000)}})
+	s.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "other", Node: "n", Requirements: requirements(2000)}})
+	check := func(want map[int64]int) {
+		t.Helper()
+		seen := make(map[int64]int)
+		s.EachRequirements(func(r *facts.Requirements, pods int) { seen[r.Requests[0].Amount] += pods })
+		if len(seen) != len(want) {
+			t.Errorf("saw %v, want %v", seen, want)
+		}
+		for cpu, pods := range want {
+			if seen[cpu] != pods {
+				t.Errorf("saw %v, want %v", seen, want)
+			}
+		}
+	}
+	check(map[int64]int{1000: 2, 2000: 1})
+	s.Apply(facts.PodRemoved{UID: "other"})
+	check(map[int64]int{1000: 2})
+}

@@ -101,7 +101,7 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 		}
 		if s.market.Due() {
 			s.workers.idle()
-			s.market.Learn(&s.store.State)
+			s.market.Learn(s.store)
 		}
 		s.decide(u, now)
 		s.blocked.decided()

@@ -342,7 +342,7 @@ func (s *Scheduler) shareOutside(now time.Time) (decisions int, next outsideTurn
 		return 0, awaits
 	}
 	if s.market.Due() {
-		s.market.Learn(&s.store.State)
+		s.market.Learn(s.store)
 	}
 	for u != nil && len(o.batch) < outsideBatch {
 		if s.workers.next = u; !s.forOutside(u) {

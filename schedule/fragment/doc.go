@@ -24,6 +24,12 @@
 // worth 500. Placing a half on the broken GPU costs 500 and gains 500: loss 0. If halves are rarer than the broken GPUs that could take them, their
 // price falls, a broken GPU is worth less than 500, and breaking another whole one loses the difference.
 //
+// # Scarce models
+//
+// A mix counts pods as they arrive. Pods that arrive seldom and run for months want more of a model in the long run than the mix says, so Demand
+// counts what runs and what waits. Where pods that name a model want nearly all that there is of it, its GPUs are worth more (Params.Scarcity), and
+// pods that may use another model go there.
+//
 // # Making room
 //
 // Mover makes room for a pod that fits nowhere by moving others, several and one for another if need be (an ejection chain), on some nodes only if need be. BestMove finds the one

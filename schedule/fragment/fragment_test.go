@@ -113,7 +113,7 @@ func learned(nodes []Node, kinds ...Request) *Market {
 		}
 	}
 	m := &Market{Params: Defaults()}
-	m.Learn(&mix, nodes)
+	m.Learn(&mix, nil, nodes)
 	return m
 }
 
@@ -410,6 +410,6 @@ func BenchmarkLearn(b *testing.B) {
 	m := &Market{Params: Defaults()}
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Learn(&mix, nodes)
+		m.Learn(&mix, nil, nodes)
 	}
 }

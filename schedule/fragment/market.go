@@ -24,11 +24,13 @@ type Params struct {
 	// Hedge is the part, from 0 to 1, of a piece's worth that is FGD's measure (what a request drawn from the mix could use of it), rather than
 	// the market's price.
 	Hedge float64
+	// Scarcity is how much more a GPU is worth, as a part of one, of a model that is all wanted by pods that not every model can serve.
+	Scarcity float64
 }
 
 // Defaults are the parameters that were tuned on generated mixes.
 func Defaults() Params {
-	return Params{Supply: 0.5, Rounds: 40, Step: 60, Nodes: 256, Hedge: 0.25, Together: 16}
+	return Params{Supply: 0.5, Rounds: 40, Step: 60, Nodes: 256, Hedge: 0.25, Together: 16, Scarcity: 0.25}
 }
 
 // cpuPrices are the levels of the CPU's price, as multiples of a GPU divided by the CPU that the mean request wants beside a whole GPU.
@@ -78,6 +80,10 @@ type priceTable struct {
 	filled  int              // levels that are computed in this round: nodes with little CPU left alone ask for the higher ones
 	sum     [levels][parts + 1]float64
 	prices  *Prices
+
+	capacity float64 // thousandths of the GPUs
+	largest  int     // the most GPUs of a node
+	bound    float64 // of capacity: what pods want that not all tables can serve
 }
 
 // bidder is nodes in the market that have the same free.
@@ -96,17 +102,25 @@ type demand struct {
 
 // At returns the prices for nodes of a model. They hold until the next Learn.
 func (m *Market) At(model string) *Prices {
-	for _, b := range m.tables {
-		if slices.Contains(b.models, model) {
-			return b.prices
-		}
+	if b := m.tableOf(model); b != nil {
+		return b.prices
 	}
 	return &m.empty
 }
 
-// Learn finds prices for a mix and for what is free. It reports false, and leaves the prices as they are, where nothing is asked for or nothing is
+// tableOf returns the table of a model, nil where the latest Learn saw none of it.
+func (m *Market) tableOf(model string) *priceTable {
+	for _, b := range m.tables {
+		if slices.Contains(b.models, model) {
+			return b
+		}
+	}
+	return nil
+}
+
+// Learn finds prices for a mix and for what is free, with a mark-up where GPUs are scarce by the demand; nil: none. It reports false, and leaves the prices as they are, where nothing is asked for or nothing is
 // free.
-func (m *Market) Learn(mix *Mix, nodes []Node) bool {
+func (m *Market) Learn(mix *Mix, demand *Demand, nodes []Node) bool {
 	free := int64(0)
 	for i := range nodes {
 		free += nodes[i].Free.Total(nodes[i].Shape)
@@ -140,6 +154,7 @@ func (m *Market) Learn(mix *Mix, nodes []Node) bool {
 	if h := m.Params.Hedge; h > 0 {
 		m.hedge(h)
 	}
+	m.markUp(demand, nodes)
 	m.keepPrices()
 	return true
 }

@@ -23,7 +23,7 @@ func TestPricesReachWhatIsKept(t *testing.T) {
 				w.profile.Market().Arrived(&facts.Requirements{GPU: arriving, Requests: quantities("cpu", 1000<<list)})
 			}
 			if list > 0 {
-				w.profile.Market().Learn(&w.store.State)
+				w.profile.Market().Learn(w.store)
 			}
 			for kind, classes := range w.classes {
 				if n := w.compare(t, classes); list > 0 {

@@ -58,7 +58,7 @@ func TestMarket(t *testing.T) {
 			if d.Cmd == "arrived" {
 				due := profile.Market().Due()
 				if due {
-					profile.Market().Learn(&store.State)
+					profile.Market().Learn(store)
 				}
 				fmt.Fprintf(&b, "due: %v, price list %d\n", due, profile.Market().Revision())
 			}
@@ -114,7 +114,7 @@ func TestPricedRankingIsExact(t *testing.T) {
 			case 1:
 				store.Apply(facts.NodeUpserted{Node: pricedNode(random, random.IntN(60))})
 			case 2:
-				market.Learn(&store.State)
+				market.Learn(store)
 			}
 			if store.Pod(uid) != nil {
 				placeRanked(t, store, placer, uid)
@@ -184,7 +184,7 @@ func TestOwnSearchCountsFeasibleGroups(t *testing.T) {
 	for range 100 {
 		profile.Market().Arrived(&facts.Requirements{GPU: topology.Request{Whole: 1}, Requests: quantities("cpu", 100)})
 	}
-	profile.Market().Learn(&store.State)
+	profile.Market().Learn(store)
 	r := &facts.Requirements{Requests: quantities("cpu", 1000, "memory", 1000<<20), ScoreCPU: 1000, ScoreMemory: 1000 << 20}
 	for i, weight := range []int32{10, 20, 50} {
 		r.Preferred = append(r.Preferred, facts.WeightedTerm{Weight: weight, Term: facts.Term{

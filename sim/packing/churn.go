@@ -248,6 +248,7 @@ func (c *churn) arrive(kind int32, left, began int64) {
 		c.count++
 		c.allocated += request.GPU.Total()
 	}
+	c.policy.answered(kind, ok)
 	c.busy += c.wall() - wall
 	c.out.decided++
 	if !c.measured() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -379,4 +380,55 @@ func BenchmarkPlacement(b *testing.B) {
 		placed += out.Pods
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "placements/s")
+}
+
+// What is wanted is what runs, and as much more as was turned away lately.
+func TestWantedCountsThoseTurnedAway(t *testing.T) {
+	a := &Arrivals{kinds: []fragment.Request{{GPU: topology.Request{Whole: 1}, Models: fragment.NewModels("A")}, {GPU: topology.Request{Milli: 500}}}}
+	h := newHilbert(a, nil, fragment.Defaults())
+	for i := range 40 {
+		h.answered(0, i%4 == 0)
+		h.answered(1, true)
+		h.holds(1, 1)
+	}
+	h.holds(0, 10)
+	h.holds(1, -30)
+	var want fragment.Demand
+	want.Add(&a.kinds[0], 40)
+	want.Add(&a.kinds[1], 10)
+	if got := h.wanted(); !reflect.DeepEqual(got, &want) {
+		t.Errorf("wanted %+v, want %+v", got, &want)
+	}
+	for range 10 * tallied { // what was long ago counts less and less
+		h.answered(0, true)
+	}
+	want.Add(&a.kinds[0], -30)
+	if got := h.wanted(); !reflect.DeepEqual(got, &want) {
+		t.Errorf("wanted %+v, want %+v", got, &want)
+	}
+}
+
+// A run tells the policy which pods run.
+func TestRunsTellWhatIsHeld(t *testing.T) {
+	a, err := NewArrivals(invent(12, 40, 3), Ratio, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newRun(a, &Options{Policy: PolicyHilbert, Params: fragment.Defaults()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := r.policy.(*hilbert)
+	for _, kind := range a.pods {
+		if node, gpu, ok := r.choose(kind); ok {
+			grant := r.place(node, kind, gpu)
+			if h.held[kind] != 1 {
+				t.Fatalf("%d pods are held, want 1", h.held[kind])
+			}
+			r.release(node, kind, grant)
+		}
+		if h.held[kind] != 0 {
+			t.Fatalf("%d pods are held, want none", h.held[kind])
+		}
+	}
 }

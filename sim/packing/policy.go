@@ -23,6 +23,10 @@ type policy interface {
 	see(kind int32) bool
 	// changed tells that a node is not what it was.
 	changed(node int)
+	// holds tells that a pod has begun to run (1), or has ended (-1); one that moves does both.
+	holds(kind int32, pods int64)
+	// answered tells whether a pod that arrived found a place.
+	answered(kind int32, placed bool)
 	// score is lower for better nodes. gpu is where a fraction goes. ok is false where the pod does not fit.
 	score(node int, kind int32) (score float64, gpu int, ok bool)
 }
@@ -49,6 +53,9 @@ type fgd struct {
 func (f *fgd) see(int32) bool { return false }
 func (f *fgd) changed(int)    {}
 
+func (f *fgd) holds(int32, int64)   {}
+func (f *fgd) answered(int32, bool) {}
+
 func (f *fgd) score(node int, kind int32) (float64, int, bool) {
 	score, gpu, ok := fragment.Gradient(&f.nodes[node], &f.a.kinds[kind], f.common.fragmentation)
 	return -float64(score), gpu, ok
@@ -73,6 +80,9 @@ func newBestFit(a *Arrivals, nodes []fragment.Node) *bestFit {
 
 func (b *bestFit) see(int32) bool { return false }
 func (b *bestFit) changed(int)    {}
+
+func (b *bestFit) holds(int32, int64)   {}
+func (b *bestFit) answered(int32, bool) {}
 
 func (b *bestFit) score(node int, kind int32) (float64, int, bool) {
 	n, r := &b.nodes[node], &b.a.kinds[kind]
@@ -101,7 +111,16 @@ type hilbert struct {
 	fresh  int // arrivals since prices were found
 	due    float64
 	values []value // by node
+
+	held  []int64 // by kind: pods that run
+	asked []tally // by kind, lately
 }
+
+// tally is how many pods came, and how many of them found a place.
+type tally struct{ came, placed float64 }
+
+// tallied is how many arrivals of a kind weigh in full.
+const tallied = 64
 
 // value is what a node is worth as it is. Of nodes that look alike few are asked for it.
 type value struct {
@@ -116,7 +135,7 @@ const (
 )
 
 func newHilbert(a *Arrivals, nodes []fragment.Node, params fragment.Params) *hilbert {
-	return &hilbert{a: a, nodes: nodes, due: firstLearn, market: fragment.Market{Params: params}, values: make([]value, len(nodes))}
+	return &hilbert{a: a, nodes: nodes, due: firstLearn, market: fragment.Market{Params: params}, values: make([]value, len(nodes)), held: make([]int64, len(a.kinds)), asked: make([]tally, len(a.kinds))}
 }
 
 func (h *hilbert) see(kind int32) bool {
@@ -126,9 +145,36 @@ func (h *hilbert) see(kind int32) bool {
 	}
 	h.fresh = 0
 	h.due = max(firstLearn, min(h.mix.Seen()/2, learnPerNode*float64(len(h.nodes))))
-	h.market.Learn(&h.mix, h.nodes)
+	h.market.Learn(&h.mix, h.wanted(), h.nodes)
 	clear(h.values)
 	return true
+}
+
+// holds takes in that a pod of a kind has begun to run, or has ended.
+func (h *hilbert) holds(kind int32, pods int64) { h.held[kind] += pods }
+
+// answered takes in whether a pod that came found a place.
+func (h *hilbert) answered(kind int32, placed bool) {
+	t := &h.asked[kind]
+	if t.came++; placed {
+		t.placed++
+	}
+	if t.came >= tallied {
+		t.came, t.placed = t.came/2, t.placed/2
+	}
+}
+
+// wanted is what would run if none were turned away: pods that find no place do not wait here, as they would in a cluster.
+func (h *hilbert) wanted() *fragment.Demand {
+	var d fragment.Demand
+	for k := range h.held {
+		pods := h.held[k]
+		if t := &h.asked[k]; t.placed > 0 {
+			pods = int64(math.Round(float64(pods) * t.came / t.placed))
+		}
+		d.Add(&h.a.kinds[k], pods)
+	}
+	return &d
 }
 
 func (h *hilbert) changed(node int) { h.values[node].prices = nil }

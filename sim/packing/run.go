@@ -112,6 +112,7 @@ func (a *Arrivals) Run(o Options) (*Outcome, error) {
 			allocated += request.GPU.Total()
 			out.Placed++
 		}
+		r.policy.answered(kind, ok)
 		r.busy += r.wall() - began
 		if !ok {
 			out.Refused++
@@ -245,6 +246,7 @@ func (r *run) place(node int, kind int32, gpu int) topology.Grant {
 		r.removal.pods[node] = append(r.removal.pods[node], fragment.Occupant{Kind: kind, Grant: grant})
 	}
 	r.running++
+	r.policy.holds(kind, 1)
 	r.touch(node, &before)
 	return grant
 }
@@ -254,6 +256,7 @@ func (r *run) release(node int, kind int32, grant topology.Grant) {
 	before := r.nodes[node]
 	r.nodes[node].Give(&r.a.kinds[kind], grant)
 	r.running--
+	r.policy.holds(kind, -1)
 	r.touch(node, &before)
 }
 

@@ -60,19 +60,23 @@ func newJudge(d *inspect.Dump, store *cluster.Store, empty []string) *judge {
 		}
 	}
 	var mix fragment.Mix
+	var demand fragment.Demand
 	for i := range j.view.Pods {
 		kind := j.kindFor(j.facts[facts.UID(j.view.Pods[i].UID)])
 		j.kind = append(j.kind, kind)
 		if request := j.kinds[kind]; !request.GPU.IsZero() {
 			mix.Add(&request)
+			demand.Add(&request, 1)
 		}
 	}
 	for _, w := range j.view.Waiting {
 		for _, f := range j.unit(w.Name).members {
-			mix.Add(&j.kinds[j.kindFor(f)])
+			kind := j.kindFor(f)
+			mix.Add(&j.kinds[kind])
+			demand.Add(&j.kinds[kind], 1)
 		}
 	}
-	j.market.Learn(&mix, j.before)
+	j.market.Learn(&mix, &demand, j.before)
 	j.reset()
 	return j
 }

@@ -94,7 +94,7 @@ func (h *gpuHistory) step(t *rapid.T, pod *facts.Requirements) bool {
 		h.store.Apply(facts.NodeUpserted{Node: gpuNodeOf(t, rapid.IntRange(0, 11).Draw(t, "node"))})
 	case 2, 3:
 		before := h.profile.PriceList()
-		h.profile.Market().Learn(&h.store.State)
+		h.profile.Market().Learn(h.store)
 		return before != 0 && h.profile.PriceList() != before
 	default:
 		h.pods++
@@ -178,7 +178,7 @@ func TestGPUStatesAreBounded(t *testing.T) {
 	states := NewGPUStates(profile)
 	learn := func() bool {
 		profile.Market().Arrived(&facts.Requirements{GPU: topology.Request{Milli: 500}})
-		profile.Market().Learn(&store.State)
+		profile.Market().Learn(store)
 		return states.Follow()
 	}
 	if !learn() {

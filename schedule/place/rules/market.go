@@ -15,7 +15,8 @@ import (
 // Market learns which requests for GPUs arrive, and what free GPUs and the CPU beside them are worth to these. Placers with one Profile share its
 // market.
 //
-// Learn computes a price list. It is due after a number of arrivals, whatever time has passed; its number is the revision. Between two of
+// Learn computes a price list. It also counts all pods with GPUs that run or wait, so that GPUs of models that these need more than others are
+// worth more. It is due after a number of arrivals, whatever time has passed; its number is the revision. Between two of
 // them the score of a node depends on the pod's size and the node's state alone, so that rankings stay exact; each ranking looks at the nodes
 // with GPUs again when it is used under another list than before; searches know the few states that GPUs are in (GPUStates). While there is no list, as in a cluster without GPUs, GPUPacking is scored
 // instead.
@@ -52,7 +53,7 @@ func (m *Market) Arrived(r *facts.Requirements) {
 	if r.GPU.IsZero() || r.GPU.Contradiction(nil) != "" {
 		return
 	}
-	request := fragment.Request{GPU: topology.Request{Milli: r.GPU.Milli, Whole: r.GPU.Whole}, Models: modelsOf(r)}
+	request := requestOf(r)
 	for _, q := range r.Requests {
 		if q.Name == resource.NameCPU {
 			request.CPU = q.Amount
@@ -62,14 +63,21 @@ func (m *Market) Arrived(r *facts.Requirements) {
 	m.fresh++
 }
 
+// requestOf is what a pod asks of GPUs.
+func requestOf(r *facts.Requirements) fragment.Request {
+	return fragment.Request{GPU: topology.Request{Milli: r.GPU.Milli, Whole: r.GPU.Whole}, Models: modelsOf(r)}
+}
+
 // Due reports whether enough pods have arrived that prices should be computed again.
 func (m *Market) Due() bool { return m.fresh >= m.due }
 
 // Revision numbers the price list; 0: there is none yet.
 func (m *Market) Revision() uint64 { return m.revision }
 
-// Learn finds prices for what has arrived and what is free. Where nothing is free the old list stays.
-func (m *Market) Learn(s *cluster.State) {
+// Learn finds prices for what has arrived and what is free. GPUs of models that are scarce, by all pods that run or wait, are worth more. Where
+// nothing is free the old list stays.
+func (m *Market) Learn(store *cluster.Store) {
+	s := &store.State
 	m.nodes = m.nodes[:0]
 	for i := range s.Slots() {
 		slot := cluster.Slot(i)
@@ -79,7 +87,14 @@ func (m *Market) Learn(s *cluster.State) {
 	}
 	m.fresh = 0
 	m.due = max(firstArrivals, min(int(m.mix.Seen())/2, len(m.nodes)*arrivalsPer/nodesPer))
-	if !m.market.Learn(&m.mix, m.nodes) {
+	var demand fragment.Demand
+	store.EachRequirements(func(r *facts.Requirements, pods int) {
+		if !r.GPU.IsZero() && r.GPU.Contradiction(nil) == "" {
+			request := requestOf(r)
+			demand.Add(&request, int64(pods))
+		}
+	})
+	if !m.market.Learn(&m.mix, &demand, m.nodes) {
 		return
 	}
 	m.revision++
@@ -104,7 +119,7 @@ func (m *Market) Recall(store *cluster.Store) {
 		m.Arrived(pod.Class.Requirements)
 	}
 	if m.Due() {
-		m.Learn(&store.State)
+		m.Learn(store)
 	}
 }
 

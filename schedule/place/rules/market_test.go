@@ -55,7 +55,7 @@ func TestPricesAreDue(t *testing.T) {
 	for i := range 1000 {
 		m.Arrived(plain)
 		if m.Arrived(half); m.Due() {
-			m.Learn(&store.State)
+			m.Learn(store)
 			at = append(at, i+1)
 		}
 	}
@@ -64,5 +64,39 @@ func TestPricesAreDue(t *testing.T) {
 	}
 	if m.Revision() != uint64(len(at)) {
 		t.Errorf("the list has number %d after %d", m.Revision(), len(at))
+	}
+}
+
+// GPUs of a model are worth more when pods that name it want all of them: those that run, however few have arrived lately, and those that wait.
+func TestMarketSeesScarceModels(t *testing.T) {
+	named := &facts.Requirements{GPU: topology.Request{Whole: 1}, NodeSelector: []facts.Label{{Key: "hilbert.dev/gpu-model", Value: "B"}}}
+	loss := func(bound, waiting int) (a, b float64) {
+		store := cluster.NewStore()
+		for i, model := range []string{"A", "A", "B", "B"} {
+			store.Apply(facts.NodeUpserted{Node: &facts.Node{
+				Name: fmt.Sprint(i), GPU: topology.Shape{GPUs: 4, Model: model, Shareable: true}, Allocatable: []resource.Quantity{{Name: "cpu", Amount: 64000}, {Name: "pods", Amount: 100}},
+			}})
+		}
+		for i := range bound + waiting {
+			pod := facts.Pod{UID: facts.UID(fmt.Sprint(i)), Ours: true, Requirements: named}
+			if i < bound {
+				pod.Node, pod.Grant = "2", topology.Grant{GPUs: 1 << i, Milli: topology.FullGPU}
+			}
+			store.Apply(facts.PodUpserted{Pod: pod})
+		}
+		m := newMarket()
+		m.Arrived(named)
+		for range 30 {
+			m.Arrived(&facts.Requirements{GPU: topology.Request{Whole: 1}})
+		}
+		m.Learn(store)
+		free, grant := topology.NewFree(topology.Shape{GPUs: 4}), topology.Grant{GPUs: 1, Milli: topology.FullGPU}
+		return m.at("A").Loss(&free, 64000, 64000, &grant), m.at("B").Loss(&free, 64000, 64000, &grant)
+	}
+	baseA, baseB := loss(0, 0)
+	for _, c := range []struct{ bound, waiting int }{{4, 0}, {0, 8}, {4, 4}} {
+		if a, b := loss(c.bound, c.waiting); b-a < baseB-baseA+100 {
+			t.Errorf("%+v: a GPU costs %.0f of A and %.0f of B, without such pods %.0f and %.0f", c, a, b, baseA, baseB)
+		}
 	}
 }
