@@ -298,7 +298,7 @@ func TestWhoMayEvict(t *testing.T) {
 		return facts.Pod{UID: "g", Name: "g", Namespace: "ns", Ours: true, Node: "n0", Priority: 5, Requirements: &facts.Requirements{Requests: rq(1)}}
 	}
 	for name, c := range map[string]struct {
-		changes func(grows *facts.Pod, victim *facts.Pod, r *facts.Reservation)
+		changes func(grows, victim *facts.Pod, r *facts.Reservation)
 		want    bool
 	}{
 		"a named pod":            {func(*facts.Pod, *facts.Pod, *facts.Reservation) {}, true},

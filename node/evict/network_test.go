@@ -98,11 +98,7 @@ func TestNetworkIsBounded(t *testing.T) {
 		noticed, stays := map[string]bool{}, map[string]bool{}
 		for o.At < 3*time.Hour {
 			if rapid.IntRange(0, 9).Draw(t, "changes") == 0 {
-				o.Network = Network{Known: rapid.IntRange(0, 9).Draw(t, "known") > 0, Floored: rapid.IntRange(0, 5).Draw(t, "floored") > 0}
-				if rapid.IntRange(0, 5).Draw(t, "pressed") > 0 {
-					o.Network.Pressed = []string{"eth0"}
-				}
-				o.Node.MemoryAvailable = advise.Known(rapid.SampledFrom([]float64{12, 12, 1}).Draw(t, "available") * gibibyte) // 1: soft
+				drawNetwork(t, o)
 			}
 			d := Step(o, &p, &m)
 			for i := range d.Notices {
@@ -124,12 +120,26 @@ func TestNetworkIsBounded(t *testing.T) {
 			}
 			o.At += time.Duration(rapid.IntRange(1, 15).Draw(t, "s")) * time.Second
 		}
-		for i, at := range times {
-			if last := i - p.Network.PerHour; last >= 0 && at-times[last] < time.Hour {
-				t.Fatalf("%d pods from %v to %v, and %d are allowed", p.Network.PerHour+1, times[last], at, p.Network.PerHour)
-			}
-		}
+		withinAnHour(t, times, p.Network.PerHour)
 	})
+}
+
+// drawNetwork draws how the network is, and how much memory there is beside it.
+func drawNetwork(t *rapid.T, o *Observation) {
+	o.Network = Network{Known: rapid.IntRange(0, 9).Draw(t, "known") > 0, Floored: rapid.IntRange(0, 5).Draw(t, "floored") > 0}
+	if rapid.IntRange(0, 5).Draw(t, "pressed") > 0 {
+		o.Network.Pressed = []string{"eth0"}
+	}
+	o.Node.MemoryAvailable = advise.Known(rapid.SampledFrom([]float64{12, 12, 1}).Draw(t, "available") * gibibyte) // 1: soft
+}
+
+// withinAnHour holds times, which ascend, to a most in any hour.
+func withinAnHour(t *rapid.T, times []time.Duration, most int) {
+	for i, at := range times {
+		if last := i - most; last >= 0 && at-times[last] < time.Hour {
+			t.Fatalf("%d pods from %v to %v, and %d are allowed", most+1, times[last], at, most)
+		}
+	}
 }
 
 // A pod that was asked for want of memory, and is wanted for the network once there is memory again, counts as asked for the network: where no more may be asked, its request is taken back.
