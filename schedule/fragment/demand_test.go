@@ -1,6 +1,7 @@
 package fragment
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -9,7 +10,7 @@ import (
 )
 
 // scarceMarket is a market over nodes of the models A and B, where pods that name B arrive seldom, and want this part of B's GPUs in the long run.
-func scarceMarket(nodes []Node, part float64, scarcity float64) *Market {
+func scarceMarket(nodes []Node, part, scarcity float64) *Market {
 	var mix Mix
 	var d Demand
 	one, named := whole(4000, 1), slice(4000, 0, "B")
@@ -52,12 +53,7 @@ func TestScarceModelsAreKept(t *testing.T) {
 // What is bound is never more than there is or than is wanted; it does not depend on the order in which demand comes; what is taken back leaves nothing.
 func TestScarcityIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var nodes []Node
-		for range rapid.IntRange(1, 6).Draw(t, "nodes") {
-			n := node(8000, rapid.SampledFrom([]string{"A", "B", "C"}).Draw(t, "model"))
-			n.Shape.GPUs = rapid.IntRange(0, 8).Draw(t, "gpus")
-			nodes = append(nodes, n)
-		}
+		nodes := drawModels(t)
 		sets := []Models{NewModels("A"), NewModels("A", "B"), NewModels("C"), NewModels("D"), {}}
 		type entry struct {
 			r    Request
@@ -103,11 +99,18 @@ func TestScarcityIsBounded(t *testing.T) {
 			}
 			return list2
 		}
-		a, b := bound(false), bound(true)
-		for i := range a {
-			if a[i] != b[i] {
-				t.Fatalf("in another order %v is bound, not %v", b, a)
-			}
+		if a, b := bound(false), bound(true); !slices.Equal(a, b) {
+			t.Fatalf("in another order %v is bound, not %v", b, a)
 		}
 	})
+}
+
+// drawModels draws nodes of three models.
+func drawModels(t *rapid.T) (nodes []Node) {
+	for range rapid.IntRange(1, 6).Draw(t, "nodes") {
+		n := node(8000, rapid.SampledFrom([]string{"A", "B", "C"}).Draw(t, "model"))
+		n.Shape.GPUs = rapid.IntRange(0, 8).Draw(t, "gpus")
+		nodes = append(nodes, n)
+	}
+	return nodes
 }
