@@ -39,12 +39,12 @@ func DefaultNodeOvercommit() NodeOvercommit {
 }
 
 var overcommitBounds = bounds{
-	"maxPercent": {100, maxOvercommit}, "targetPercent": {1, 100}, "learnHours": {0, 7 * 24}, "risePerHour": {1, maxOvercommit}, "fallPerMinute": {1, maxOvercommit}, "maxDelay": {0.01, 100},
+	"maxPercent": {100, MaxOvercommitPercent}, "targetPercent": {1, 100}, "learnHours": {0, 7 * 24}, "risePerHour": {1, MaxOvercommitPercent}, "fallPerMinute": {1, MaxOvercommitPercent}, "maxDelay": {0.01, 100},
 	"maxPressure": {0.01, 1},
 }
 
-// maxOvercommit is the greatest percent that anybody may allow; the policy hilbert-overcommit lowers no request further.
-const maxOvercommit = 1000
+// MaxOvercommitPercent is the greatest percent that anybody may allow; the policy hilbert-overcommit lowers no request further.
+const MaxOvercommitPercent = 1000
 
 func (o *NodeOvercommit) check(at string, bad report) {
 	oneOf(bad, at+"mode", o.Mode, OvercommitOff, OvercommitReport)
@@ -73,8 +73,8 @@ func (o *Overcommit) Percent() int {
 
 func validateOvercommit(o *Overcommit, bad report) {
 	oneOf(bad, "scheduling.overcommit.mode", o.Mode, OvercommitOff, OvercommitAuto)
-	if o.MaxPercent < 100 || o.MaxPercent > maxOvercommit {
-		bad("scheduling.overcommit.maxPercent", "%d is out of range; write a number from 100 to %d", o.MaxPercent, maxOvercommit)
+	if o.MaxPercent < 100 || o.MaxPercent > MaxOvercommitPercent {
+		bad("scheduling.overcommit.maxPercent", "%d is out of range; write a number from 100 to %d", o.MaxPercent, MaxOvercommitPercent)
 	}
 }
 
@@ -112,7 +112,7 @@ func RequestedCPU(text string) map[string]int64 {
 
 // AskedCPU is what was asked for before the request was lowered to stored, where somebody says that it was asked: no less than is stored, and no more than the policy lowers requests.
 func AskedCPU(stored, asked int64) int64 {
-	const most = maxOvercommit / 100
+	const most = MaxOvercommitPercent / 100
 	if stored <= 0 || stored > 1<<40 {
 		return stored
 	}

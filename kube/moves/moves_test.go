@@ -147,7 +147,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func start(t *testing.T, s *server) (*Client, *lease.Fence) {
+func start(t *testing.T, s http.Handler) (*Client, *lease.Fence) {
 	t.Helper()
 	listening := httptest.NewServer(s)
 	t.Cleanup(listening.Close)

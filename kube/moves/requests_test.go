@@ -4,18 +4,14 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"hilbert.dev/hilbert/control/reschedule"
-	"hilbert.dev/hilbert/kube/lease"
 )
 
 // lifecycle answers as an API server that may serve EvictionRequests.
@@ -66,24 +62,10 @@ func (s *lifecycle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func startLifecycle(t *testing.T, s *lifecycle) (*Client, *lease.Fence) {
-	t.Helper()
-	listening := httptest.NewServer(s)
-	t.Cleanup(listening.Close)
-	fence := lease.NewFence(time.Hour, time.Second)
-	fence.Renewed(time.Now())
-	c, err := New(&rest.Config{Host: listening.URL}, fence, time.Second, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c, fence
-}
-
 // Where EvictionRequests are served they are what asks; else, and where nobody knows, pods are evicted as ever.
 func TestUseRequests(t *testing.T) {
 	s := &lifecycle{server: server{pod: web(), evict: http.StatusCreated}}
-	client, _ := startLifecycle(t, s)
+	client, _ := start(t, s)
 	if served, err := client.UseRequests(t.Context()); served || err != nil {
 		t.Fatalf("served %v, %v", served, err)
 	}
@@ -139,7 +121,7 @@ func TestSeeRequests(t *testing.T) {
 		}, reschedule.Seen{Vetoed: "somebody else"}},
 	} {
 		s := &lifecycle{server: server{pod: web()}, served: true}
-		client, fence := startLifecycle(t, s)
+		client, fence := start(t, s)
 		if _, err := client.UseRequests(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -83,4 +83,4 @@ func (p *Parser) overcommit(s *spec.NodeOvercommitStatus) (facts.Overcommit, err
 }
 
 // maxOvercommit is how many times its CPUs a node may promise.
-const maxOvercommit = 10
+const maxOvercommit = spec.MaxOvercommitPercent / 100
