@@ -179,13 +179,13 @@ func (a *audit) slot(slot Slot, node *facts.Node) error {
 		return err
 	}
 	for kind := range requested {
-		if has := a.s.requested[kind].Exact(int(slot)); has.Cmp(&requested[kind]) != 0 {
-			return fmt.Errorf("%s: column says %s requested, pods say %s", a.s.kinds.Name(resource.Kind(kind)), has, &requested[kind])
+		if has := a.s.requested[kind].Exact(int(slot)); has != requested[kind] {
+			return fmt.Errorf("%s: column says %s requested, pods say %s", a.s.kinds.Name(resource.Kind(kind)), has, requested[kind])
 		}
 	}
 	for kind, column := range [...]*resource.Sums{&a.s.scoreCPU, &a.s.scoreMemory} {
-		if has := column.Exact(int(slot)); has.Cmp(&scores[kind]) != 0 {
-			return fmt.Errorf("%s: score column says %s, pods say %s", a.s.kinds.Name(resource.Kind(kind)), has, &scores[kind])
+		if has := column.Exact(int(slot)); has != scores[kind] {
+			return fmt.Errorf("%s: score column says %s, pods say %s", a.s.kinds.Name(resource.Kind(kind)), has, scores[kind])
 		}
 	}
 	if ports != len(a.s.ports[slot]) || disks != len(a.s.disks[slot]) {

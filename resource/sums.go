@@ -23,18 +23,33 @@ const (
 // The zero value is an empty column.
 type Sums struct {
 	at   []int64
-	over map[int]wide // the sums that are saturated in at
+	over map[int]Wide // the sums that are saturated in at
 }
 
-// wide is the sum high·MaxSum + low, with 0 ≤ low < MaxSum.
-type wide struct{ high, low int64 }
+// Wide is a sum of amounts in 124 bits, which no sum of amounts that memory can hold fills: high·MaxSum + low, with 0 ≤ low < MaxSum, so that equal
+// sums are equal values. The zero value is 0.
+type Wide struct{ high, low int64 }
 
-func (w wide) plus(v wide) wide {
+// Widen returns an amount as a Wide.
+func Widen(amount int64) Wide { return Wide{amount >> sumBits, amount & (MaxSum - 1)} }
+
+// Plus returns w + v.
+func (w Wide) Plus(v Wide) Wide {
 	low := w.low + v.low
-	return wide{w.high + v.high + low>>sumBits, low & (MaxSum - 1)}
+	return Wide{w.high + v.high + low>>sumBits, low & (MaxSum - 1)}
 }
 
-func widened(amount int64) wide { return wide{amount >> sumBits, amount & (MaxSum - 1)} }
+// Minus returns w − v.
+func (w Wide) Minus(v Wide) Wide { return w.Plus(Wide{-v.high, 0}).Plus(Widen(-v.low)) }
+
+// Exceeds says whether w > v.
+func (w Wide) Exceeds(v Wide) bool { return w.high > v.high || w.high == v.high && w.low > v.low }
+
+// String is the sum in decimal digits.
+func (w Wide) String() string {
+	sum := new(big.Int).Lsh(big.NewInt(w.high), sumBits)
+	return sum.Add(sum, big.NewInt(w.low)).String()
+}
 
 const sumBits = 61 // MaxSum is 1 << sumBits
 
@@ -66,7 +81,7 @@ func (s *Sums) Add(i int, amount int64) {
 			return
 		}
 	}
-	s.set(i, s.exact(i).plus(widened(amount)))
+	s.set(i, s.exact(i).Plus(Widen(amount)))
 }
 
 // AddAll adds the sums of another column, sign 1, or takes them away, sign −1.
@@ -77,11 +92,11 @@ func (s *Sums) AddAll(other *Sums, sign int64) {
 			s.Add(i, sign*sum)
 			continue
 		}
-		w := other.over[i]
-		if sign < 0 {
-			w = wide{-w.high, 0}.plus(widened(-w.low))
+		if w := other.over[i]; sign < 0 {
+			s.set(i, s.exact(i).Minus(w))
+		} else {
+			s.set(i, s.exact(i).Plus(w))
 		}
-		s.set(i, s.exact(i).plus(w))
 	}
 }
 
@@ -118,7 +133,7 @@ func (s *Sums) Truncate(n int) {
 		return
 	}
 	s.at = slices.Clone(s.at[:n])
-	maps.DeleteFunc(s.over, func(i int, _ wide) bool { return i >= n })
+	maps.DeleteFunc(s.over, func(i int, _ Wide) bool { return i >= n })
 }
 
 // Clear makes all sums 0.
@@ -128,24 +143,22 @@ func (s *Sums) Clear() {
 }
 
 // Exact is a sum, however large. Who verifies sums asks.
-func (s *Sums) Exact(i int) *big.Int {
+func (s *Sums) Exact(i int) Wide {
 	if i >= len(s.at) {
-		return new(big.Int)
+		return Wide{}
 	}
-	w := s.exact(i)
-	sum := new(big.Int).Lsh(big.NewInt(w.high), sumBits)
-	return sum.Add(sum, big.NewInt(w.low))
+	return s.exact(i)
 }
 
-func (s *Sums) exact(i int) wide {
+func (s *Sums) exact(i int) Wide {
 	if w, ok := s.over[i]; ok {
 		return w
 	}
-	return widened(s.at[i])
+	return Widen(s.at[i])
 }
 
 // set files a sum: in the column if it can be read there, else beside it.
-func (s *Sums) set(i int, w wide) {
+func (s *Sums) set(i int, w Wide) {
 	switch {
 	case w.high == 0 || w.high == -1 && w.low > 0:
 		s.at[i] = w.high*MaxSum + w.low
@@ -157,7 +170,7 @@ func (s *Sums) set(i int, w wide) {
 		s.at[i] = -MaxSum
 	}
 	if s.over == nil {
-		s.over = make(map[int]wide)
+		s.over = make(map[int]Wide)
 	}
 	s.over[i] = w
 }

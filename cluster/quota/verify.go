@@ -3,7 +3,6 @@ package quota
 import (
 	"errors"
 	"fmt"
-	"math/big"
 
 	"hilbert.dev/hilbert/resource"
 )
@@ -38,12 +37,12 @@ func (tree *Tree) verifyTenants(holding map[*Tenant]*Holding) error {
 // sameAmounts compares an account with what its parts sum up to; what the shorter one lacks is zero.
 func (tree *Tree) sameAmounts(have *resource.Sums, want Exact) error {
 	for i := range max(have.Len(), len(want)) {
-		var sum big.Int
+		var sum resource.Wide
 		if i < len(want) {
 			sum = want[i]
 		}
-		if has := have.Exact(i); has.Cmp(&sum) != 0 {
-			return fmt.Errorf("%s: the account says %s, the sum is %s", tree.kinds.Name(resource.Kind(i)), has, &sum)
+		if has := have.Exact(i); has != sum {
+			return fmt.Errorf("%s: the account says %s, the sum is %s", tree.kinds.Name(resource.Kind(i)), has, sum)
 		}
 	}
 	return nil
@@ -111,21 +110,20 @@ func (tree *Tree) verifyQueue(q *Queue) error {
 	return nil
 }
 
-// Exact is sums by Kind in an arithmetic that knows no limits, to verify with.
-type Exact []big.Int
+// Exact is sums by Kind that never saturate, to verify with.
+type Exact []resource.Wide
 
 // Add adds an amount.
 func (e *Exact) Add(kind resource.Kind, amount int64) {
 	for len(*e) <= int(kind) {
-		*e = append(*e, big.Int{})
+		*e = append(*e, resource.Wide{})
 	}
-	sum := &(*e)[kind]
-	sum.Add(sum, big.NewInt(amount))
+	(*e)[kind] = (*e)[kind].Plus(resource.Widen(amount))
 }
 
 func (e Exact) addAll(column *resource.Sums) {
 	for i := range column.Len() {
-		e[i].Add(&e[i], column.Exact(i))
+		e[i] = e[i].Plus(column.Exact(i))
 	}
 }
 
@@ -174,7 +172,7 @@ func (tree *Tree) Exceeded(leaving map[*Tenant]*Holding) (over []*Queue) {
 				gone[q] = make(Exact, tree.kinds.Len())
 			}
 			for kind := range h.Used {
-				gone[q][kind].Add(&gone[q][kind], &h.Used[kind])
+				gone[q][kind] = gone[q][kind].Plus(h.Used[kind])
 			}
 		}
 	}
@@ -183,9 +181,9 @@ func (tree *Tree) Exceeded(leaving map[*Tenant]*Holding) (over []*Queue) {
 			k := resource.Kind(kind)
 			left := q.used.Exact(kind)
 			if gone[q] != nil {
-				left.Sub(left, &gone[q][kind])
+				left = left.Minus(gone[q][kind])
 			}
-			if left.Cmp(big.NewInt(q.Limit(k))) > 0 {
+			if left.Exceeds(resource.Widen(q.Limit(k))) {
 				over = append(over, q)
 				return
 			}

@@ -2,6 +2,7 @@ package check
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -318,20 +319,35 @@ func (c *Checker) Compare(store *cluster.Store) {
 	if store.Nodes() != len(c.mirror.nodes) {
 		c.run.Violate("the ledger has %d nodes; the scheduler was told of %d", store.Nodes(), len(c.mirror.nodes))
 	}
-	for _, uid := range slices.Sorted(maps.Keys(c.mirror.pods)) {
-		p, m := store.Pod(uid), c.mirror.pods[uid]
-		switch {
-		case p == nil && (m.ours || m.node != ""):
-			c.run.Violate("the ledger has lost pod %s", uid)
-		case p == nil:
-		case p.Node() != m.node:
-			c.run.Violate("the ledger has pod %s on %q, it is on %q", uid, p.Node(), m.node)
-		case m.node != "" && c.mirror.nodes[m.node] != nil && !p.Guessed() && !judge.SameDevices(p.Grant(), c.mirror.holds(m)):
-			c.run.Violate("the ledger has pod %s on devices %+v, it is on %+v", uid, p.Grant(), c.mirror.holds(m))
-		case m.node != "" && c.mirror.nodes[m.node] != nil:
-			c.compareNUMANodes(p, m)
+	wrong := make(map[facts.UID]string)
+	for uid, m := range c.mirror.pods {
+		if difference := c.difference(store.Pod(uid), m); difference != "" {
+			wrong[uid] = difference
 		}
 	}
+	for _, uid := range slices.Sorted(maps.Keys(wrong)) {
+		c.run.Violate("%s", wrong[uid])
+	}
+}
+
+// difference says how the ledger's pod differs from the mirror's; empty if it does not. It runs for every pod after every step.
+func (c *Checker) difference(p *cluster.Pod, m *mirrored) string {
+	switch {
+	case p == nil && (m.ours || m.node != ""):
+		return fmt.Sprintf("the ledger has lost pod %s", m.uid)
+	case p == nil:
+		return ""
+	case p.Node() != m.node:
+		return fmt.Sprintf("the ledger has pod %s on %q, it is on %q", m.uid, p.Node(), m.node)
+	case m.node == "" || c.mirror.nodes[m.node] == nil:
+		return ""
+	}
+	if !p.Guessed() {
+		if want := c.mirror.holds(m); !judge.SameDevices(p.Grant(), want) {
+			return fmt.Sprintf("the ledger has pod %s on devices %+v, it is on %+v", m.uid, p.Grant(), want)
+		}
+	}
+	return c.differentNUMANodes(p, m)
 }
 
 // stuck says whether a pod's unit has places, but fewer than it needs, and never had enough, or has lost some by evictions. Its members may then be
@@ -347,13 +363,14 @@ func (c *Checker) stuck(uid facts.UID) bool {
 	return m.evicting
 }
 
-// compareNUMANodes compares the NUMA nodes of a pod in the ledger with those in the mirror.
-func (c *Checker) compareNUMANodes(p *cluster.Pod, m *mirrored) {
+// differentNUMANodes says how the NUMA nodes of a pod in the ledger differ from those in the mirror; empty if they do not.
+func (c *Checker) differentNUMANodes(p *cluster.Pod, m *mirrored) string {
 	if want := c.mirror.holdsNUMANodes(m); p.Grant().NUMANodes != want {
-		c.run.Violate("the ledger has pod %s in NUMA nodes %q, it is in %q", p.UID, p.Grant().NUMANodes, want)
+		return fmt.Sprintf("the ledger has pod %s in NUMA nodes %q, it is in %q", m.uid, p.Grant().NUMANodes, want)
 	}
 	told := c.mirror.reports[m.node]
 	if told != nil && told.report.NUMANodes.Ruler == topology.RulerAgent && m.requirements.NUMANodes.CPUs > 0 && p.Grant().NUMANodes.IsZero() {
-		c.run.Violate("pod %s is on node %s without NUMA nodes", p.UID, cmp.Or(m.node, "?"))
+		return fmt.Sprintf("pod %s is on node %s without NUMA nodes", m.uid, cmp.Or(m.node, "?"))
 	}
+	return ""
 }

@@ -393,7 +393,7 @@ func (mi *mirror) runs(name facts.UnitName) bool {
 
 // occupants lists the pods that the scheduler ought to know on a node, except one and those that count as gone.
 func (mi *mirror) occupants(node string, except *mirrored, off ...facts.UID) []judge.Occupant {
-	var list []judge.Occupant
+	list := make([]judge.Occupant, 0, len(mi.on[node]))
 	for _, m := range mi.on[node] {
 		if m != except && !slices.Contains(off, m.uid) {
 			list = append(list, judge.Occupant{Requirements: m.requirements, Grant: mi.holds(m)})
