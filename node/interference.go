@@ -122,7 +122,7 @@ func (c *interferenceController) readings(o *observation) (out []interference.Re
 		online := pool != spec.PoolReclaimed && pool != spec.PoolSystem
 		r := interference.Reading{
 			ID: p.name.UID, Name: p.name.String(), Watched: online && !p.bestEffort && asked.MilliCPU > 0, Request: float64(asked.MilliCPU) / milli, Limitable: c.limitable(p, pool),
-			Evictable: pool == spec.PoolReclaimed, Use: orNaN(rateOf(o.use(p.cgroup).CPU.Usage)), Delay: math.NaN(), Pressure: math.NaN(), Indicator: math.NaN(),
+			Evictable: pool == spec.PoolReclaimed, Use: orNaN(rateOf(o.use(p.cgroup).CPU.Usage)), Delay: math.NaN(), Pressure: math.NaN(), Indicator: math.NaN(), Cycles: math.NaN(),
 		}
 		if r.Watched {
 			r.Delay, r.Pressure, r.Indicator = orNaN(o.runDelay(p)), orNaN(pressureOf(o.use(p.cgroup))), orNaN(c.profiles.metric(p, o.laws.Wall))

@@ -18,8 +18,8 @@ type Reading struct {
 	Request float64
 	// Limitable and Evictable are what may be done to it as a culprit.
 	Limitable, Evictable bool
-	// Use is in CPUs; Delay is threads that wait for a CPU; Pressure is the share of time in which some do; Indicator is the service's own.
-	Use, Delay, Pressure, Indicator float64
+	// Use is in CPUs; Delay is threads that wait for a CPU; Pressure is the share of time in which some do; Indicator is the service's own; Cycles is what an instruction takes.
+	Use, Delay, Pressure, Indicator, Cycles float64
 }
 
 // Rules are what a Book goes by besides Params.
@@ -106,8 +106,8 @@ type Book struct {
 type sum struct {
 	last   Reading
 	n      int
-	values [4]float64
-	known  [4]int
+	values [5]float64
+	known  [5]int
 }
 
 // service is one that is watched.
@@ -138,7 +138,7 @@ func (b *Book) Step(now time.Time, pods []Reading) *Decision {
 		}
 		s.last = *p
 		s.n++
-		for k, v := range [...]float64{p.Use, p.Delay, p.Pressure, p.Indicator} {
+		for k, v := range [...]float64{p.Use, p.Delay, p.Pressure, p.Indicator, p.Cycles} {
 			if v >= 0 && !math.IsInf(v, 0) {
 				s.values[k] += v
 				s.known[k]++
@@ -175,7 +175,7 @@ func (b *Book) close() []Reading {
 			return s.values[k] / float64(s.known[k])
 		}
 		r := s.last
-		r.Use, r.Delay, r.Pressure, r.Indicator = mean(0), mean(1), mean(2), mean(3)
+		r.Use, r.Delay, r.Pressure, r.Indicator, r.Cycles = mean(0), mean(1), mean(2), mean(3), mean(4)
 		out = append(out, r)
 	}
 	return out
@@ -196,7 +196,7 @@ func (b *Book) decide(now time.Time, seen []Reading) *Decision {
 			continue
 		}
 		x := Window{Load: r.Use / r.Request, Neighbours: slices.DeleteFunc(slices.Clone(neighbours), func(n Neighbour) bool { return n.Name == id })}
-		x.Signals[Delay], x.Signals[Pressure], x.Signals[Indicator] = r.Delay, r.Pressure, r.Indicator
+		x.Signals[Delay], x.Signals[Pressure], x.Signals[Indicator], x.Signals[Cycles] = r.Delay, r.Pressure, r.Indicator, r.Cycles
 		if x.Load >= 0 {
 			s.known = now
 		}

@@ -60,7 +60,7 @@ func podsOf(input string) (pods map[string]Reading, order []string) {
 	pods = make(map[string]Reading)
 	for line := range strings.Lines(input) {
 		words := strings.Fields(line)
-		r := Reading{ID: words[0], Name: words[0], Use: math.NaN(), Delay: math.NaN(), Pressure: math.NaN(), Indicator: math.NaN()}
+		r := Reading{ID: words[0], Name: words[0], Use: math.NaN(), Delay: math.NaN(), Pressure: math.NaN(), Indicator: math.NaN(), Cycles: math.NaN()}
 		for _, w := range words[1:] {
 			key, value, _ := strings.Cut(w, "=")
 			v, _ := strconv.ParseFloat(value, 64)
@@ -97,6 +97,8 @@ func readings(input string, pods map[string]Reading, order []string) (out []Read
 				r.Pressure = v
 			case "indicator":
 				r.Indicator = v
+			case "cycles":
+				r.Cycles = v
 			}
 		}
 		given[words[0]] = r
@@ -152,7 +154,7 @@ func TestBookHolds(t *testing.T) {
 			for i := range rapid.IntRange(1, 5).Draw(t, "pods") {
 				r := Reading{
 					ID: fmt.Sprint(i), Name: fmt.Sprint("pod-", i), Watched: i%2 == 0, Request: float64(i), Limitable: i != 1, Evictable: i == 3,
-					Use: odd.Draw(t, "use"), Delay: odd.Draw(t, "delay"), Pressure: odd.Draw(t, "pressure"), Indicator: odd.Draw(t, "indicator"),
+					Use: odd.Draw(t, "use"), Delay: odd.Draw(t, "delay"), Pressure: odd.Draw(t, "pressure"), Indicator: odd.Draw(t, "indicator"), Cycles: odd.Draw(t, "cycles"),
 				}
 				pods, byID[r.ID] = append(pods, r), r
 			}

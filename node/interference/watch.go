@@ -13,15 +13,24 @@ import (
 // Signal is something that harm shows in.
 type Signal int
 
-// The signals: how long threads wait for a CPU, the share of time in which some do, and the service's own indicator, such as CPU time by request.
+// The signals: how long threads wait for a CPU, the share of time in which some do, the service's own indicator, such as CPU time by request, and the cycles that its instructions take, by
+// the processor's counters.
 const (
 	Delay Signal = iota
 	Pressure
 	Indicator
+	Cycles
 	signals
 )
 
-func (s Signal) String() string { return [...]string{"run delay", "CPU pressure", "indicator"}[s] }
+func (s Signal) String() string {
+	return [...]string{"run delay", "CPU pressure", "indicator", "cycles per instruction"}[s]
+}
+
+// known reports whether a value says something of the signal. No instruction takes no cycles: there 0 is a counter that did not count.
+func (s Signal) known(v float64) bool {
+	return v >= 0 && !math.IsInf(v, 0) && (s != Cycles || v > 0)
+}
 
 // Neighbour is what runs beside the service.
 type Neighbour struct {
@@ -46,7 +55,7 @@ type Params struct {
 	Enough int
 	// High is how many deviations beyond the baseline a residual is high, and Least is the least deviation as a share of the baseline's mean.
 	High, Least float64
-	// Floor is the least deviation of each signal, in its unit: CPUs that wait, a share of time, and of the indicator none.
+	// Floor is the least deviation of each signal, in its unit: CPUs that wait, a share of time, and of the indicator and of cycles per instruction none.
 	Floor [signals]float64
 	// Windows in a row have to be high; Kept is over how many neighbours are correlated, and Correlation is the least that names one.
 	Windows, Kept int
@@ -60,7 +69,7 @@ type Params struct {
 // DefaultParams are for windows of ten seconds.
 func DefaultParams() Params {
 	return Params{
-		Bins: 10, Weight: 0.05, Enough: 30, High: 6, Least: 0.05, Floor: [signals]float64{0.2, 0.05, 0}, Windows: 3, Kept: 60, Correlation: 0.7, Patience: 3, Quiet: 60, Apart: time.Hour,
+		Bins: 10, Weight: 0.05, Enough: 30, High: 6, Least: 0.05, Floor: [signals]float64{0.2, 0.05, 0, 0}, Windows: 3, Kept: 60, Correlation: 0.7, Patience: 3, Quiet: 60, Apart: time.Hour,
 	}
 }
 
@@ -180,10 +189,10 @@ func (w *Watch) bin(load float64) int {
 	return min(int(min(load, 1)*float64(w.params.Bins)), w.params.Bins-1)
 }
 
-// baseline is that of a signal in a bin. Of the indicator, where this bin is not known, it is that of the nearest bin below which is: a service that is slowed works longer for the
-// same requests, and its use takes it to where it never was. Waiting grows with use, and is not compared so.
+// baseline is that of a signal in a bin. Of the indicator and of cycles, where this bin is not known, it is that of the nearest bin below which is: a service that is slowed works longer for
+// the same requests, and its use takes it to where it never was. Waiting grows with use, and is not compared so.
 func (w *Watch) baseline(bin int, s Signal) *baseline {
-	for i := bin; s == Indicator && i >= 0; i-- {
+	for i := bin; (s == Indicator || s == Cycles) && i >= 0; i-- {
 		if w.bins[i][s].seen >= w.params.Enough {
 			return &w.bins[i][s]
 		}
@@ -196,7 +205,7 @@ func (w *Watch) residual(bin int, x *Window) (float64, Signal) {
 	most, which := math.NaN(), Delay
 	for s := range signals {
 		b := w.baseline(bin, s)
-		if v := x.Signals[s]; b.seen >= w.params.Enough && v >= 0 && !math.IsInf(v, 0) {
+		if v := x.Signals[s]; b.seen >= w.params.Enough && s.known(v) {
 			if r := (v - b.mean) / max(b.deviation, w.params.Least*b.mean, w.params.Floor[s], 1e-9); !(r <= most) {
 				most, which = r, s
 			}
@@ -209,7 +218,7 @@ func (w *Watch) residual(bin int, x *Window) (float64, Signal) {
 func learn(bin *[signals]baseline, x *Window, p *Params) {
 	for s := range signals {
 		v, b := x.Signals[s], &bin[s]
-		if !(v >= 0) || math.IsInf(v, 0) {
+		if !s.known(v) {
 			continue
 		}
 		b.seen++

@@ -37,7 +37,7 @@ func (b *bench) see(hog, harm float64) []Action {
 	x.Neighbours = append(x.Neighbours, Neighbour{"hog", hog}, Neighbour{"innocent", 2 + math.Mod(float64(b.n/17), 3)}, Neighbour{"unknown", math.NaN()}, Neighbour{"steady", 20})
 	x.Signals[Delay] = 4*load*load*(1+0.02*b.random.NormFloat64()) + harm
 	x.Signals[Pressure] = math.NaN()
-	x.Signals[Indicator] = math.NaN()
+	x.Signals[Indicator], x.Signals[Cycles] = math.NaN(), math.NaN()
 	return b.watch.See(&x, start.Add(time.Duration(b.n)*10*time.Second))
 }
 
@@ -125,28 +125,46 @@ func TestHogAmongPassingPods(t *testing.T) {
 	}
 }
 
-// TestIndicatorBeyondKnownLoad: a service that is slowed uses more CPU than it ever did. Its indicator is compared with what it was at less; its delay is not.
-func TestIndicatorBeyondKnownLoad(t *testing.T) {
+// TestBeyondKnownLoad: a service that is slowed uses more CPU than it ever did. Its indicator, and the cycles that its instructions take, are compared with what they were at less; its delay
+// is not. Cycles of 0 were not counted, and say nothing.
+func TestBeyondKnownLoad(t *testing.T) {
 	for _, c := range []struct {
-		indicator, delay float64
-		want             int
-	}{{2, 0, 1}, {1, 9, 0}, {1, 0, 0}} {
+		indicator, cycles, delay float64
+		want                     int
+	}{{2, 1, 0, 1}, {1, 2, 0, 1}, {1, 0, 0, 0}, {math.NaN(), 0, 9, 0}, {1, 1, 9, 0}, {1, 1, 0, 0}} {
 		p := DefaultParams()
 		w := NewWatch(&p)
-		see := func(load, delay, indicator float64) int {
-			return len(w.See(&Window{Load: load, Signals: [signals]float64{delay, math.NaN(), indicator}}, start))
+		see := func(load, delay, indicator, cycles float64) int {
+			return len(w.See(&Window{Load: load, Signals: [signals]float64{delay, math.NaN(), indicator, cycles}}, start))
 		}
 		for range 100 {
-			if see(0.35, 0.1, 1) > 0 {
+			if see(0.35, 0.1, 1, 1) > 0 {
 				t.Fatal("an alarm without harm")
 			}
 		}
 		got := 0
 		for range 5 {
-			got += see(0.85, c.delay, c.indicator)
+			got += see(0.85, c.delay, c.indicator, c.cycles)
 		}
 		if got != c.want {
 			t.Errorf("%+v: %d actions", c, got)
+		}
+	}
+}
+
+// TestZeroCyclesAreUnknown: a counter that says 0 did not count. Learned as usual, it would make every window in which it counts harm.
+func TestZeroCyclesAreUnknown(t *testing.T) {
+	p := DefaultParams()
+	w := NewWatch(&p)
+	for range 100 {
+		w.See(&Window{Load: 0.35, Signals: [signals]float64{math.NaN(), math.NaN(), math.NaN(), 0}}, start)
+	}
+	if w.Learned(0.35) {
+		t.Error("cycles of 0 are taken for known")
+	}
+	for range 10 {
+		if a := w.See(&Window{Load: 0.35, Signals: [signals]float64{math.NaN(), math.NaN(), math.NaN(), 1.5}}, start); len(a) > 0 {
+			t.Fatalf("%+v", a)
 		}
 	}
 }

@@ -346,3 +346,32 @@ func BenchmarkObserve(b *testing.B) {
 		n.Observe(&o, time.Second, time.Time{})
 	}
 }
+
+// TestCyclesPerInstruction: neighbours that want memory bandwidth, cache or siblings make a service's instructions take more cycles; none makes them take less, and an idle machine adds nothing.
+func TestCyclesPerInstruction(t *testing.T) {
+	cycles := func(job *Job) float64 {
+		machine, params := DefaultMachine(), DefaultParams()
+		n := NewNode(&machine, &params, []Service{{NUMANode: 0, Request: 8, Mean: 0.005, Target: 0.1, Bandwidth: 1, Cache: 1, Memory: 1 << 30}}, false)
+		if job != nil {
+			n.Start(*job)
+		}
+		for range 10 {
+			n.Step([]float64{2})
+		}
+		var o advise.Observation
+		n.Observe(&o, 0, time.Time{})
+		return n.CyclesPerInstruction(0)
+	}
+	alone := cycles(nil)
+	if !(alone >= 1 && alone < 1.1) {
+		t.Errorf("alone an instruction takes %v", alone)
+	}
+	small := cycles(&Job{ID: 1, Demand: 10, Work: 1e9, Bandwidth: 1, Cache: 0.5})
+	for name, job := range map[string]*Job{
+		"threads": {ID: 1, Demand: 50, Work: 1e9, Bandwidth: 1, Cache: 0.5}, "bandwidth": {ID: 1, Demand: 10, Work: 1e9, Bandwidth: 15, Cache: 0.5}, "cache": {ID: 1, Demand: 10, Work: 1e9, Bandwidth: 1, Cache: 12},
+	} {
+		if got := cycles(job); got < alone || got < 1.05*small {
+			t.Errorf("beside %s an instruction takes %v, alone %v, beside a small job %v", name, got, alone, small)
+		}
+	}
+}

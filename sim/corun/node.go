@@ -22,6 +22,7 @@ type Node struct {
 	window    []window
 	measured  Measured
 	seen      seen
+	cycles    [MaxNUMANodes]float64 // CyclesPerInstruction
 }
 
 // service is a Service and what a step has found of it.
@@ -55,6 +56,7 @@ type numa struct {
 	waiting          float64 // threads
 	jobSpeed         float64 // of one thread, to that on an idle machine
 	shed             float64 // work given up in the last step
+	cycles           float64 // that a service's instruction took in the last step, to those on an idle machine
 }
 
 // Measured is what nobody on the node can see: the truth that an experiment reports.

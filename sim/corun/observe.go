@@ -16,13 +16,14 @@ type seen struct {
 }
 
 // counted are sums over steps.
-type counted struct{ sharedUse, waiting, lentUse float64 }
+type counted struct{ sharedUse, waiting, lentUse, cycles float64 }
 
 func (s *seen) add(z int, numa *numa) {
 	t := &s.numaNodes[z]
 	t.sharedUse += numa.online
 	t.waiting += numa.waiting
 	t.lentUse += numa.offline
+	t.cycles += numa.cycles
 }
 
 // Observe fills in what an agent sees: means since it looked last. It reads what kernel counters would say, and forgets it. The observation's slices
@@ -37,6 +38,7 @@ func (n *Node) Observe(o *advise.Observation, at time.Duration, wall time.Time) 
 	dropped := max(n.memory.cache-cacheFloor*all, 0)
 	for z := range o.NUMANodes {
 		t := &n.seen.numaNodes[z]
+		n.cycles[z] = t.cycles / steps
 		o.NUMANodes[z] = advise.NUMANode{
 			Divisible: n.machine.Divisible(), Threads: n.machine.Threads, Lent: n.numaNodes[z].next,
 			SharedUse: advise.Known(t.sharedUse / steps), SharedDelay: advise.Known(t.waiting / steps), LentUse: advise.Known(t.lentUse / steps),
@@ -51,6 +53,9 @@ func (n *Node) Observe(o *advise.Observation, at time.Duration, wall time.Time) 
 	n.observePods(o, steps)
 	n.seen = seen{killed: n.seen.killed}
 }
+
+// CyclesPerInstruction is what the processor's counters say of the i-th service, to those on an idle machine: the mean that the last Observe looked back on.
+func (n *Node) CyclesPerInstruction(i int) float64 { return n.cycles[n.services[i].NUMANode] }
 
 func (n *Node) observeNode(o *advise.Node, all, available float64) {
 	*o = advise.Node{

@@ -58,8 +58,9 @@ func (n *Node) slowClock() float64 {
 func (n *Node) stepNUMANode(z int, lent, threads, slow float64, offered []float64) {
 	numa, p := &n.numaNodes[z], n.params
 	// What was wanted in the last second is what the caches and queues of memory hold in this one.
-	slow *= contention(numa.bandwidth/n.machine.Bandwidth, p.Bandwidth)
-	slowOnline := slow * (1 + p.Cache*cacheLoss(numa.cache, n.machine.Cache))
+	memory, cached := contention(numa.bandwidth/n.machine.Bandwidth, p.Bandwidth), 1+p.Cache*cacheLoss(numa.cache, n.machine.Cache)
+	slow *= memory
+	slowOnline := slow * cached
 	work, requests, bandwidth, cache := 0.0, 0.0, 0.0, 0.0
 	for i := range n.services {
 		s := &n.services[i]
@@ -84,6 +85,7 @@ func (n *Node) stepNUMANode(z int, lent, threads, slow float64, offered []float6
 	}
 	delay := numa.serve(p, c, work, slowOnline, sibling)
 	slowOnline *= 1 + p.Sibling*min(numa.use+sibling, 1)
+	numa.cycles = memory * cached * (1 + p.Sibling*min(numa.use+sibling, 1)) // a slower clock makes cycles longer, not more
 	service := 0.0
 	if requests > 0 {
 		service = work / requests * slowOnline

@@ -38,7 +38,7 @@ func (o *Options) Validate() error {
 
 // Score is how well harm was told.
 type Score struct {
-	// Sees is what was seen: counters alone, or the service's indicator too.
+	// Sees is what was seen: the kernel's counters alone, or the service's indicator, or the processor's counters too.
 	Sees string `json:"sees"`
 	// Hog is the kind of hog, or all.
 	Hog   string `json:"hog"`
@@ -70,7 +70,9 @@ const (
 	// asAgent is as an agent sees: it does not know what a service has to do, and takes its CPU use for that.
 	asAgent       = "the same, load by CPU use"
 	countersAlone = "counters alone"
-	allHogs       = "all"
+	// withCycles adds the processor's counters, and no indicator.
+	withCycles = "counters and cycles per instruction"
+	allHogs    = "all"
 )
 
 // Run plays all mixes. progress, which may be nil, is told before each how many of how many are done.
@@ -79,14 +81,15 @@ func Run(ctx context.Context, o *Options, progress func(done, of int)) (*Result,
 		return nil, err
 	}
 	res := &Result{Setup: *o}
-	for i, sees := range []string{withIndicator, asAgent, countersAlone} {
+	ways := []string{withIndicator, asAgent, countersAlone, withCycles}
+	for i, sees := range ways {
 		var list []outcome
 		for n := range o.Seeds {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
 			if progress != nil {
-				progress(i*o.Seeds+n, 3*o.Seeds)
+				progress(i*o.Seeds+n, len(ways)*o.Seeds)
 			}
 			seed := uint64(n)
 			if !o.Tuning {

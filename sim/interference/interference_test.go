@@ -14,7 +14,11 @@ func TestNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := res.Scores[0]
-	for _, s := range []Score{all, res.Scores[4]} {
+	// The processor's counters do for services that have no indicator; without either it is missed.
+	if blind := res.Scores[8]; blind.Sees != countersAlone || blind.Named > 0.8 {
+		t.Errorf("%+v: the kernel's counters do alone", blind)
+	}
+	for _, s := range []Score{all, res.Scores[4], res.Scores[12]} {
 		if s.Hog != allHogs || s.Harmed < 5 || s.Named < 0.8 || s.FalseAlarms > 0.1 || s.ReliefAfter > 60 || s.Largest > 0.8 {
 			t.Errorf("%+v", s)
 		}

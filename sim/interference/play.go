@@ -19,6 +19,9 @@ const (
 	totalWindows  = 540
 	calmWindows   = 3
 	noise         = 0.03
+	// ownChanges is by how much a service's own requests change what its instructions take, ownLasts how much of that is still so a window later.
+	ownChanges = 0.04
+	ownLasts   = 0.9
 )
 
 // neighbour is a job that comes and goes.
@@ -42,7 +45,9 @@ type mix struct {
 	watches    []*interference.Watch
 	sees       string
 	seen       advise.Observation
-	late       []float64 // share of late seconds, by window
+	requests   *rand.Rand // what the services are asked to do changes
+	own        []float64  // what that makes of each service's cycles per instruction
+	late       []float64  // share of late seconds, by window
 	out        outcome
 }
 
@@ -56,7 +61,7 @@ type outcome struct {
 
 // newMix draws a mix.
 func newMix(seed uint64, hog bool, sees string, p *interference.Params) *mix {
-	m := &mix{random: rand.New(rand.NewPCG(seed, 7)), hog: -1, sees: sees}
+	m := &mix{random: rand.New(rand.NewPCG(seed, 7)), requests: rand.New(rand.NewPCG(seed, 8)), hog: -1, sees: sees}
 	machine, params := corun.DefaultMachine(), corun.DefaultParams()
 	for z := range machine.NUMANodes {
 		m.services = append(m.services, corun.Service{
@@ -65,6 +70,7 @@ func newMix(seed uint64, hog bool, sees string, p *interference.Params) *mix {
 		})
 		m.phase = append(m.phase, 2*math.Pi*m.random.Float64())
 		m.watches = append(m.watches, interference.NewWatch(p))
+		m.own = append(m.own, 0)
 	}
 	m.node = corun.NewNode(&machine, &params, m.services, false)
 	for i := range 4 + m.random.IntN(4) {
@@ -170,8 +176,11 @@ func (m *mix) watch(w int, offered []float64) {
 		x := interference.Window{Neighbours: list, Load: measured(use) / m.services[i].Request}
 		x.Signals[interference.Delay] = measured(m.seen.NUMANodes[m.services[i].NUMANode].SharedDelay.Value)
 		x.Signals[interference.Pressure] = measured(m.seen.Services[i].CPUPressure.Value)
-		x.Signals[interference.Indicator] = math.NaN()
-		if m.sees != countersAlone {
+		x.Signals[interference.Indicator], x.Signals[interference.Cycles] = math.NaN(), math.NaN()
+		switch m.sees {
+		case withCycles:
+			x.Signals[interference.Cycles] = m.cycles(i)
+		case withIndicator, asAgent:
 			x.Signals[interference.Indicator] = measured(use / offered[i])
 		}
 		if m.sees == withIndicator {
@@ -181,6 +190,12 @@ func (m *mix) watch(w int, offered []float64) {
 			m.obey(w, &a)
 		}
 	}
+}
+
+// cycles are what the processor's counters say of a service: what neighbours make of them, what other requests do, and noise.
+func (m *mix) cycles(i int) float64 {
+	m.own[i] = ownLasts*m.own[i] + ownChanges*math.Sqrt(1-ownLasts*ownLasts)*m.requests.NormFloat64()
+	return max(m.node.CyclesPerInstruction(i)*(1+m.own[i])*(1+noise*m.requests.NormFloat64()), 0.01)
 }
 
 // obey does what an action says, and notes what was said first.
