@@ -12,6 +12,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cmd/hilbertd/ledgermetrics"
 	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -450,11 +451,11 @@ func TestRunFailsWhereItCannotBegin(t *testing.T) {
 func TestOvercommittedNodesAreCounted(t *testing.T) {
 	w := newWorld(t)
 	w.list(pod("a", "n1"), pod("b", "n1"), pod("c", "n1"), pod("d", "n1"))
-	if got := overcommitted(&w.scheduler.Store().State); got != 0 {
+	if got := ledgermetrics.Overcommitted(&w.scheduler.Store().State); got != 0 {
 		t.Errorf("a full node: %d", got)
 	}
 	w.apply(facts.PodUpserted{Pod: pod("e", "n1")})
-	if got := overcommitted(&w.scheduler.Store().State); got != 1 {
+	if got := ledgermetrics.Overcommitted(&w.scheduler.Store().State); got != 1 {
 		t.Errorf("a node with one pod too many: %d", got)
 	}
 }

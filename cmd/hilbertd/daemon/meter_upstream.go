@@ -3,8 +3,6 @@ package daemon
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-
-	"hilbert.dev/hilbert/schedule/inspect"
 )
 
 // Dashboards and alerts know kube-scheduler's metrics by name. Those that mean the same here are served under these names too, beside ours; what means something else
@@ -14,18 +12,10 @@ var (
 		"kube-scheduler's name for hilbert_scheduling_attempts_total. A pod for which others have to leave counts as unschedulable, and a Plan that the committer rejected as error, as there.", []string{"result"}, nil)
 	upstreamSLIDesc = prometheus.NewDesc("scheduler_pod_scheduling_sli_duration_seconds",
 		"kube-scheduler's name for hilbert_pod_scheduling_sli_duration_seconds. Without the label attempts.", nil, nil)
-	upstreamPendingDesc = prometheus.NewDesc("scheduler_pending_pods",
-		"kube-scheduler's name for hilbert_pending_pods. What no node could help, be it a gate, a quota or missing members, counts as gated.", []string{"queue"}, nil)
 )
 
 // upstreamResults are kube-scheduler's results of an attempt, by ours.
 var upstreamResults = map[string]string{"scheduled": "scheduled", "unschedulable": "unschedulable", "preempting": "unschedulable", "rejected": "error"}
-
-// upstreamQueues are kube-scheduler's queues of pods that wait, by our states. A pod that is placed, or that leaves, does not wait.
-var upstreamQueues = map[inspect.WaitingState]string{
-	inspect.WaitingActive: "active", inspect.WaitingBackoff: "backoff", inspect.WaitingUnschedulable: "unschedulable",
-	inspect.WaitingQuota: "gated", inspect.WaitingGathering: "gated", inspect.WaitingHeld: "gated",
-}
 
 // upstreamNames serves the meter's own metrics under kube-scheduler's names.
 type upstreamNames struct {
@@ -61,15 +51,4 @@ func read(m prometheus.Metric) *dto.Metric {
 	var said dto.Metric
 	_ = m.Write(&said) // metrics of the client library write into memory
 	return &said
-}
-
-// collectUpstreamPending serves the pods that wait under kube-scheduler's name.
-func collectUpstreamPending(pending map[inspect.WaitingState]int, out chan<- prometheus.Metric) {
-	queues := make(map[string]int)
-	for state, queue := range upstreamQueues {
-		queues[queue] += pending[state]
-	}
-	for queue, n := range queues {
-		out <- prometheus.MustNewConstMetric(upstreamPendingDesc, prometheus.GaugeValue, float64(n), queue)
-	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package ledgermetrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,7 +27,7 @@ var headroomStates = [...]facts.HeadroomState{
 	facts.HeadroomUnsaid, facts.HeadroomOpen, facts.HeadroomClosed, facts.HeadroomStale, facts.HeadroomMalformed,
 }
 
-// headroomCounts is the loop's copy of what nodes lend.
+// headroomCounts is a copy of what nodes lend.
 type headroomCounts struct {
 	offered, requested [facts.ReclaimedKinds]int64
 	states             [len(headroomStates)]int

@@ -1,4 +1,4 @@
-package daemon
+package ledgermetrics
 
 import (
 	"slices"
@@ -10,8 +10,7 @@ import (
 )
 
 func TestGPUMetrics(t *testing.T) {
-	w := leader(t)
-	w.meter.registry.MustRegister(w.loop)
+	w := newWorld(t)
 	w.apply(facts.NodeUpserted{Node: &facts.Node{Name: "plain", Allocatable: cores(8)}})
 	if strings.Contains(w.scrape(), "hilbert_gpu") {
 		t.Error("there are no GPUs, but metrics of them")
@@ -23,12 +22,11 @@ func TestGPUMetrics(t *testing.T) {
 	d := &topology.Devices{Owner: topology.OwnerHilbert, GPU: slices.Repeat([]topology.GPU{gpu}, 4), ClosedGPUs: 0b1000}
 	w.apply(facts.NodeUpserted{Node: &facts.Node{Name: "n3", Allocatable: cores(8)}})
 	w.apply(facts.NodeReported{Node: "n3", Report: &facts.NodeReport{Devices: d}})
-	p := pod("a", "n1")
-	p.Node = "n1"
+	p := bound("a", "n1")
 	p.Requirements = &facts.Requirements{Requests: cores(1), GPU: topology.Request{Milli: 400}}
 	p.Grant = topology.Grant{GPUs: 1, Milli: 400}
 	w.apply(facts.PodUpserted{Pod: p})
-	w.expectMetrics("two models",
+	w.expect("two models",
 		`hilbert_gpus{model="counted",state="idle"} 3`, `hilbert_gpus{model="counted",state="shared"} 1`,
 		`hilbert_gpu_free{model="counted"} 3.6`,
 		`hilbert_gpu_fragmentation_ratio{model="counted",size="0.5"} 0`,
@@ -41,7 +39,7 @@ func TestGPUMetrics(t *testing.T) {
 	silent := *d
 	silent.Owner = topology.OwnerNone
 	w.apply(facts.NodeReported{Node: "n3", Report: &facts.NodeReport{Devices: &silent, Why: facts.ReportStale}})
-	w.expectMetrics("a report that is too old frees nothing", `hilbert_gpus{model="reported",state="closed"} 4`, `hilbert_gpu_free{model="reported"} 0`,
+	w.expect("a report that is too old frees nothing", `hilbert_gpus{model="reported",state="closed"} 4`, `hilbert_gpu_free{model="reported"} 0`,
 		`hilbert_gpu_fits{model="reported",size="1"} 0`)
 	if strings.Contains(w.scrape(), `hilbert_gpu_fragmentation_ratio{model="reported"`) {
 		t.Error("nothing is free, and a share of it is told")

@@ -1,4 +1,4 @@
-package daemon
+package ledgermetrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,7 +26,7 @@ var (
 	boundCollections = []*prometheus.Desc{definitionsDesc, postponedDesc, stepsDesc, triesDesc, heldBackDesc, crowdedDesc, gpuStatesDesc, gpuLimitsDesc, backlogDesc, droppedDesc, apartDesc, keptDesc}
 )
 
-// boundCounts is the loop's copy of them.
+// boundCounts is a copy of them.
 type boundCounts struct {
 	definitions census.Size
 	schedule.BoundCounts

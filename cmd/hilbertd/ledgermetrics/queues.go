@@ -1,4 +1,4 @@
-package daemon
+package ledgermetrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,7 +33,7 @@ func queueAmountDesc(what, help string) *prometheus.Desc {
 	return prometheus.NewDesc("hilbert_queue_"+what, help+" In cores, bytes, GPUs or counts.", []string{"queue", "resource"}, nil)
 }
 
-// queueCounts is the loop's copy of the state of queues and units.
+// queueCounts is a copy of the state of queues and units.
 type queueCounts struct {
 	queues   []inspect.QueueStatus
 	units    map[inspect.UnitState]int

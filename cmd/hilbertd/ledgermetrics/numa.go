@@ -1,4 +1,4 @@
-package daemon
+package ledgermetrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,7 +24,7 @@ const (
 	reportKubelet   = "kubelet" // fresh, but in mode kubelet: no promises are made
 )
 
-// numaCounts is the loop's copy of what is known of NUMA nodes.
+// numaCounts is a copy of what is known of NUMA nodes.
 type numaCounts struct {
 	overpromised int
 	reports      map[string]int
