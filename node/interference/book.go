@@ -20,7 +20,12 @@ type Reading struct {
 	Limitable, Evictable bool
 	// Use is in CPUs; Delay is threads that wait for a CPU; Pressure is the share of time in which some do; Indicator is the service's own; Cycles is what an instruction takes.
 	Use, Delay, Pressure, Indicator, Cycles float64
+	// Ahead is how long the threads of a service waited while something else ran on their CPU, in CPUs, by the ID of what ran; NoPod is what is none. Nil: nothing has looked.
+	Ahead map[string]float64
 }
+
+// NoPod is the key in Reading.Ahead of all that is no pod, or that could not be told.
+const NoPod = ""
 
 // Rules are what a Book goes by besides Params.
 type Rules struct {
@@ -47,6 +52,9 @@ const (
 	silentFor = 10 * time.Minute
 	// maxApart bounds the pairs that are to be kept apart.
 	maxApart = 16
+	// maxProbed bounds the services that are probed at a time, and probeWindows for how many windows of one harm: what is not found by then is not found.
+	maxProbed    = 8
+	probeWindows = 12
 )
 
 // Finding is a service that is harmed.
@@ -84,6 +92,8 @@ type Decision struct {
 	Apart      []Pair
 	// Watched are services that are watched, Learning those of them whose baseline at their load is not known yet.
 	Watched, Learning int
+	// Probe are services, by ID, of which it would help to know in the next window for whom their threads wait.
+	Probe []string
 }
 
 // Book watches the services of a node. It has a bounded size.
@@ -108,6 +118,8 @@ type sum struct {
 	n      int
 	values [5]float64
 	known  [5]int
+	ahead  map[string]float64
+	probed int
 }
 
 // service is one that is watched.
@@ -116,6 +128,7 @@ type service struct {
 	finding *Finding
 	known   time.Time // when a window of it was last known
 	learned bool
+	probed  int // windows in a row for which it was asked whom it waits for
 }
 
 // NewBook returns an empty one. The rules have to be valid and stay as they are.
@@ -144,6 +157,7 @@ func (b *Book) Step(now time.Time, pods []Reading) *Decision {
 				s.known[k]++
 			}
 		}
+		s.probe(p.Ahead)
 	}
 	if now.Sub(b.begun) < Length {
 		return nil
@@ -163,6 +177,22 @@ func (b *Book) Restart() {
 	b.evict, b.why, b.evicted, b.apart = "", "", time.Time{}, nil
 }
 
+// probe adds what a reading says of whom threads waited for.
+func (s *sum) probe(ahead map[string]float64) {
+	if ahead == nil {
+		return
+	}
+	s.probed++
+	if s.ahead == nil {
+		s.ahead = make(map[string]float64, len(ahead))
+	}
+	for id, waited := range ahead {
+		if waited > 0 && !math.IsInf(waited, 0) {
+			s.ahead[id] += waited
+		}
+	}
+}
+
 // close returns the means of the window by pod, in the order of IDs.
 func (b *Book) close() []Reading {
 	out := make([]Reading, 0, len(b.sums))
@@ -176,6 +206,12 @@ func (b *Book) close() []Reading {
 		}
 		r := s.last
 		r.Use, r.Delay, r.Pressure, r.Indicator, r.Cycles = mean(0), mean(1), mean(2), mean(3), mean(4)
+		if r.Ahead = nil; s.probed > 0 { // the probe looks at parts of windows too: shares are the same
+			r.Ahead = make(map[string]float64, len(s.ahead))
+			for other, waited := range s.ahead {
+				r.Ahead[other] = waited / float64(s.probed)
+			}
+		}
 		out = append(out, r)
 	}
 	return out
@@ -187,7 +223,7 @@ func (b *Book) decide(now time.Time, seen []Reading) *Decision {
 	neighbours := make([]Neighbour, 0, len(seen))
 	for i := range seen {
 		byID[seen[i].ID] = &seen[i]
-		neighbours = append(neighbours, Neighbour{seen[i].ID, seen[i].Use})
+		neighbours = append(neighbours, Neighbour{Name: seen[i].ID, Use: seen[i].Use})
 	}
 	b.choose(seen, now)
 	for _, id := range slices.Sorted(maps.Keys(b.services)) {
@@ -197,6 +233,7 @@ func (b *Book) decide(now time.Time, seen []Reading) *Decision {
 		}
 		x := Window{Load: r.Use / r.Request, Neighbours: slices.DeleteFunc(slices.Clone(neighbours), func(n Neighbour) bool { return n.Name == id })}
 		x.Signals[Delay], x.Signals[Pressure], x.Signals[Indicator], x.Signals[Cycles] = r.Delay, r.Pressure, r.Indicator, r.Cycles
+		x.probe(r.Ahead)
 		if x.Load >= 0 {
 			s.known = now
 		}
@@ -207,7 +244,37 @@ func (b *Book) decide(now time.Time, seen []Reading) *Decision {
 	}
 	b.forget(byID, now)
 	b.nextEviction(now)
-	return b.decision(byID)
+	d := b.decision(byID)
+	d.Probe = b.probes()
+	return d
+}
+
+// probe has the window say whom the service waited for.
+func (x *Window) probe(ahead map[string]float64) {
+	if x.Probed = ahead != nil; !x.Probed {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(ahead)) { // the same order gives the same sum
+		x.Waited += ahead[id]
+	}
+	for i := range x.Neighbours {
+		x.Neighbours[i].Ahead = ahead[x.Neighbours[i].Name]
+	}
+}
+
+// probes are the services of which it shall be looked whom they wait for: those with harm and no culprit, for some windows of each harm.
+func (b *Book) probes() (list []string) {
+	for _, id := range slices.Sorted(maps.Keys(b.services)) {
+		s := b.services[id]
+		switch {
+		case !s.watch.Suspects():
+			s.probed = 0
+		case s.probed < probeWindows && len(list) < maxProbed:
+			s.probed++
+			list = append(list, id)
+		}
+	}
+	return list
 }
 
 // nextEviction asks for the eviction of a culprit that limits did not stop: one at a time, and not too often.
@@ -259,7 +326,7 @@ func (b *Book) obey(s *service, victim *Reading, a *Action, byID map[string]*Rea
 	f := s.finding
 	f.Reason = fmt.Sprintf("%s: %s; the use of no neighbour goes with it", victim.Name, a.Harm)
 	if culprit != nil {
-		f.Reason = fmt.Sprintf("%s: %s; the use of %s goes with it (correlation %.2f)", victim.Name, a.Harm, culprit.Name, a.Correlation)
+		f.Reason = fmt.Sprintf("%s: %s; %s", victim.Name, a.Harm, a.Evidence.Of(culprit.Name))
 	}
 	switch a.Kind {
 	case StopGrowth:

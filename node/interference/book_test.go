@@ -99,6 +99,8 @@ func readings(input string, pods map[string]Reading, order []string) (out []Read
 				r.Indicator = v
 			case "cycles":
 				r.Cycles = v
+			case "probed":
+				r.Ahead = aheadOf(value)
 			}
 		}
 		given[words[0]] = r
@@ -107,6 +109,19 @@ func readings(input string, pods map[string]Reading, order []string) (out []Read
 		if r, ok := given[id]; ok {
 			out = append(out, r)
 		}
+	}
+	return out
+}
+
+// aheadOf reads whom threads waited for: "batch:2,none:0.5".
+func aheadOf(text string) map[string]float64 {
+	out := make(map[string]float64)
+	for one := range strings.SplitSeq(text, ",") {
+		id, value, _ := strings.Cut(one, ":")
+		if id == "none" {
+			id = NoPod
+		}
+		out[id], _ = strconv.ParseFloat(value, 64)
 	}
 	return out
 }
@@ -126,6 +141,9 @@ func describe(d *Decision) string {
 	}
 	for _, p := range d.Apart {
 		fmt.Fprintf(&out, ", %s apart from %s until %s", p.Victim, p.Culprit, p.Until.Format(time.TimeOnly))
+	}
+	if len(d.Probe) > 0 {
+		fmt.Fprintf(&out, ", probe %s", strings.Join(d.Probe, " "))
 	}
 	out.WriteString("\n")
 	for _, f := range d.Findings {
@@ -156,6 +174,9 @@ func TestBookHolds(t *testing.T) {
 					ID: fmt.Sprint(i), Name: fmt.Sprint("pod-", i), Watched: i%2 == 0, Request: float64(i), Limitable: i != 1, Evictable: i == 3,
 					Use: odd.Draw(t, "use"), Delay: odd.Draw(t, "delay"), Pressure: odd.Draw(t, "pressure"), Indicator: odd.Draw(t, "indicator"), Cycles: odd.Draw(t, "cycles"),
 				}
+				if rapid.Bool().Draw(t, "probed") {
+					r.Ahead = map[string]float64{"1": odd.Draw(t, "ahead"), "3": odd.Draw(t, "ahead"), NoPod: odd.Draw(t, "ahead")}
+				}
 				pods, byID[r.ID] = append(pods, r), r
 			}
 			d := b.Step(now, pods)
@@ -174,8 +195,8 @@ func TestBookHolds(t *testing.T) {
 				began = now
 			}
 			last = d.Evict
-			if len(b.services) > maxWatched || len(b.apart) > maxApart || len(d.Limits) > len(pods) {
-				t.Fatalf("%d services, %d pairs, %d limits", len(b.services), len(b.apart), len(d.Limits))
+			if len(b.services) > maxWatched || len(b.apart) > maxApart || len(d.Limits) > len(pods) || len(d.Probe) > maxProbed {
+				t.Fatalf("%d services, %d pairs, %d limits, %d probed", len(b.services), len(b.apart), len(d.Limits), len(d.Probe))
 			}
 		}
 	})

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -37,6 +36,8 @@ type Neighbour struct {
 	Name string
 	// Use is its CPUs in use in the window; NaN is not known.
 	Use float64
+	// Ahead is how much of the window's Waited it was that ran meanwhile. Where Waited is not known it says nothing.
+	Ahead float64
 }
 
 // Window is what was seen of a service in some seconds. NaN is not known.
@@ -45,6 +46,10 @@ type Window struct {
 	Load       float64
 	Signals    [signals]float64
 	Neighbours []Neighbour
+	// Waited is how long the service's threads waited while something ran on their CPU, in CPUs, where Probed: something has looked who that was. It may be a neighbour, the service
+	// itself, or what is no pod.
+	Waited float64
+	Probed bool
 }
 
 // Params are what harm is told by.
@@ -60,6 +65,8 @@ type Params struct {
 	// Windows in a row have to be high; Kept is over how many neighbours are correlated, and Correlation is the least that names one.
 	Windows, Kept int
 	Correlation   float64
+	// Behind is the share of the service's waiting behind one neighbour from which on that one is named, whatever correlates.
+	Behind float64
 	// Patience is how many windows a step of the ladder has to help, Quiet how many calm windows take all of it back.
 	Patience, Quiet int
 	// Apart is for how long the scheduler keeps the two apart.
@@ -69,7 +76,7 @@ type Params struct {
 // DefaultParams are for windows of ten seconds.
 func DefaultParams() Params {
 	return Params{
-		Bins: 10, Weight: 0.05, Enough: 30, High: 6, Least: 0.05, Floor: [signals]float64{0.2, 0.05, 0, 0}, Windows: 3, Kept: 60, Correlation: 0.7, Patience: 3, Quiet: 60, Apart: time.Hour,
+		Bins: 10, Weight: 0.05, Enough: 30, High: 6, Least: 0.05, Floor: [signals]float64{0.2, 0.05, 0, 0}, Windows: 3, Kept: 60, Correlation: 0.7, Behind: 0.5, Patience: 3, Quiet: 60, Apart: time.Hour,
 	}
 }
 
@@ -90,6 +97,8 @@ func (p *Params) Validate() error {
 		return fmt.Errorf("interference: floors %v: want at least 0", p.Floor)
 	case !(p.High > 0 && p.Least > 0 && p.Correlation > 0 && p.Correlation <= 1):
 		return fmt.Errorf("interference: high %g, least %g, correlation %g: want more than 0, and a correlation of at most 1", p.High, p.Least, p.Correlation)
+	case !(p.Behind > 0 && p.Behind <= 1):
+		return fmt.Errorf("interference: %g of the waiting behind a neighbour: want more than 0 and at most 1", p.Behind)
 	case p.Windows < 3 || p.Kept < 2*p.Windows || p.Kept > maxKept:
 		return fmt.Errorf("interference: %d windows of %d kept: want at least 3, at least twice as many kept, and at most %d", p.Windows, p.Kept, maxKept)
 	case p.Patience < 1 || p.Quiet < p.Patience || p.Apart < 0:
@@ -118,9 +127,9 @@ type Action struct {
 	// Until is when a KeepApart ends.
 	Until  time.Time
 	Reason string
-	// Harm is the part of Reason that says what is wrong; Correlation is of the neighbour's use with it.
-	Harm        string
-	Correlation float64
+	// Harm is the part of Reason that says what is wrong. Evidence is why the neighbour is named.
+	Harm     string
+	Evidence Evidence
 }
 
 // baseline is what a signal usually is at a load.
@@ -135,6 +144,8 @@ type Watch struct {
 	bins      [][signals]baseline
 	residuals []float64            // of the last windows, the newest last
 	uses      map[string][]float64 // of neighbours, as long as residuals; NaN is not known
+	ahead     map[string]float64   // of neighbours, in the windows in a row that are high
+	waited    float64              // in the same windows
 	high      int                  // windows in a row
 	calm      int
 	since     int // windows since the last step
@@ -144,19 +155,23 @@ type Watch struct {
 
 // NewWatch returns an empty one. The parameters have to be valid and stay as they are.
 func NewWatch(p *Params) *Watch {
-	return &Watch{params: p, bins: make([][signals]baseline, p.Bins), uses: make(map[string][]float64)}
+	return &Watch{params: p, bins: make([][signals]baseline, p.Bins), uses: make(map[string][]float64), ahead: make(map[string]float64)}
 }
 
 // Alarm says whether the service is harmed as far as is known, and the neighbour that is named; it may be empty.
 func (w *Watch) Alarm() (bool, string) { return w.step > 0, w.culprit }
 
 // Restart takes the ladder back to where nothing is said. What is usual, and the last windows, stay known.
-func (w *Watch) Restart() { w.high, w.calm, w.since, w.step, w.culprit = 0, 0, 0, 0, "" }
+func (w *Watch) Restart() {
+	w.high, w.calm, w.since, w.step, w.culprit = 0, 0, 0, 0, ""
+	w.clearProbe()
+}
 
 // See tells a window, and returns what to do.
 func (w *Watch) See(x *Window, now time.Time) []Action {
 	if !(x.Load >= 0) || math.IsInf(x.Load, 0) {
 		w.high = 0
+		w.clearProbe()
 		return nil
 	}
 	bin := &w.bins[w.bin(x.Load)]
@@ -165,9 +180,11 @@ func (w *Watch) See(x *Window, now time.Time) []Action {
 	if math.IsNaN(residual) || residual <= w.params.High {
 		w.high = 0
 		w.calm++
+		w.clearProbe()
 	} else {
 		w.high++
 		w.calm = 0
+		w.addProbe(x)
 	}
 	if w.step == 0 && w.high == 0 {
 		learn(bin, x, w.params)
@@ -269,63 +286,6 @@ func (w *Watch) remember(residual float64, list []Neighbour) {
 	}
 }
 
-// name finds the neighbour whose use goes with the residuals: the greatest correlation, times how much its use grew to the high windows.
-func (w *Watch) name() (string, float64) {
-	calm := 0
-	for _, r := range w.residuals {
-		if r <= w.params.High {
-			calm++
-		}
-	}
-	if calm*4 < len(w.residuals) {
-		return "", 0 // harm all the time goes with everything that stays, and with what chances to rise
-	}
-	best, most, strength := "", 0.0, 0.0
-	for name, uses := range w.uses {
-		c, slope := correlation(w.residuals, uses)
-		if c < w.params.Correlation {
-			continue
-		}
-		// Of those that go with it about as well, the one whose use rose most.
-		if score := c * c * math.Sqrt(max(slope, 0)); score > strength || score == strength && strings.Compare(name, best) < 0 {
-			best, most, strength = name, c, score
-		}
-	}
-	return best, most
-}
-
-// correlation is Pearson's, of what is known of both, and the deviation of ys.
-func correlation(xs, ys []float64) (r, deviation float64) {
-	n, sx, sy := 0.0, 0.0, 0.0
-	for i, x := range xs {
-		if !math.IsNaN(x) && !math.IsNaN(ys[i]) {
-			n++
-			sx += bounded(x)
-			sy += ys[i]
-		}
-	}
-	if n < 6 {
-		return 0, 0
-	}
-	sx, sy = sx/n, sy/n
-	xx, yy, xy := 0.0, 0.0, 0.0
-	for i, x := range xs {
-		if !math.IsNaN(x) && !math.IsNaN(ys[i]) {
-			dx, dy := bounded(x)-sx, ys[i]-sy
-			xx += dx * dx
-			yy += dy * dy
-			xy += dx * dy
-		}
-	}
-	if xx <= 0 || yy <= 0 {
-		return 0, 0
-	}
-	return xy / math.Sqrt(xx*yy), math.Sqrt(yy / n)
-}
-
-// bounded keeps one extreme window from deciding alone.
-func bounded(residual float64) float64 { return min(max(residual, -10), 30) }
-
 // decide goes up and down the ladder.
 func (w *Watch) decide(residual float64, which Signal, now time.Time) []Action {
 	w.since++
@@ -343,7 +303,7 @@ func (w *Watch) decide(residual float64, which Signal, now time.Time) []Action {
 		w.step, w.since = 1, 0
 		actions = append(actions, Action{Kind: StopGrowth, Reason: harm, Harm: harm})
 	}
-	name, r := w.name()
+	name, evidence := w.name(which)
 	if name == "" {
 		return actions // nobody can be named: growth stays stopped
 	}
@@ -352,8 +312,8 @@ func (w *Watch) decide(residual float64, which Signal, now time.Time) []Action {
 	}
 	w.step, w.since = min(w.step+1, 4), 0
 	act := func(kind Kind, until time.Time) {
-		why := fmt.Sprintf("%s; the use of %s goes with it (correlation %.2f)", harm, name, r)
-		actions = append(actions, Action{Kind: kind, Neighbour: name, Until: until, Reason: why, Harm: harm, Correlation: r})
+		why := harm + "; " + evidence.Of(name)
+		actions = append(actions, Action{Kind: kind, Neighbour: name, Until: until, Reason: why, Harm: harm, Evidence: evidence})
 	}
 	switch w.step {
 	case 2:

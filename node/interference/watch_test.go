@@ -32,9 +32,9 @@ func (b *bench) see(hog, harm float64) []Action {
 	load := 0.5 + 0.3*math.Sin(float64(b.n)/30)
 	x := Window{Load: load}
 	for i := range b.passes {
-		x.Neighbours = append(x.Neighbours, Neighbour{fmt.Sprintf("%d-%d", b.n, i), 1})
+		x.Neighbours = append(x.Neighbours, Neighbour{Name: fmt.Sprintf("%d-%d", b.n, i), Use: 1})
 	}
-	x.Neighbours = append(x.Neighbours, Neighbour{"hog", hog}, Neighbour{"innocent", 2 + math.Mod(float64(b.n/17), 3)}, Neighbour{"unknown", math.NaN()}, Neighbour{"steady", 20})
+	x.Neighbours = append(x.Neighbours, Neighbour{Name: "hog", Use: hog}, Neighbour{Name: "innocent", Use: 2 + math.Mod(float64(b.n/17), 3)}, Neighbour{Name: "unknown", Use: math.NaN()}, Neighbour{Name: "steady", Use: 20})
 	x.Signals[Delay] = 4*load*load*(1+0.02*b.random.NormFloat64()) + harm
 	x.Signals[Pressure] = math.NaN()
 	x.Signals[Indicator], x.Signals[Cycles] = math.NaN(), math.NaN()
@@ -188,12 +188,12 @@ func TestHolds(t *testing.T) {
 		a, b := NewWatch(&p), NewWatch(&p)
 		odd := rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), -1, 0, 0.3, 1, 5, 1e9})
 		for i := range rapid.IntRange(1, 200).Draw(t, "windows") {
-			x := Window{Load: odd.Draw(t, "load")}
+			x := Window{Load: odd.Draw(t, "load"), Probed: rapid.Bool().Draw(t, "probed"), Waited: odd.Draw(t, "waited")}
 			for s := range x.Signals {
 				x.Signals[s] = odd.Draw(t, "signal")
 			}
 			for range rapid.IntRange(0, 3).Draw(t, "neighbours") {
-				x.Neighbours = append(x.Neighbours, Neighbour{fmt.Sprint(rapid.IntRange(0, 2000).Draw(t, "name")), odd.Draw(t, "use")})
+				x.Neighbours = append(x.Neighbours, Neighbour{Name: fmt.Sprint(rapid.IntRange(0, 2000).Draw(t, "name")), Use: odd.Draw(t, "use"), Ahead: odd.Draw(t, "ahead")})
 			}
 			now := start.Add(time.Duration(i) * time.Minute)
 			got, again := a.See(&x, now), b.See(&x, now)
