@@ -12,8 +12,10 @@ const (
 	// CPUs, Nodes and NodeMiB are the guest's processors and its NUMA nodes where Options do not say, and the memory of each of those. The first
 	// of the CPUs are node 0 and socket 0.
 	CPUs, Nodes, NodeMiB = 8, 2, 2048
-	// farDistance is what the firmware says of the way from one node to the other; the way within is 10.
-	farDistance = 21
+	// farDistance is what the firmware says of the way from one node to the other; the way within is 10. Of more than two, each is nearer to the other of its pair.
+	farDistance, pairDistance = 21, 12
+	// busNumbers are those of PCI that the root complexes of the nodes divide, and leave the last few for what is below the last of them; none gets more than widestBuses.
+	busNumbers, widestBuses = 0xf0, 0x40
 	// gpuGiB is the size of node 0's stand-in for a GPU. Those of other nodes are larger, so that they can be told apart.
 	gpuGiB = 16
 )
@@ -48,16 +50,24 @@ func machine(o Options, ports map[int]int) []string {
 	}
 	for node := range o.Nodes {
 		argv = append(argv, numaNode(node, o.CPUs/o.Nodes)...)
-		argv = append(argv, pcieSwitch(node)...)
+		argv = append(argv, pcieSwitch(node, o.Nodes)...)
 	}
 	for from := range o.Nodes {
 		for to := range o.Nodes {
 			if from != to {
-				argv = append(argv, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=%d", from, to, farDistance))
+				argv = append(argv, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=%d", from, to, distance(from, to, o.Nodes)))
 			}
 		}
 	}
 	return argv
+}
+
+// distance is what the firmware says of the way from one node to another.
+func distance(from, to, nodes int) int {
+	if nodes > 2 && from/2 == to/2 {
+		return pairDistance
+	}
+	return farDistance
 }
 
 // threads is whether each processor has a thread of QEMU's. One alone needs none of its own: a thread less that waits for the host, and none of the races in
@@ -78,8 +88,8 @@ func numaNode(node, perNode int) []string {
 
 // pcieSwitch hangs a switch below a root complex of the node, and a network card and a stand-in for a GPU (a disk of nothing that says
 // that it is a 3D controller) below the switch.
-func pcieSwitch(node int) []string {
-	bus := 0x40 * (node + 1)
+func pcieSwitch(node, nodes int) []string {
+	bus := min(widestBuses, busNumbers/nodes) * (node + 1)
 	devices := []string{
 		fmt.Sprintf("pxb-pcie,id=complex%[1]d,bus=pcie.0,bus_nr=%[2]d,numa_node=%[1]d", node, bus),
 		fmt.Sprintf("pcie-root-port,id=port%[1]d,bus=complex%[1]d,chassis=%[1]d,slot=%[2]d", node, 2*node),

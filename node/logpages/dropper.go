@@ -10,8 +10,8 @@ import (
 
 // The bounds of a step and of a list.
 const (
-	// rangeBytes is how much of a file is dropped at once: a step goes beyond its budget by no more.
-	rangeBytes = 4 << 20
+	// rangeBytes is how much of a file is dropped at once, and leastBytes the least: a step goes beyond its budget by no more than that.
+	rangeBytes, leastBytes = 4 << 20, 64 << 10
 	// maxRanges is how many ranges and files a step looks at: there may be long files without any page, and many files.
 	maxRanges = 1 << 12
 	// maxFolders and maxFiles bound a list: folders of a directory, and files of a folder with all below it. maxDepth is how deep is looked.
@@ -84,7 +84,7 @@ func New(open Open, directories []string) *Dropper {
 	return d
 }
 
-// Step drops so many bytes of pages at most, and a range more. keep is what stays at the end of each file. at is the time since some moment.
+// Step drops so many bytes of pages at most, and leastBytes more. keep is what stays at the end of each file. at is the time since some moment.
 func (d *Dropper) Step(at time.Duration, budget, keep int64) Result {
 	w := work{budget: budget}
 	trees := make([]Tree, len(d.directories))
@@ -182,12 +182,8 @@ func (d *Dropper) drop(tree Tree, e *entry, keep int64, w *work) (done bool) {
 		if !ok || begin >= end {
 			return true
 		}
-		length := min(rangeBytes, end-begin)
+		length, cost := affordable(file, begin, min(rangeBytes, end-begin), w.budget-w.Bytes)
 		e.offset = begin + length
-		cost, known := file.Cached(begin, length)
-		if !known {
-			cost = length
-		}
 		if cost == 0 {
 			continue
 		}
@@ -198,4 +194,21 @@ func (d *Dropper) drop(tree Tree, e *entry, keep int64, w *work) (done bool) {
 		w.Bytes += cost
 	}
 	return true
+}
+
+// affordable is how much of a range is dropped now, and what of the budget that takes: all of it, or as much as is left, and a little more.
+func affordable(file File, begin, length, left int64) (dropped, cost int64) {
+	if cost = costOf(file, begin, length); cost <= left {
+		return length, cost
+	}
+	length = min(length, max(left/leastBytes, 1)*leastBytes) // whole pages: the kernel drops no parts
+	return length, costOf(file, begin, length)
+}
+
+// costOf is what of a range is cached; where the kernel does not tell, all of it.
+func costOf(file File, begin, length int64) int64 {
+	if cost, known := file.Cached(begin, length); known {
+		return cost
+	}
+	return length
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The cleanup runs where the agents run, with their image, configuration and folders, and without an account of the API server.
+// The cleanup runs where the agents run, with their image, configuration and folders, and without an account of the API server. It can give interrupts back.
 func TestCleanupOf(t *testing.T) {
 	agent := &appsv1.DaemonSet{}
 	agent.Name, agent.Namespace = "hilbert-agent", "elsewhere"
@@ -41,10 +42,19 @@ func TestCleanupOf(t *testing.T) {
 	if d.Name != "hilbert-cleanup" || d.Namespace != "elsewhere" || spec.NodeSelector["hilbert.dev/agent"] != "true" || len(spec.ImagePullSecrets) != 1 || spec.ServiceAccountName != "" {
 		t.Errorf("%+v", d)
 	}
+	interrupts := ""
 	for _, v := range spec.Volumes {
 		if v.Name == "config" && v.ConfigMap.Name != "mine" || v.Name == "token" {
 			t.Errorf("%+v", v)
 		}
+		if v.HostPath != nil && v.HostPath.Path == "/proc/irq" {
+			interrupts = v.Name
+		}
+	}
+	if !slices.ContainsFunc(spec.InitContainers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == interrupts && m.MountPath == "/run/hilbert-irq" && !m.ReadOnly
+	}) {
+		t.Errorf("the cleanup cannot write the host's /proc/irq, for that of its own pod is read-only: %+v", spec.InitContainers[0].VolumeMounts)
 	}
 	if _, err := cleanupOf(&appsv1.DaemonSet{}); err == nil {
 		t.Error("an agent without a container has no image")

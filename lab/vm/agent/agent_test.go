@@ -49,21 +49,7 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
-	os.Exit(vmtest.Run(ending{m}, join.Options{Guest: vm.Options{Forward: []int{join.AgentPort}}}))
-}
-
-// ending ends the scheduler before the control plane ends.
-type ending struct{ *testing.M }
-
-func (e ending) Run() int {
-	status := e.M.Run()
-	if shared.cluster != nil {
-		if err := shared.cluster.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, "scheduler:", err)
-			return max(status, 1)
-		}
-	}
-	return status
+	os.Exit(vmtest.Run(deploytest.Ending{Tests: m, Cluster: &shared.cluster}, join.Options{Guest: vm.Options{Forward: []int{join.AgentPort}}}))
 }
 
 // rig is the node, its agent and the scheduler, for one test.

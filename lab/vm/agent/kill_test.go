@@ -24,8 +24,14 @@ func (r *rig) residents() (pods []*corev1.Pod, unchanged func() error) {
 		r.pod("shared", requests("500m")),
 		r.pod("reclaimed", level(spec.QoSReclaimed)),
 	)
+	return pods, r.stay(pods)
+}
+
+// stay is a check that nothing about pods has changed since they were where they stay.
+func (r *rig) stay(pods []*corev1.Pod) (unchanged func() error) {
+	r.t.Helper()
 	before := r.settled(pods)
-	return pods, func() error {
+	return func() error {
 		k, err := r.look()
 		if err != nil {
 			return err

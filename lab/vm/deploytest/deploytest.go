@@ -22,6 +22,7 @@ import (
 	"hilbert.dev/hilbert/deploy/policies"
 	"hilbert.dev/hilbert/lab/vm"
 	"hilbert.dev/hilbert/lab/vm/join"
+	"hilbert.dev/hilbert/lab/vm/vmtest"
 	"hilbert.dev/hilbert/lab/vm/wire"
 )
 
@@ -69,6 +70,25 @@ func (c *Cluster) Install(ctx context.Context) error {
 		return err
 	}
 	return c.startScheduler(ctx)
+}
+
+// Ending runs tests, and then ends the scheduler of the cluster that they have made, if any, before vmtest.Run ends the node.
+type Ending struct {
+	Tests   vmtest.Runner
+	Cluster **Cluster
+}
+
+// Run implements vmtest.Runner.
+func (e Ending) Run() int {
+	status := e.Tests.Run()
+	if *e.Cluster == nil {
+		return status
+	}
+	if err := (*e.Cluster).Close(); err != nil {
+		fmt.Fprintln(os.Stderr, "scheduler:", err)
+		return max(status, 1)
+	}
+	return status
 }
 
 // Close ends the scheduler. It is to be called before the node's control plane ends.

@@ -2,7 +2,6 @@ package join
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,13 +10,18 @@ import (
 	"hilbert.dev/hilbert/lab/vm/wire"
 )
 
-// PluginResource is what the example of a plugin brings in the guest.
-const PluginResource = "example.com/fpga"
+const (
+	// PluginResource is what the example of a plugin brings in the guest.
+	PluginResource = "example.com/fpga"
+	// PluginProgram is the base name of its executable there, by which signals find it.
+	PluginProgram = "node-plugin"
+	pluginPath    = "/usr/bin/" + PluginProgram
+)
 
 // StartPlugin builds the example of a plugin for the node's agent from the repository's root, and runs it in the guest with so many cards near each NUMA node, by number, as
-// "0,0,1".
-func (n *Node) StartPlugin(ctx context.Context, root, service, cards string) error {
-	binary := filepath.Join("bin", "guest", "node-plugin")
+// "0,0,1". more are further arguments of it.
+func (n *Node) StartPlugin(ctx context.Context, root, service, cards string, more ...string) error {
+	binary := filepath.Join("bin", "guest", PluginProgram)
 	build := exec.CommandContext(ctx, "go", "-C", root, "build", "-ldflags", "-s -w", "-o", binary, "./examples/node-plugin")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // the guest has no libraries
 	if out, err := build.CombinedOutput(); err != nil {
@@ -27,11 +31,11 @@ func (n *Node) StartPlugin(ctx context.Context, root, service, cards string) err
 	if err != nil {
 		return err
 	}
+	defer file.Close() // the request has closed it, unless it was never sent
 	const executable = 0o755
-	err = errors.Join(n.Guest.WriteFile(ctx, "/usr/bin/node-plugin", file, executable), file.Close())
-	if err != nil {
+	if err := n.Guest.WriteFile(ctx, pluginPath, file, executable); err != nil {
 		return err
 	}
-	_, err = n.Guest.Define(ctx, wire.ServiceSpec{Name: service, Argv: []string{"/usr/bin/node-plugin", "-resource", PluginResource, "-cards", cards}})
+	_, err = n.Guest.Define(ctx, wire.ServiceSpec{Name: service, Argv: append([]string{pluginPath, "-resource", PluginResource, "-cards", cards}, more...)})
 	return err
 }

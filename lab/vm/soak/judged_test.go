@@ -18,14 +18,14 @@ func set(t *testing.T, text string) topology.CPUSet {
 	return out
 }
 
-// sound is a node where all is well: own has 6-7, ads and best the pool 1-2,5, batch is lent 3-4.
+// sound is a node where all is well: own has 6-7, ads and best the pool 1-2,5, batch is lent 3-4. ads has a card.
 func sound(t *testing.T) *Reading {
 	t.Helper()
 	return &Reading{
 		Online: set(t, "0-7"), Reserved: set(t, "0"), NUMA: []topology.CPUSet{set(t, "0-3"), set(t, "4-7")}, Floor: 1,
 		Pods: []Pod{
 			{Name: "own", UID: "o", Level: Dedicated, Wanted: true, Exists: true, Running: true, MilliCPU: 2000, Known: 2000, Promised: []int{1}},
-			{Name: "ads", UID: "a", Level: Shared, Wanted: true, Exists: true, Running: true, MilliCPU: 2500, Known: 2500},
+			{Name: "ads", UID: "a", Level: Shared, Wanted: true, Exists: true, Running: true, MilliCPU: 2500, Known: 2500, Cards: 1},
 			{Name: "best", UID: "b", Level: BestEffort, Wanted: true, Exists: true, Running: true},
 			{Name: "batch", UID: "r", Level: Reclaimed, Wanted: true, Exists: true, Running: true},
 		},
@@ -34,7 +34,7 @@ func sound(t *testing.T) *Reading {
 			{UID: "r", ID: "r1", CPUs: set(t, "3-4")},
 		},
 		Agent: Party{For: time.Hour}, Watchdog: Party{For: time.Hour}, Turn: Agent,
-		Allocations: []Allocation{{UID: "o", CPUs: set(t, "6-7")}},
+		Allocations: []Allocation{{UID: "o", CPUs: set(t, "6-7")}}, Cards: 1,
 	}
 }
 
@@ -103,6 +103,9 @@ func TestJudgeFinds(t *testing.T) {
 		"a pool below its requests":                   {func(r *Reading) { r.Pods[1].MilliCPU = 3001 }, "requests: ads best request 3001m, and have 1-2,5"},
 		"a loan of what online pods request and want": {func(r *Reading) { r.Busy = true; lend(t, r) }, "requests: ads best request 2500m, and have 1,"},
 		"a loan of it that outlives the agent":        {func(r *Reading) { away(r); lend(t, r) }, "requests: ads best request 2500m, and have 1,"},
+		"a plugin that was killed and does not serve": {func(r *Reading) { r.CardsSay = "no plugin serves it" }, "the plugin does not serve: no plugin serves it"},
+		"a card that a pod runs without":              {func(r *Reading) { r.Cards = 0 }, "0 cards are held; pods that run asked for 1"},
+		"a card that is held for nobody":              {func(r *Reading) { r.Cards = 2 }, "2 cards are held; pods that run asked for 1"},
 		"below them while the agent is away": {func(r *Reading) {
 			away(r)
 			r.Containers[1].CPUs, r.Containers[2].CPUs = set(t, "1"), set(t, "1")
@@ -126,6 +129,8 @@ func TestJudgeAllows(t *testing.T) {
 			away(r)
 			r.Containers[2].CPUs, r.Containers[2].New = set(t, "0-7"), true
 		},
+		"a card of a pod that does not run any more":            func(r *Reading) { r.Pods[1].Running, r.Pods[1].Says = false, "ContainerCreating" },
+		"a card of a pod that has not got it yet":               func(r *Reading) { r.Cards, r.Pods[1].Running, r.Pods[1].Says = 0, false, "PluginFailed" },
 		"a loan of what online pods request and do not use":     func(r *Reading) { lend(t, r) },
 		"a loan of it while the agent is away for a short time": func(r *Reading) { r.Agent = Party{Away: true, For: 29 * time.Second}; lend(t, r) },
 		"a busy service while the agent is away for a short time": func(r *Reading) {

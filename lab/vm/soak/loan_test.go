@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // startService runs the online service, which does nothing yet. Its processes are stopped and continued by signals: a frozen cgroup would tell containerd that the
@@ -12,7 +14,9 @@ import (
 func (r *rig) startService(ctx context.Context) error {
 	p := r.pod(Action{Pod: service, Level: Shared, MilliCPU: serviceMilliCPU})
 	p.Spec.Containers[0].Args = []string{"burn", serviceThreads}
-	p.Spec.Containers[0].Resources.Limits = nil // it may use what it finds
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} { // it may use what it finds; the limit of its card is the API server's wish
+		delete(p.Spec.Containers[0].Resources.Limits, name)
+	}
 	p, err := r.RunPod(ctx, p)
 	if err != nil {
 		return err

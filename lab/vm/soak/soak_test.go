@@ -67,21 +67,7 @@ node:
 var cluster *deploytest.Cluster //nolint:gochecknoglobals // ended after the tests, before the node
 
 func TestMain(m *testing.M) {
-	os.Exit(vmtest.Run(ending{m}, join.Options{Guest: vm.Options{CPUs: guestCPUs, Nodes: vm.Nodes, Forward: []int{join.AgentPort}}}))
-}
-
-// ending ends the scheduler before the control plane ends.
-type ending struct{ *testing.M }
-
-func (e ending) Run() int {
-	status := e.M.Run()
-	if cluster != nil {
-		if err := cluster.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, "scheduler:", err)
-			return max(status, 1)
-		}
-	}
-	return status
+	os.Exit(vmtest.Run(deploytest.Ending{Tests: m, Cluster: &cluster}, join.Options{Guest: vm.Options{CPUs: guestCPUs, Nodes: vm.Nodes, Forward: []int{join.AgentPort}}}))
 }
 
 // TestSoak: whatever happens to a node, and in whatever order, its promises hold, or it says that they do not. HILBERT_SOAK is for how long, HILBERT_SOAK_SEED
@@ -329,6 +315,12 @@ func (r *rig) kill(ctx context.Context, service string) error {
 	case Watchdog:
 		_, err := r.signal(ctx, deploytest.WatchdogService, syscall.SIGKILL)
 		r.watchdogSince = time.Now().Add(watchdogStarts)
+		return err
+	case Plugin:
+		there, err := r.signal(ctx, join.PluginProgram, syscall.SIGKILL)
+		if err == nil && !there {
+			err = errors.New("the plugin was to be killed, and does not run")
+		}
 		return err
 	}
 	_, err := r.signal(ctx, service, syscall.SIGKILL)

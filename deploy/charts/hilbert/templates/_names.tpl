@@ -65,7 +65,7 @@ tlsPrivateKeyFile: /etc/hilbert-peers/tls.key
 caFile: /etc/hilbert-peers/ca.crt
 {{- end -}}
 
-{{- /* Whether agents move interrupts: then they and what cleans up after them need the host's /proc/irq, for a pod's own is read-only. */ -}}
+{{- /* Whether agents move interrupts: then they need the host's /proc/irq, for a pod's own is read-only. What cleans up after them has it in any case. */ -}}
 {{- define "hilbert.movesInterrupts" -}}
 {{- if dig "node" "quietCPUs" "interrupts" false .Values.agent.config -}}true{{- end -}}
 {{- end -}}
