@@ -16,6 +16,7 @@ import (
 	"hilbert.dev/hilbert/node/interference"
 	"hilbert.dev/hilbert/node/loop"
 	"hilbert.dev/hilbert/node/observe"
+	"hilbert.dev/hilbert/node/perf"
 	"hilbert.dev/hilbert/node/plugin"
 	"hilbert.dev/hilbert/node/quiet"
 	"hilbert.dev/hilbert/node/report"
@@ -71,6 +72,8 @@ type Options struct {
 	Use func(now time.Time, pods []PodUse)
 	// Observe reads the kernel's counters; nil: they are not read. The Agent closes it.
 	Observe *observe.Reader
+	// Counters reads the processor's counters; nil: they are not read.
+	Counters ProcessorCounters
 	// Devices looks at GPUs and network cards; nil: nothing is said of them.
 	Devices DeviceInspector
 	// Plugins is where plugins have their sockets; nil: none is asked.
@@ -319,6 +322,9 @@ func (a *Agent) workers() []func(context.Context) {
 	if a.observer.Reader != nil {
 		out = append(out, a.observer.Run)
 	}
+	if a.options.Counters != nil {
+		out = append(out, a.options.Counters.Run)
+	}
 	if scraper := a.profiles.scraper; a.node.lends() && scraper != nil {
 		out = append(out, func(ctx context.Context) { scraper.Run(ctx, a.profiles.wanted, a.profiles.scraped) })
 	}
@@ -450,9 +456,10 @@ type State struct {
 	// Steered counts pods by the name of their profile; SteeredPools is what their pools should have, in millicores.
 	Steered      map[string]Steered
 	SteeredPools map[string]int64
-	// Interference is what is said of harm; nil: nothing is watched. InterferenceActions counts what was decided.
+	// Interference is what is said of harm; nil: nothing is watched. InterferenceActions counts what was decided. Counters is what is counted by the processor's counters.
 	Interference        *spec.Interference
 	InterferenceActions map[interference.Kind]uint64
+	Counters            perf.Status
 	// Overcommit is what is said of how much CPU may be promised a second time; nil: nothing is.
 	Overcommit *spec.NodeOvercommitStatus
 	Plugins    PluginCounts
@@ -483,7 +490,7 @@ func (a *Agent) State() State {
 	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
 	s.Notes, s.Refused, s.Withheld = maps.Clone(n.counts.Notes), maps.Clone(n.counts.Refused), maps.Clone(n.counts.Withheld)
 	s.Interference, s.InterferenceActions = a.interference.status(n.now()), a.interference.counts()
-	s.Overcommit = a.overcommit.status(n.now())
+	s.Counters, s.Overcommit = a.interference.counters.status(), a.overcommit.status(n.now())
 	s.Plugins, s.Overusing = a.plugins.counts, len(a.overuse.found)
 	k := a.devices.kubelet
 	all, found := k.assignments.DeviceCount()

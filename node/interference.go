@@ -30,6 +30,7 @@ type interferenceController struct {
 	decision *interference.Decision // nil: there is none yet
 	at       time.Time              // of the last observation
 	known    [signalsKnown]bool     // whether any service had the signal in the last observation
+	counters processorCounters
 	limits   map[string]*cpuLimit   // by UID
 	looked   map[string]bool        // pods whose cgroup was read for what another agent has left, by UID
 	told     map[string]string      // what was told of a victim last, by UID
@@ -61,7 +62,7 @@ var limitPeriod = strconv.Itoa(enforce.LimitPeriod)
 
 func newInterferenceController(n *nodeState, profiles *profileController) *interferenceController {
 	return &interferenceController{
-		node: n, profiles: profiles, limits: make(map[string]*cpuLimit), looked: make(map[string]bool), told: make(map[string]string), names: make(map[string]spec.PodRef),
+		node: n, profiles: profiles, counters: processorCounters{poller: n.options.Counters}, limits: make(map[string]*cpuLimit), looked: make(map[string]bool), told: make(map[string]string), names: make(map[string]spec.PodRef),
 	}
 }
 
@@ -86,6 +87,7 @@ func (c *interferenceController) Tick(in *inputs) (changed bool) {
 	if c.config().Mode == spec.InterferenceOff {
 		c.book, c.decision = nil, nil
 		clear(c.told)
+		c.counters.stop()
 		return c.limit(in.now)
 	}
 	if rules := rulesOf(c.config()); c.book == nil || rules != c.rules {
@@ -113,6 +115,8 @@ func (c *interferenceController) Tick(in *inputs) (changed bool) {
 // readings are the pods as the Book sees them.
 func (c *interferenceController) readings(o *observation) (out []interference.Reading) {
 	c.known = [signalsKnown]bool{}
+	c.counters.begin()
+	defer c.counters.watch()
 	const milli = 1000
 	for _, p := range c.node.pods.sorted() {
 		asked, pool, ok := c.node.manager.Pod(p.name.UID)
@@ -126,6 +130,9 @@ func (c *interferenceController) readings(o *observation) (out []interference.Re
 		}
 		if r.Watched {
 			r.Delay, r.Pressure, r.Indicator = orNaN(o.runDelay(p)), orNaN(pressureOf(o.use(p.cgroup))), orNaN(c.profiles.metric(p, o.laws.Wall))
+			if c.config().Counters {
+				r.Cycles = orNaN(c.counters.cycles(p, r.Request, o.laws.Wall))
+			}
 			c.known[knownDelay] = c.known[knownDelay] || !math.IsNaN(r.Delay)
 			c.known[knownPressure] = c.known[knownPressure] || !math.IsNaN(r.Pressure)
 		}
@@ -372,9 +379,12 @@ func (c *interferenceController) status(now time.Time) *spec.Interference {
 	return out
 }
 
-// unknown are the signals that the node does not have. Counters of the hardware are not read by any agent yet.
-func (c *interferenceController) unknown(d *interference.Decision) []string {
-	out := []string{"cycles per instruction", "memory bandwidth"}
+// unknown are the signals that the node does not have.
+func (c *interferenceController) unknown(d *interference.Decision) (out []string) {
+	if lacks := c.counters.lacks(c.config().Counters); lacks != "" {
+		out = append(out, lacks)
+	}
+	out = append(out, "memory bandwidth")
 	if d.Watched > 0 && !c.known[knownDelay] {
 		out = append(out, interference.Delay.String())
 	}

@@ -20,8 +20,11 @@ type harmRig struct {
 	waited   int
 }
 
-func newHarmRig(t *testing.T) *harmRig {
+func newHarmRig(t *testing.T) *harmRig { return newHarmRigWith(t, nil) }
+
+func newHarmRigWith(t *testing.T, processor ProcessorCounters) *harmRig {
 	r := &harmRig{lender: &lender{world: newWorld(t), counters: newCounters(t), now: time.Now()}, used: make(map[string]int)}
+	r.processor = processor
 	r.seldom = true
 	r.start()
 	web, hog := sandbox("web", 2, "qos=shared_cores"), sandbox("hog", 0, "qos=reclaimed_cores", "besteffort")

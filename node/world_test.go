@@ -206,6 +206,7 @@ type world struct {
 	refuse    map[string]bool   // containers that it does not update
 	running   map[string]runningPod
 	logPages  LogPages
+	processor ProcessorCounters
 }
 
 // runningPod is what the runtime would tell in Synchronize.
@@ -262,7 +263,7 @@ func (w *world) start() {
 	}
 	config.Devices.IgnoreToolkit = w.ignoreToolkit
 	agent, err := New(Options{
-		Thresholds: w.thresholds, LogPages: w.logPages,
+		Thresholds: w.thresholds, LogPages: w.logPages, Counters: w.processor,
 		Node: "n1", Machine: w.hardware, Devices: w.inspector, Plugins: w.plugins, Mode: w.mode, Config: config, Kernel: w.absence.Kernel, Absence: w.absence, Log: slog.New(slog.DiscardHandler),
 		Ports: Ports{
 			Report: func(_ context.Context, r *spec.NodeReport) error {

@@ -22,6 +22,9 @@ type NodeInterference struct {
 	LimitShare float64 `json:"limitShare"`
 	// EvictPause is the least time between two evictions for interference on a node.
 	EvictPause Duration `json:"evictPause"`
+	// Counters: the processor's counters are read of services, so that harm by memory bandwidth and cache is seen where nobody waits. The agent needs the capability PERFMON for it. Where
+	// the hardware, the hypervisor or the kernel shows no such counters, what they would say is unknown.
+	Counters bool `json:"counters"`
 	// Apart is for how long the two are better kept apart on this node, once the culprit was to be evicted; 0: they are not. The scheduler then looks for another node for pods like the culprit.
 	Apart Duration `json:"apart"`
 }

@@ -46,8 +46,8 @@ const (
 	// Length of a window, and how many of its readings must be known for it to be.
 	Length     = 10 * time.Second
 	knownShare = 0.5
-	// maxWatched bounds the services that are watched: the others are named, and not watched.
-	maxWatched = 64
+	// MaxWatched bounds the services that are watched: the others are named, and not watched.
+	MaxWatched = 64
 	// silentFor is how long nothing may be known of a service until what is done for it is taken back.
 	silentFor = 10 * time.Minute
 	// maxApart bounds the pairs that are to be kept apart.
@@ -302,8 +302,8 @@ func (b *Book) choose(seen []Reading, now time.Time) {
 		}
 	}
 	slices.SortStableFunc(list, func(x, y *Reading) int { return cmp.Compare(y.Request, x.Request) })
-	wanted := make(map[string]bool, maxWatched)
-	for _, r := range list[:min(len(list), maxWatched)] {
+	wanted := make(map[string]bool, MaxWatched)
+	for _, r := range list[:min(len(list), MaxWatched)] {
 		wanted[r.ID] = true
 		if b.services[r.ID] == nil {
 			b.services[r.ID] = &service{watch: NewWatch(&b.rules.Watch), known: now}

@@ -195,7 +195,7 @@ func TestBookHolds(t *testing.T) {
 				began = now
 			}
 			last = d.Evict
-			if len(b.services) > maxWatched || len(b.apart) > maxApart || len(d.Limits) > len(pods) || len(d.Probe) > maxProbed {
+			if len(b.services) > MaxWatched || len(b.apart) > maxApart || len(d.Limits) > len(pods) || len(d.Probe) > maxProbed {
 				t.Fatalf("%d services, %d pairs, %d limits, %d probed", len(b.services), len(b.apart), len(d.Limits), len(d.Probe))
 			}
 		}

@@ -85,8 +85,8 @@ type Machine struct {
 // Promises are all that are probed.
 func Promises() []Promise {
 	return []Promise{
-		{"pressure", "The kernel tells how long tasks wait for CPU, memory and disks.", "Linux 6.12 in a virtual machine", pressure},
-		{"cgroups", "The cgroup v2 hierarchy has the controllers by which the agent sets limits.", "Linux 6.12 in a virtual machine", cgroups},
+		{"pressure", "The kernel tells how long tasks wait for CPU, memory and disks.", "Linux 6.12 and 6.18 in virtual machines", pressure},
+		{"cgroups", "The cgroup v2 hierarchy has the controllers by which the agent sets limits.", "Linux 6.12 and 6.18 in virtual machines", cgroups},
 		{"machine", "CPUs, cores, caches, NUMA nodes and their distances are known.", "x86-64 and arm64 fixtures of real machines, virtual machines of 1 to 4 NUMA nodes", hardware},
 		{"counters", "Instructions and cycles of a thread can be counted, to name neighbours that slow each other down.", "", counters},
 		{"disk-model", "What a disk can do is measured, for io.cost, and written nowhere but to a file that goes.", "a virtual disk", diskModel},

@@ -228,7 +228,13 @@ func TestProbe(t *testing.T) {
 		{"counters", Absent, "no such", func(_ *testing.T, w *world) { w.Instructions = counts(0, syscall.ENOENT) }},
 		{"counters", Unknown, "permission", func(_ *testing.T, w *world) { w.Instructions = counts(0, syscall.EACCES) }},
 		{"counters", Fail, "0 instructions", func(_ *testing.T, w *world) { w.Instructions = counts(0, nil) }},
-		{"rdt", Absent, "no resctrl", func(_ *testing.T, w *world) { w.RDT = nil }},
+		{"rdt", Absent, "mount it", func(_ *testing.T, w *world) { w.RDT = nil }},
+		{"rdt", Absent, "the kernel has no resctrl", func(_ *testing.T, w *world) {
+			w.RDT, w.root["proc/filesystems"] = nil, &fstest.MapFile{Data: []byte("nodev\tcgroup2\n\text4\n")}
+		}},
+		{"rdt", Absent, "mount it", func(_ *testing.T, w *world) {
+			w.RDT, w.root["proc/filesystems"] = nil, &fstest.MapFile{Data: []byte("nodev\tcgroup2\nnodev\tresctrl\n")}
+		}},
 		{"rdt", Absent, "no resctrl", func(_ *testing.T, w *world) { delete(w.groups.files, "schemata") }},
 		{"rdt", Unknown, "no group was made", func(_ *testing.T, w *world) { w.Write = false }},
 		{"rdt", Unknown, "an agent runs", func(_ *testing.T, w *world) { w.groups.files["hilbert-online/schemata"] = "x" }},

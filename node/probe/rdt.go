@@ -17,6 +17,10 @@ var half = rdt.Params{CacheShare: 0.5, Exclusive: true, BandwidthShare: 0.5}
 // resctrl reads what the hardware has and, if it may, makes both groups, reads back what they have and what they use, and removes them.
 func resctrl(_ context.Context, m *Machine) verdict {
 	if m.RDT == nil {
+		// A kernel that has the file system names it, mounted or not.
+		if text, err := fs.ReadFile(m.Root, "proc/filesystems"); err == nil && !slices.Contains(strings.Fields(string(text)), "resctrl") {
+			return absent("the kernel has no resctrl file system: the processor or the hypervisor shows nothing of it, or it was built without CONFIG_X86_CPU_RESCTRL")
+		}
 		return absent(rdt.ErrAbsent.Error())
 	}
 	control, err := rdt.Open(m.RDT)

@@ -16,8 +16,8 @@ func newExperimentInterference() *cobra.Command {
 		Use:   "interference",
 		Short: "Which neighbour harms a service: naming accuracy, false alarms, seconds to relief",
 		Long: `Draw mixes of services and neighbours on modelled machines; a neighbour that wants many threads, much memory bandwidth or much cache comes in half
-of them. Tell harm by residuals of run delay, pressure and the service's indicator over a baseline at the same load, name the neighbour whose use goes
-with them, and act. Parameters were tuned on other mixes.`,
+of them. Tell harm by residuals of run delay, pressure, and the service's indicator or the cycles that its instructions take, over a baseline at the same load,
+name the neighbour whose use goes with them, and act. Parameters were tuned on other mixes.`,
 		Example: `  hilbert sim experiment interference --seeds 200 -o json
   hilbert sim experiment interference --seeds 1000 --report interference.html`,
 		Args: cobra.NoArgs,

@@ -23,6 +23,7 @@ import (
 	"hilbert.dev/hilbert/node/machine"
 	"hilbert.dev/hilbert/node/nri"
 	"hilbert.dev/hilbert/node/observe"
+	"hilbert.dev/hilbert/node/perf"
 	"hilbert.dev/hilbert/node/plugin"
 	"hilbert.dev/hilbert/node/scrape"
 )
@@ -57,6 +58,13 @@ func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *s
 	}
 }
 
+// processorCounters are those of this machine. Nothing is opened before anything is watched.
+func processorCounters(roots realnode.Roots) *perf.Poller {
+	p := perf.DefaultParams()
+	p.MaxFiles = perf.MaxFiles(p.MaxFiles)
+	return perf.NewPoller(perf.NewReader(perf.NewEvents(roots.Cgroups(), filepath.Join(roots.Sys, "devices", "system", "cpu", "online")), p), nil)
+}
+
 // agentHost is where an agent runs, and what has changed there since the agent before it began.
 type agentHost struct {
 	roots   realnode.Roots
@@ -82,7 +90,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	}
 	options.Changed, options.Scraper = host.changed, scrape.New(scrape.Defaults())
 	options.Observe, options.Quiet = observe.New(roots.Observed, observe.Params{}), quietKeeper(config, roots, kernel)
-	options.LogPages = logpages.New(logpages.Host, config.Node.LogDirectories)
+	options.LogPages, options.Counters = logpages.New(logpages.Host, config.Node.LogDirectories), processorCounters(roots)
 	options.Absence, options.Kernel = absence(roots, kernel, log)
 	if path := config.Node.Lending.Record; path != "" {
 		record, err := openRecord(path)

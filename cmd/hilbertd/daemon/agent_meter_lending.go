@@ -35,11 +35,13 @@ var (
 	agentSteered    = agentDesc("steered_cpus", "Desired size of pools with a ServiceProfile, in CPUs.", "pool")
 	agentWatched    = agentDesc("interference_services", "Services that are watched for harm by neighbours, by state: known, or learning where too little was seen at their load.", "state")
 	agentHarmed     = agentDesc("interference_findings", "Services that are harmed by a neighbour, by what is done about it, or in mode report would be.", "step")
+	agentCounted    = agentDesc("counted_services", "Services whose cycles per instruction are wanted, by state: counted, waiting for their turn as files are bounded, or unknown where the node has no counters.", "state")
+	agentCountFiles = agentDesc("counter_files", "Open files of the processor's counters; their bound is a quarter of those that the agent may open, and 16384.")
 	agentLadder     = agentDesc("interference_actions_total", "Steps against harmful neighbours that were decided.", "step")
 	agentOvercommit = agentDesc("overcommit_percent", "Percent of the CPUs that services share which may be promised to them, by why it is not more.", "reason")
 	agentLendings   = []*prometheus.Desc{
 		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentRequested, agentFollowed, agentStopped, agentShrinks,
-		agentShrunk, agentShrinking, agentLogPages, agentPartBytes, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered, agentWatched, agentHarmed, agentLadder,
+		agentShrunk, agentShrinking, agentLogPages, agentPartBytes, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered, agentWatched, agentHarmed, agentLadder, agentCounted, agentCountFiles,
 		agentOvercommit, agentHeldBack, agentOverusing,
 	}
 )
@@ -122,6 +124,14 @@ func collectInterference(send func(prometheus.ValueType, *prometheus.Desc, float
 	if i == nil {
 		return
 	}
+	unknown := 0
+	if s.Counters.Why != nil {
+		unknown = i.Watched
+	}
+	send(prometheus.GaugeValue, agentCounted, float64(s.Counters.Counted), "counted")
+	send(prometheus.GaugeValue, agentCounted, float64(s.Counters.Waiting), "waiting")
+	send(prometheus.GaugeValue, agentCounted, float64(unknown), "unknown")
+	send(prometheus.GaugeValue, agentCountFiles, float64(s.Counters.Files))
 	send(prometheus.GaugeValue, agentWatched, float64(i.Watched-i.Learning), "known")
 	send(prometheus.GaugeValue, agentWatched, float64(i.Learning), "learning")
 	found := map[string]float64{spec.InterferenceGrowthStopped: 0, spec.InterferenceLimited: 0, spec.InterferenceEvicting: 0, spec.InterferenceLeftAlone: 0}
