@@ -372,6 +372,60 @@ func TestControl(t *testing.T) {
 	k.expect(t)
 }
 
+// memo is a store in memory, which may fail.
+type memo struct {
+	data []byte
+	err  error
+}
+
+func (m *memo) Load() ([]byte, error) { return m.data, m.err }
+
+func (m *memo) Save(data []byte) error {
+	if m.err == nil {
+		m.data = data
+	}
+	return m.err
+}
+
+// A weight of all pods that an agent has set is given back by the next one that is started without it, once, and never set where that cannot be kept.
+func TestWeightOfAllPodsOutlivesNobody(t *testing.T) {
+	k := newKernel("8:0")
+	k.other["k/cgroup.subtree_control"], k.other["k/io.weight"] = "io", "default 500"
+	sys := fstest.MapFS{"block/a/dev": {Data: []byte("8:0\n")}, "block/a/device/model": {}}
+	store := &memo{}
+	for i, agent := range []struct {
+		weight int
+		fails  error
+		want   string
+	}{
+		{0, nil, ""}, // somebody else's
+		{1000, errors.New("full"), ""},
+		{1000, nil, "default 1000"},
+		{0, errors.New("full"), ""},
+		{0, nil, "default 100"},
+		{0, nil, ""},
+	} {
+		p := Defaults()
+		p.Pods, store.err = agent.weight, agent.fails
+		c := NewControl(k, sys, func() (string, error) { return "", nil }, "k", p)
+		c.KeepWeight(store)
+		got, said := "", ""
+		for range 2 {
+			knobs, conditions := c.Tick(nil)
+			got = ""
+			for _, knob := range knobs {
+				if knob.Path() == "k/io.weight" {
+					got, k.other["k/io.weight"] = knob.Value, knob.Value+"\n8:0 7"
+				}
+			}
+			said = fmt.Sprint(conditions)
+		}
+		if got != agent.want || (agent.fails != nil) != strings.Contains(said, "full") {
+			t.Errorf("agent %d: %q, want %q; %s", i, got, agent.want, said)
+		}
+	}
+}
+
 // All pods together weigh what the settings say beside the host's services, and as the kernel has it when they say nothing any more; what nobody set is left alone.
 func TestWeightOfAllPods(t *testing.T) {
 	k := newKernel("8:0")

@@ -19,7 +19,7 @@ const lookAgain = 60
 type Control struct {
 	kernel  enforce.Kernel
 	sys     fs.FS
-	top     string
+	pods    string // the cgroup that all pods are below
 	mounts  func() (string, error)
 	params  Params // as set
 	now     Params // with the kernel's names of disks
@@ -30,7 +30,7 @@ type Control struct {
 	unread  []Condition     // the disks cannot be listed, or not be found
 	limited map[string]bool // numbers of the disks that had a ceiling
 	bounded map[string]bool // and of those that had a latency
-	weighed bool            // all pods together had a weight of the settings
+	top     topWeight
 	looked  map[string]bool // cgroups in which latencies of an agent before this one were looked for
 }
 
@@ -38,7 +38,7 @@ type Control struct {
 // pods are below: "kubepods". It touches nothing before Tick.
 func NewControl(k enforce.Kernel, sys fs.FS, mounts func() (string, error), top string, p Params) *Control {
 	return &Control{
-		kernel: k, sys: sys, mounts: mounts, top: top, params: p, now: p, cost: NewCost(k, nil), limited: map[string]bool{}, bounded: map[string]bool{}, looked: map[string]bool{},
+		kernel: k, sys: sys, mounts: mounts, pods: top, params: p, now: p, cost: NewCost(k, nil), limited: map[string]bool{}, bounded: map[string]bool{}, looked: map[string]bool{},
 	}
 }
 
@@ -73,22 +73,14 @@ func (c *Control) Tick(pods []enforce.Pod) ([]enforce.DesiredKnob, []Condition) 
 			out = append(out, w)
 		}
 	}
-	return append(out, c.weighTop()...), conditions
-}
-
-// kernelWeight is what each cgroup has by itself.
-const kernelWeight = 100
-
-// weighTop is the weight of all pods together, beside the host's services: these write pods' logs and pull their images, so what they do for reclaimed pods is no reclaimed pod's.
-func (c *Control) weighTop() []enforce.DesiredKnob {
-	weight := c.now.Pods
-	if c.weighed = c.weighed || weight > 0; !c.weighed || !c.support.Weights {
-		return nil
+	if c.support.Weights {
+		top, err := c.weighTop()
+		if err != nil {
+			conditions = append(conditions, Condition{ReasonRefused, err.Error()})
+		}
+		out = append(out, top...)
 	}
-	if weight == 0 {
-		weight = kernelWeight
-	}
-	return []enforce.DesiredKnob{enforce.Desire(c.top, enforce.IOWeight, value(weight))}
+	return out, conditions
 }
 
 // adopt looks for latencies that an agent before this one has left: at first in all cgroups of pods, then in new ones around them. Those around pods never end, and would
@@ -103,7 +95,7 @@ func (c *Control) adopt(pods []enforce.Pod) {
 		if !first {
 			dir = path.Dir(dir)
 		}
-		for ; strings.HasPrefix(dir, c.top+"/") && !c.looked[dir]; dir = path.Dir(dir) {
+		for ; strings.HasPrefix(dir, c.pods+"/") && !c.looked[dir]; dir = path.Dir(dir) {
 			c.looked[dir] = true
 			text, _ := c.kernel.Read(dir + "/" + enforce.IOLatency) // one that is gone has none
 			for line := range strings.Lines(text) {
@@ -131,7 +123,7 @@ func remembered(lines []string, had map[string]bool, without string) string {
 }
 
 func (c *Control) look() {
-	c.support, c.unread = Detect(c.kernel, c.top), nil
+	c.support, c.unread = Detect(c.kernel, c.pods), nil
 	if disks, err := Disks(c.sys); err != nil {
 		c.unread = []Condition{{ReasonNoDisk, "the disks cannot be listed: " + err.Error()}} // those of before may still be there
 	} else {

@@ -102,7 +102,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	}
 	resetUnset(config, options.Mode, roots, kernel, log)
 	var metrics []prometheus.Collector
-	if options.Governors, metrics, err = governors(&config.Node.Lending, options.Mode, roots, kernel, log); err != nil {
+	if options.Governors, metrics, err = governors(&config.Node, options.Mode, roots, kernel, log); err != nil {
 		return err
 	}
 	use := newUse(&options)

@@ -33,10 +33,13 @@ const (
 )
 
 // stateFiles are what the agent keeps in its state directory.
-var stateFiles = []string{"checkpoint.json", "law-state.json", "configuration.json", "devices.json", "resources.json", quietFile, setFile}
+var stateFiles = []string{"checkpoint.json", "law-state.json", "configuration.json", "devices.json", "resources.json", quietFile, podsWeightFile, setFile}
 
 // quietFile, in the state directory, says what interrupts and services had before the agent moved them.
 const quietFile = "quiet.json"
+
+// podsWeightFile, in the state directory, says whether the agent has given all pods together a weight on disks.
+const podsWeightFile = "pods-weight"
 
 // quietKeeper keeps interrupts and services off CPUs, or gives back what an agent before this one has moved.
 func quietKeeper(config *spec.Configuration, roots realnode.Roots, kernel enforce.Kernel) *quiet.Keeper {

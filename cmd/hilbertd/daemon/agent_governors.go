@@ -24,7 +24,8 @@ import (
 
 // governors returns the governors that the configuration switches on, and their metrics. Each divides one resource between online and reclaimed pods: disks,
 // network or caches. In mode kubelet, the agent does not call them.
-func governors(l *spec.Lending, mode string, roots realnode.Roots, kernel enforce.Kernel, log *slog.Logger) (out []node.Governor, metrics []prometheus.Collector, err error) {
+func governors(n *spec.Node, mode string, roots realnode.Roots, kernel enforce.Kernel, log *slog.Logger) (out []node.Governor, metrics []prometheus.Collector, err error) {
+	l := &n.Lending
 	lends := *l.Enabled && mode == spec.ModeAgent
 	if !lends || !l.Network.Enabled {
 		// The ceiling of an earlier run is pinned, and would hold for ever.
@@ -39,10 +40,12 @@ func governors(l *spec.Lending, mode string, roots realnode.Roots, kernel enforc
 	if err := params.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("node.lending.io: %w", err)
 	}
-	out = append(out, &disks{blkio.NewControl(kernel, os.DirFS(roots.Sys), hostMounts(roots.Proc), podsTop(kernel), params), l.IO, log})
+	control := blkio.NewControl(kernel, os.DirFS(roots.Sys), hostMounts(roots.Proc), podsTop(kernel), params)
+	control.KeepWeight(node.File(filepath.Join(n.StateDirectory, podsWeightFile)))
+	out = append(out, &disks{control, l.IO, log})
 	if l.Network.Enabled {
-		n := &network{options: egressOptions(l, roots), log: log}
-		out, metrics = append(out, n), append(metrics, n)
+		sent := &network{options: egressOptions(l, roots), log: log}
+		out, metrics = append(out, sent), append(metrics, sent)
 	}
 	if l.RDT.Enabled {
 		const percent = 100

@@ -25,7 +25,7 @@ func TestGovernorsLookAtTheRoots(t *testing.T) {
 	l := &h.config.Node.Lending
 	l.IO.Ceilings = []spec.IOCeiling{{Device: "elsewhere", ReadsPerSecond: 10}}
 	l.Network.Enabled, l.RDT.Enabled, l.Network.Uplinks = true, true, []string{"eth7", "eth8"}
-	out, metrics, err := governors(l, spec.ModeAgent, h.roots, h.cgroups, slog.New(slog.DiscardHandler))
+	out, metrics, err := governors(&h.config.Node, spec.ModeAgent, h.roots, h.cgroups, slog.New(slog.DiscardHandler))
 	if err != nil || len(out) != 3 || len(metrics) != 1 {
 		t.Fatalf("%d governors, %d metrics, %v", len(out), len(metrics), err)
 	}
@@ -63,7 +63,7 @@ func TestOldCeilingGoes(t *testing.T) {
 			h := newHost(t)
 			h.uncapErr = errors.New("read-only file system")
 			c.setup(&h.config.Node.Lending)
-			if _, _, err := governors(&h.config.Node.Lending, c.mode, h.roots, h.cgroups, slog.New(slog.DiscardHandler)); err != nil || len(h.uncapped) != c.want {
+			if _, _, err := governors(&h.config.Node, c.mode, h.roots, h.cgroups, slog.New(slog.DiscardHandler)); err != nil || len(h.uncapped) != c.want {
 				t.Fatalf("removed %d times, %v", len(h.uncapped), err)
 			}
 			if c.want > 0 && h.uncapped[0].Pins != h.roots.Sys+"/fs/bpf/hilbert-egress" {

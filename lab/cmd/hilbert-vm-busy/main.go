@@ -9,10 +9,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -22,6 +24,7 @@ const usage = `hilbert-vm-busy MODE
   sleep                  do nothing
   burn [THREADS]         use THREADS CPUs as far as they are to be had (1)
   hold MEBIBYTES         allocate and touch memory, then do nothing
+  print MEBIBYTES        print so much, in lines, then do nothing
   steps BUSY_MS IDLE_MS  one thread: burn for BUSY_MS of its own CPU time, sleep for IDLE_MS, again
   serve PER_SECOND COST_US WORKERS [RENAMES [BURST_MS]]
                          answer requests that come by chance, PER_SECOND of them, each for COST_US of CPU time and with RENAMES renames in /shared;
@@ -62,6 +65,10 @@ func run(args []string) error {
 	case mode == "hold" && len(numbers) == 1:
 		held := hold(numbers[0])
 		defer runtime.KeepAlive(held)
+	case mode == "print" && len(numbers) == 1:
+		if err := printLines(os.Stdout, numbers[0]); err != nil {
+			return err
+		}
 	case mode == "steps" && len(numbers) == 2:
 		go steps(time.Duration(numbers[0])*time.Millisecond, time.Duration(numbers[1])*time.Millisecond)
 	case mode == "serve" && len(numbers) >= 3 && len(numbers) <= 5 && numbers[0] > 0 && numbers[2] > 0:
@@ -140,6 +147,18 @@ func hold(mebibytes int) []byte {
 		held[i] = 1
 	}
 	return held
+}
+
+// printLines prints so much as a service that says much does.
+func printLines(out io.Writer, mebibytes int) error {
+	const length = 8 << 10
+	line := []byte(strings.Repeat("x", length-1) + "\n")
+	for range mebibytes << 20 / length {
+		if _, err := out.Write(line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // steps is a service under load: work in short turns, so that what it waits for a CPU shows.

@@ -42,8 +42,33 @@ func (r *rig) cpus(file string) topology.CPUSet {
 	return out
 }
 
+// asBefore is nil when each interrupt, and the host's services, may use the CPUs that they could before the agent moved them.
+func (r *rig) asBefore(interrupts map[string]topology.CPUSet, wide topology.CPUSet) error {
+	r.t.Helper()
+	for file, cpus := range r.interrupts() {
+		if before, known := interrupts[file]; known && cpus != before {
+			return fmt.Errorf("interrupt %s may be served by %v, before by %v", file, cpus, before)
+		}
+	}
+	if now := r.cpus(services + "/cpuset.cpus.effective"); now != wide {
+		return fmt.Errorf("the host's services have %v, before %v", now, wide)
+	}
+	return nil
+}
+
+// moved is how many interrupts have left CPUs that some could use before.
+func (r *rig) moved(interrupts map[string]topology.CPUSet) (n int) {
+	r.t.Helper()
+	for file, cpus := range r.interrupts() {
+		if before, known := interrupts[file]; known && cpus != before {
+			n++
+		}
+	}
+	return n
+}
+
 // TestNodeIsQuiet: while a dedicated pod holds CPUs, no interrupt that the kernel lets go is left on them, nor may the host's services run there. The disk that holds
-// containerd's files has the model that is configured.
+// containerd's files has the model that is configured. Interrupts and services are given back when the pod ends, and when the agent is removed while a pod holds CPUs.
 func TestNodeIsQuiet(t *testing.T) {
 	long(t)
 	r := newRig(t)
@@ -85,4 +110,34 @@ func TestNodeIsQuiet(t *testing.T) {
 	if err != nil || !strings.Contains(text, "rseqiops=100000") || !strings.Contains(text, "enable=1 ctrl=user") {
 		t.Errorf("io.cost: %v\n%s", err, text)
 	}
+
+	// Given back.
+	r.remove(own)
+	took := r.eventually(patience, "interrupts and services have what they had before the pod", func() error { return r.asBefore(affinity, wide) })
+	t.Logf("%.0f s after the pod was gone they had it", took.Seconds())
+	own = r.run(r.dedicated("again", "2", "64Mi", spec.NUMABound))[0]
+	r.eventually(patience, "interrupts and services are moved again", func() error {
+		if n := r.moved(affinity); n == 0 || r.cpus(services+"/cpuset.cpus.effective") == wide {
+			return fmt.Errorf("%d interrupts are", n)
+		}
+		return nil
+	})
+	agent := r.Guest.Service(agentName)
+	if err := agent.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r.moved(affinity) == 0 {
+		t.Error("an agent that stops gives interrupts back, while its pod holds the CPUs")
+	}
+	if said, err := r.Guest.Shell(t.Context(), "/usr/bin/hilbertd --config=/etc/hilbert/agent.yaml --cleanup 2>&1"); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if err := r.asBefore(affinity, wide); err != nil {
+		t.Errorf("after the cleanup: %v", err)
+	}
+	if err := agent.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.ready()
+	r.remove(own)
 }
