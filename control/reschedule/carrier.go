@@ -15,6 +15,8 @@ type Wanted struct {
 	Workload        string // who makes the replacement
 	From, To        string
 	Reason, Why     string
+	// Gang is set where the pod is the first of a gang that is moved whole; nil: it is moved alone.
+	Gang *GangMove
 }
 
 // Carried is a move that is on its way.
@@ -60,16 +62,17 @@ func NewCarrier(timeouts Timeouts, most int, b *budget.Budget) *Carrier {
 // Moves that only make sense together (all of one Why, to make room) are taken whole or not at all.
 func (c *Carrier) Begin(batch []Wanted, now time.Time) (taken []Wanted) {
 	for len(batch) > 0 {
-		n := 1
+		n, pods := 1, batch[0].Size()
 		for batch[0].Reason == ReasonRoom && n < len(batch) && batch[n].Reason == ReasonRoom && batch[n].Why == batch[0].Why {
+			pods += batch[n].Size()
 			n++
 		}
 		group := batch[:n]
 		batch = batch[n:]
-		if c.Busy()+n > c.most || slices.ContainsFunc(group, func(w Wanted) bool { return c.moves[w.Pod] != nil }) {
+		if c.Busy()+pods > c.most || slices.ContainsFunc(group, func(w Wanted) bool { return c.moves[w.Pod] != nil }) {
 			continue
 		}
-		if got := c.budget.Take(n, now); got < n {
+		if got := c.budget.Take(pods, now); got < pods {
 			c.budget.GiveBack(got)
 			continue
 		}
@@ -92,11 +95,11 @@ func (c *Carrier) Adopt(w Wanted, seen *Seen, created time.Time) {
 	c.counts.Adopted++
 }
 
-// Busy is how many moves are on their way, but for those that only wait until their replacements have their turn: for these nobody is evicted any more.
+// Busy is how many pods are being moved, but for those that only wait until their replacements have their turn: for these nobody is evicted any more.
 func (c *Carrier) Busy() (n int) {
 	for _, m := range c.moves {
 		if m.Stage != Requeued {
-			n++
+			n += m.Size()
 		}
 	}
 	return n
@@ -124,7 +127,7 @@ func (c *Carrier) Advance(pod string, seen *Seen, now time.Time) (Carried, []Do)
 	var do []Do
 	m.Move, do = Advance(m.Move, seen, now, &c.timeouts)
 	if before < Replacing && (m.Stage == Replacing || m.Stage == Requeued || m.Stage == Done || m.Stage == LostTarget) {
-		c.counts.Evicted++
+		c.counts.Evicted += m.Size()
 	}
 	if m.Stage.Final() {
 		c.end(m, before, now)
@@ -137,7 +140,7 @@ func (c *Carrier) end(m *Carried, before Stage, now time.Time) {
 	c.counts.Ended[m.Stage]++
 	evicted := m.Stage == Done || m.Stage == LostTarget || before == Replacing
 	if !evicted {
-		c.budget.GiveBack(1)
+		c.budget.GiveBack(m.Size())
 		if m.Stage != Stayed { // whoever lets an eviction wait in vain must not be asked again at once
 			return
 		}

@@ -132,13 +132,9 @@ func (d *decision) may(pod int, must bool) bool {
 
 // refusal says why a pod may not be moved; empty: it may.
 func (d *decision) refusal(p *Pod, must bool) string {
-	switch {
-	case p.Pinned:
-		return "it belongs to its node"
-	case p.Consent == spec.ConsentRefused:
-		return "its annotations refuse it"
-	case p.Consent == spec.ConsentUnreplaced || p.Workload == "":
-		return "nobody would make a replacement"
+	switch why := p.fixed(); {
+	case why != "":
+		return why
 	case p.Unit != "":
 		return "it is a member of a gang, which is moved on its restart only"
 	case p.Protected != "":

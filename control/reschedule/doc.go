@@ -14,6 +14,8 @@
 // Move is the way of one pod: its target is reserved, then it is evicted, then its replacement takes the reservation. For example, a pod whose
 // target was taken by another scheduler before the eviction stays where it is; nobody was evicted for it.
 //
+// A gang is moved whole or not at all, for nodes that change hands alone (GangMove): as one Move, of all its pods and places.
+//
 // Invariants: nothing is evicted whose target is not reserved and known to the API server. What is not known is not acted upon. The same view gives the
 // same moves.
 //

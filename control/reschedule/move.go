@@ -53,9 +53,11 @@ type Seen struct {
 	Running, Gone bool
 	// Evicted: the pod is being deleted because of this move's eviction.
 	Evicted bool
+	// Partly: of a gang that is moved some members have left, and others have not.
+	Partly bool
 	// Asking: an eviction is on its way, and nobody knows yet what becomes of it. Then nothing is decided.
 	Asking bool
-	// Refused: the eviction was refused just now (a disruption budget).
+	// Refused: the eviction was refused just now (a disruption budget). Of a gang: nobody was evicted.
 	Refused string
 	// Requested: an EvictionRequest for the pod is there, which may have it evicted at any time until it is withdrawn.
 	Requested bool
@@ -99,6 +101,8 @@ type Move struct {
 	Why      string    // of a final stage
 	// Withdrawing is the final stage of a move that is given up, once its EvictionRequest is withdrawn; Rehearsed: it is not.
 	Withdrawing Stage
+	// Begun: some members of a gang have left, so that the others have to follow, whatever the first of them is answered.
+	Begun bool
 }
 
 // Advance says what a move has to do next, from what is seen. It goes only forward.
@@ -152,6 +156,8 @@ func (s *Seen) obstacle() string {
 	switch {
 	case s.Vetoed != "":
 		return s.Vetoed
+	case s.Partly:
+		return "some of the gang's pods are not there any more"
 	case !s.Running:
 		return "the pod is not there any more"
 	}
@@ -185,6 +191,14 @@ func (m Move) evicting(seen *Seen, now time.Time, limits *Timeouts) (Move, []Do)
 	switch {
 	case left:
 		m.Stage, m.Since = Replacing, now
+		return m.replacing(seen, now, limits)
+	case seen.Partly && !m.Begun && seen.Refused != "": // nobody was evicted for this: they have left for another reason
+		return m.end(GivenBack, seen.obstacle(), now), []Do{GiveBack}
+	case seen.Partly && now.Sub(m.Since) < limits.Evict: // even if a place was lost: the others do no work alone, and start again as a whole
+		m.Begun = true
+		return m, []Do{Evict}
+	case seen.Partly:
+		m.Stage, m.Since = Replacing, now // the places are kept for those that have left
 		return m.replacing(seen, now, limits)
 	case seen.Place != Reserved: // nobody is evicted any more
 		return m.end(GivenBack, "the target was lost before the eviction: "+seen.Why, now), []Do{GiveBack}
@@ -231,8 +245,11 @@ func (m Move) requeued(seen *Seen, now time.Time, limits *Timeouts) (Move, []Do)
 // created is when the Reservation was made: what a move may take is counted from then, so that leaders that come and go do not prolong it.
 func Recover(m Move, seen *Seen, created time.Time) Move {
 	m.Stage, m.Since = Reserving, created
-	if seen.Gone || seen.Evicted {
+	switch {
+	case seen.Gone || seen.Evicted:
 		m.Stage = Replacing
+	case seen.Partly && seen.Place != Asked && seen.Place != Absent: // else nobody was evicted yet
+		m.Stage = Evicting
 	}
 	return m
 }

@@ -29,7 +29,7 @@ func (s Side) Other() Side {
 // Held is what pods of one side are on a node.
 type Held struct {
 	Pods int
-	// Stuck are those of them that nobody may move: by their annotations, a disruption budget, or as members of a gang.
+	// Stuck are those of them that nobody may move: by their annotations, a disruption budget, or as members of a gang, which is moved whole or not at all.
 	Stuck int
 	// Lost is the work that is lost if they begin anew, in core-seconds or whatever the caller counts in.
 	Lost float64

@@ -1,7 +1,6 @@
 package moves
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 	"hilbert.dev/hilbert/control/reschedule"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/lease"
+	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/kube/visibility"
 )
 
@@ -138,32 +138,49 @@ func reservationPath(namespace, name string) string {
 
 // See says how a move stands. The Reservation is read last, so that nobody is evicted for what the target was before.
 func (c *Client) See(ctx context.Context, m *reschedule.Carried) (reschedule.Seen, error) {
-	var seen reschedule.Seen
-	var pod corev1.Pod
-	there, err := c.read(ctx, podPath(m.Namespace, m.Name), "pod "+m.Namespace+"/"+m.Name, &pod)
+	if m.Gang != nil {
+		return c.seeGang(ctx, m)
+	}
+	seen, err := c.seePod(ctx, m, &reschedule.Member{Pod: m.Wanted.Pod, Name: m.Name, From: m.Wanted.From})
 	if err != nil {
 		return seen, err
 	}
 	if err := c.seeRequest(ctx, m, &seen); err != nil {
 		return seen, err
 	}
+	target, there, err := c.target(ctx, m)
+	if err != nil {
+		return seen, err
+	}
+	seen.Place, seen.Why, seen.Served = placeOf(target, there)
+	seen.Known = true
+	return seen, nil
+}
+
+// seePod says how a pod that is moved stands.
+func (c *Client) seePod(ctx context.Context, m *reschedule.Carried, who *reschedule.Member) (seen reschedule.Seen, err error) {
+	var pod corev1.Pod
+	there, err := c.read(ctx, podPath(m.Namespace, who.Name), "pod "+m.Namespace+"/"+who.Name, &pod)
 	switch {
-	case !there || string(pod.UID) != m.Wanted.Pod || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+	case err != nil:
+	case !there || string(pod.UID) != who.Pod || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		seen.Gone = true
 	case pod.DeletionTimestamp != nil:
 		seen.Evicted = m.Stage >= reschedule.Evicting
 	default:
-		seen.Running = pod.Spec.NodeName == m.Wanted.From
-		seen.Vetoed = cmp.Or(seen.Vetoed, veto(&pod))
+		seen.Running, seen.Vetoed = pod.Spec.NodeName == who.From, veto(&pod)
+		if m.Gang != nil && parse.UnitOf(&pod) != m.Gang.PodGroup {
+			seen.Vetoed = "it is no member of the PodGroup " + m.Gang.PodGroup
+		}
 	}
-	var target v1alpha1.Reservation
-	there, err = c.read(ctx, reservationPath(m.Namespace, nameOf(m.Wanted.Pod)), "the target of "+m.Namespace+"/"+m.Name, &target)
-	if err != nil {
-		return seen, err
-	}
-	seen.Place, seen.Why, seen.Served = placeOf(&target, there)
-	seen.Known = true
-	return seen, nil
+	return seen, err
+}
+
+// target reads the Reservation of a move.
+func (c *Client) target(ctx context.Context, m *reschedule.Carried) (r *v1alpha1.Reservation, there bool, err error) {
+	r = new(v1alpha1.Reservation)
+	there, err = c.read(ctx, reservationPath(m.Namespace, nameOf(m.Wanted.Pod)), "the target of "+m.Namespace+"/"+m.Name, r)
+	return r, there, err
 }
 
 // placeOf says how a target stands, as the API server has it. served: it is lost, and the pod for which it was has another place.
@@ -242,25 +259,31 @@ func (c *Client) Permit(ctx context.Context, namespace, name, uid string, victim
 
 // Evict evicts a move's pod, or asks for it by an EvictionRequest. refused says why the API server does not allow it now; err is for everything else, where the eviction may have been done.
 func (c *Client) Evict(ctx context.Context, m *reschedule.Carried) (refused string, err error) {
-	if c.requests {
+	switch {
+	case m.Gang != nil:
+		return c.evictGang(ctx, m)
+	case c.requests:
 		return "", c.request(ctx, m)
 	}
-	return c.evict(ctx, m, false)
+	return c.evict(ctx, m.Namespace, m.Name, m.Wanted.Pod, false)
 }
 
-// Ask asks whether the pod could be evicted now, and evicts nobody.
+// Ask asks whether the pod, or each of a gang's, could be evicted now, and evicts nobody.
 func (c *Client) Ask(ctx context.Context, m *reschedule.Carried) (refused string, err error) {
-	return c.evict(ctx, m, true)
+	if m.Gang != nil {
+		return c.askGang(ctx, m)
+	}
+	return c.evict(ctx, m.Namespace, m.Name, m.Wanted.Pod, true)
 }
 
-func (c *Client) evict(ctx context.Context, m *reschedule.Carried, dry bool) (refused string, err error) {
-	did := "evict " + m.Namespace + "/" + m.Name
-	body, err := apiserver.EvictionBody(m.Namespace, m.Name, m.Wanted.Pod, dry)
+func (c *Client) evict(ctx context.Context, namespace, name, uid string, dry bool) (refused string, err error) {
+	did := "evict " + namespace + "/" + name
+	body, err := apiserver.EvictionBody(namespace, name, uid, dry)
 	if err != nil {
 		return "", err
 	}
 	call := &apiserver.Call{Method: http.MethodPost, ContentType: apiserver.ContentJSON, Body: body}
-	call.About(m.Namespace, m.Name, "eviction")
+	call.About(namespace, name, "eviction")
 	a := c.write(ctx, call, did)
 	switch {
 	case a.Err != nil:
@@ -300,8 +323,12 @@ func (c *Client) Left(ctx context.Context, visit func(w reschedule.Wanted, creat
 			if json.Unmarshal([]byte(r.Annotations[spec.AnnotationMove]), &what) != nil || r.Name != nameOf(what.UID) || !isName(what.Name) {
 				continue // nobody's, and it ends by its TTL
 			}
+			gang, ok := gangOf(&what, r)
+			if !ok {
+				continue
+			}
 			visit(reschedule.Wanted{
-				Pod: what.UID, Namespace: r.Namespace, Name: what.Name, Workload: what.Workload, From: what.From, To: what.To, Reason: what.Reason, Why: what.Why,
+				Pod: what.UID, Namespace: r.Namespace, Name: what.Name, Workload: what.Workload, From: what.From, To: what.To, Reason: what.Reason, Why: what.Why, Gang: gang,
 			}, r.CreationTimestamp.Time)
 		}
 		if next = list.Continue; next == "" {

@@ -4,6 +4,7 @@
 //	Client.Reserve  creates the Reservation of a target: a template of the moved pod, pinned to the target, for its controller's pods alone
 //	Client.Evict    evicts by the Eviction API, with the pod's UID as a precondition; Client.Ask asks the same as a dry run
 //	Client.UseRequests has the eviction asked for by an EvictionRequest, where the API server serves these; Client.Withdraw takes it back
+//	Client.See, Reserve and Evict do so for a gang that is moved whole, too: one Reservation of its PodGroup, and all of its pods
 //	Client.Left     the moves that a leader before has left
 //
 // Data flow: cmd/hilbertd's role controller holds a reschedule.Carrier, shows it what See answers, and calls what it asks for.

@@ -71,9 +71,9 @@ func (c *Client) request(ctx context.Context, m *reschedule.Carried) error {
 	return a.Failure(did)
 }
 
-// Withdraw deletes the EvictionRequest of a move, which withdraws it.
+// Withdraw deletes the EvictionRequest of a move, which withdraws it. A gang has none.
 func (c *Client) Withdraw(ctx context.Context, m *reschedule.Carried) error {
-	if !c.requests {
+	if !c.requests || m.Gang != nil {
 		return nil
 	}
 	did := "withdraw the EvictionRequest of " + m.Namespace + "/" + m.Name

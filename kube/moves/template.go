@@ -23,18 +23,27 @@ type record struct {
 	To       string `json:"to"`
 	Reason   string `json:"reason"`
 	Why      string `json:"why"`
+	// Members of a gang that is moved whole, and the nodes among which its places are. Its PodGroup is the Reservation's owner.
+	Members []reschedule.Member `json:"members,omitempty"`
+	Nodes   []string            `json:"nodes,omitempty"`
 }
 
 // nameOf is the name of a move's Reservation.
 func nameOf(pod string) string { return v1alpha1.MovePrefix + pod }
 
-// reservation makes the Reservation of a move's target.
+// reservation makes the Reservation of a move's target: of a gang one place for each member, all of them like the pod's.
 func reservation(w *reschedule.Wanted, pod *corev1.Pod, ttl time.Duration) (*v1alpha1.Reservation, error) {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller == nil {
 		return nil, fmt.Errorf("pod %s/%s has no controller", pod.Namespace, pod.Name)
 	}
-	what, err := json.Marshal(record{w.Pod, w.Name, w.Workload, w.From, w.To, w.Reason, w.Why})
+	owner, nodes := v1alpha1.ReservationOwner{Controller: &v1alpha1.ReservationController{Kind: controller.Kind, Name: controller.Name}}, []string{w.To}
+	is := record{UID: w.Pod, Name: w.Name, Workload: w.Workload, From: w.From, To: w.To, Reason: w.Reason, Why: w.Why}
+	if g := w.Gang; g != nil {
+		owner, nodes = v1alpha1.ReservationOwner{PodGroup: g.PodGroup}, g.Nodes
+		is.Members, is.Nodes = g.Members, g.Nodes
+	}
+	what, err := json.Marshal(is)
 	if err != nil {
 		return nil, fmt.Errorf("encode the move of %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -44,17 +53,17 @@ func reservation(w *reschedule.Wanted, pod *corev1.Pod, ttl time.Duration) (*v1a
 			Namespace: pod.Namespace, Name: nameOf(w.Pod), Labels: map[string]string{spec.LabelMove: ""}, Annotations: map[string]string{spec.AnnotationMove: string(what)},
 		},
 	}
-	r.Spec.Count, r.Spec.TTL = 1, &metav1.Duration{Duration: ttl}
-	r.Spec.Owners = []v1alpha1.ReservationOwner{{Controller: &v1alpha1.ReservationController{Kind: controller.Kind, Name: controller.Name}}}
-	r.Spec.Template = template(pod, w.To)
+	r.Spec.Count, r.Spec.TTL = int32(w.Size()), &metav1.Duration{Duration: ttl}
+	r.Spec.Owners = []v1alpha1.ReservationOwner{owner}
+	r.Spec.Template = template(pod, nodes...)
 	return r, nil
 }
 
 // ours are the annotations that a Binding brings: the scheduler's, not the template's.
 var ours = []string{spec.AnnotationNUMANodes, spec.AnnotationGPUs, spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationResources, spec.AnnotationPriority, spec.AnnotationReservation}
 
-// template is what the pod asks for, on a node.
-func template(pod *corev1.Pod, node string) corev1.PodTemplateSpec {
+// template is what the pod asks for, on one of the nodes.
+func template(pod *corev1.Pod, nodes ...string) corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations)}, Spec: *pod.Spec.DeepCopy()}
 	for _, key := range ours {
 		delete(t.Annotations, key)
@@ -78,10 +87,15 @@ func template(pod *corev1.Pod, node string) corev1.PodTemplateSpec {
 		required = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
 		s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = required
 	}
+	terms := make([]corev1.NodeSelectorTerm, 0, len(required.NodeSelectorTerms)*len(nodes))
 	for i := range required.NodeSelectorTerms {
-		term := &required.NodeSelectorTerms[i]
-		term.MatchFields = append(term.MatchFields, corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}})
+		for _, node := range nodes { // a field has one value, so that there is a term for each
+			term := required.NodeSelectorTerms[i].DeepCopy()
+			term.MatchFields = append(term.MatchFields, corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}})
+			terms = append(terms, *term)
+		}
 	}
+	required.NodeSelectorTerms = terms
 	return t
 }
 

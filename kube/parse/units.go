@@ -251,7 +251,7 @@ func (d *draft) timeout(said time.Duration) {
 // group fills in which unit the pod is a member of: the one that its spec names, else the one that its label does. Both name PodGroups of
 // the pod's namespace, whichever API those are of.
 func (p *Parser) group(pod *corev1.Pod, seen *facts.Pod) {
-	if name := unitOf(pod); name != "" {
+	if name := UnitOf(pod); name != "" {
 		seen.Unit, seen.Subgroup = p.strings.get(name), p.strings.get(pod.Labels[spec.LabelSubgroup])
 	}
 	if seconds := pod.Spec.ActiveDeadlineSeconds; seconds != nil && *seconds > 0 {
@@ -259,8 +259,8 @@ func (p *Parser) group(pod *corev1.Pod, seen *facts.Pod) {
 	}
 }
 
-// unitOf is the name of the PodGroup that a pod names, empty if none.
-func unitOf(pod *corev1.Pod) string {
+// UnitOf is the name of the PodGroup that a pod names, empty if none.
+func UnitOf(pod *corev1.Pod) string {
 	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
 		return *g.PodGroupName
 	}
@@ -269,7 +269,7 @@ func unitOf(pod *corev1.Pod) string {
 
 // FinishedMember reads a pod that has finished; ok is false if no unit of ours counts it. It reads nothing else of the pod.
 func (p *Parser) FinishedMember(pod *corev1.Pod) (f facts.Pod, ok bool) {
-	unit := unitOf(pod)
+	unit := UnitOf(pod)
 	if unit == "" || !finished(pod) || !p.IsOurs(pod) {
 		return facts.Pod{}, false
 	}

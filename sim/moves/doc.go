@@ -11,6 +11,7 @@
 //   - a Binding that names a place is of an owner, is of a place that is there, and no two pods that run have one place;
 //   - a place in a status goes forward only;
 //   - the scheduler over-commits no node that no foreign binder has, and gives nobody else room that a status says is kept, unless by priority;
+//   - of a gang nobody is evicted before all of its places are Reserved, in the domain that it requires; once one is, all are;
 //   - what replaces a pod whose target was lost has its turn before others of its priority;
 //   - every eviction ends: the replacement has the target, or the target was lost and is counted, or no replacement came;
 //   - at rest nothing is left of moves, all workloads have their pods that fit, and the ledger's sums hold;

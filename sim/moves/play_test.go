@@ -40,6 +40,7 @@ type run struct {
 	flights   []flight
 	carrier   *reschedule.Carrier
 	asking    map[string]int64
+	refused   map[string]string // evictions of gangs
 	report    Report
 	before    reschedule.Counts // of carriers before
 	turns     turns
@@ -70,10 +71,15 @@ func (r *run) fragment() {
 func (r *run) scatter(n int) {
 	for i := range n {
 		r.create(fmt.Sprintf("w%02d", i), 1, 0)
-		p := r.pods[facts.UID(fmt.Sprintf("u%04d", r.next))]
-		p.Node, p.Grant.GPUs, p.Grant.Milli, p.Started = fmt.Sprintf("n%02d", i), 1<<r.random.IntN(gpusPerNode), 1000, 1
-		r.queue[len(r.queue)-1].event = facts.PodUpserted{Pod: p.Pod}
+		r.place(fmt.Sprintf("n%02d", i), r.random.IntN(gpusPerNode))
 	}
+}
+
+// place has the pod that was created last run on a node.
+func (r *run) place(node string, gpu int) {
+	p := r.pods[facts.UID(fmt.Sprintf("u%04d", r.next))]
+	p.Node, p.Grant.GPUs, p.Grant.Milli, p.Started = node, 1<<gpu, 1000, 1
+	r.queue[len(r.queue)-1].event = facts.PodUpserted{Pod: p.Pod}
 }
 
 // play runs until all that was begun has ended.
@@ -142,7 +148,7 @@ func (r *run) control() {
 		r.before = r.counts()
 	}
 	r.carrier = reschedule.NewCarrier(reschedule.DefaultTimeouts(), 8, budget.New(budget.Limits{PerHour: 1000, Burst: 50}, r.time()))
-	r.asking = make(map[string]int64)
+	r.asking, r.refused = make(map[string]int64), make(map[string]string)
 	for _, uid := range slices.Sorted(maps.Keys(r.targets)) {
 		t := r.targets[uid]
 		seen := r.see(&reschedule.Carried{Wanted: t.wanted, Move: reschedule.Move{Stage: reschedule.Evicting}})
@@ -174,6 +180,7 @@ func (r *run) step(ctx context.Context, plans bool) error {
 		r.control()
 	}
 	r.carry()
+	r.whole()
 	for _, e := range r.due() {
 		r.scheduler.Apply(e, r.time())
 	}
@@ -249,16 +256,11 @@ func (r *run) plan(ctx context.Context) error {
 
 // see is what the controller sees of a move, at the API server.
 func (r *run) see(m *reschedule.Carried) reschedule.Seen {
-	seen := reschedule.Seen{Known: true}
-	p := r.pods[facts.UID(m.Wanted.Pod)]
-	switch {
-	case p == nil:
-		seen.Gone = true
-	case p.Deleting:
-		seen.Evicted = m.Stage >= reschedule.Evicting
-	default:
-		seen.Running = p.Node == m.Wanted.From
+	if m.Gang != nil {
+		return r.seeGang(m)
 	}
+	seen := r.seePod(m, m.Wanted.Pod, m.Wanted.From)
+	seen.Known = true
 	seen.Place, seen.Why = reschedule.Absent, "there is no Reservation any more"
 	if t := r.targets[facts.UID(moveLabel+m.Wanted.Pod)]; t != nil {
 		seen.Place, seen.Why = reschedule.Asked, ""
@@ -272,6 +274,19 @@ func (r *run) see(m *reschedule.Carried) reschedule.Seen {
 	return seen
 }
 
+func (r *run) seePod(m *reschedule.Carried, uid, from string) (seen reschedule.Seen) {
+	p := r.pods[facts.UID(uid)]
+	switch {
+	case p == nil:
+		seen.Gone = true
+	case p.Deleting:
+		seen.Evicted = m.Stage >= reschedule.Evicting
+	default:
+		seen.Running = p.Node == from
+	}
+	return seen
+}
+
 // carry advances the moves on their way.
 func (r *run) carry() {
 	for _, m := range r.carrier.Moves() {
@@ -279,7 +294,7 @@ func (r *run) carry() {
 			continue // it is not known how it stands
 		}
 		seen := r.see(&m)
-		seen.Asking = r.now < r.asking[m.Wanted.Pod]
+		seen.Asking, seen.Refused = r.now < r.asking[m.Wanted.Pod], r.refused[m.Wanted.Pod]
 		if m.Stage == reschedule.Rehearsed && r.strikes(20) {
 			seen.Vetoed = "its disruption budget refuses"
 		}
@@ -304,6 +319,10 @@ func (r *run) do(m *reschedule.Carried, what reschedule.Do) {
 			r.tell(facts.ReservationRemoved{UID: uid})
 		}
 	case reschedule.Evict:
+		if m.Gang != nil {
+			r.evictGang(uid, m)
+			return
+		}
 		p := r.pods[facts.UID(m.Wanted.Pod)]
 		switch {
 		case p == nil || p.Deleting, r.strikes(2): // refused by a budget
@@ -328,6 +347,12 @@ func (r *run) reserve(uid facts.UID, m *reschedule.Carried, p *object) {
 	requirements := *p.Requirements
 	requirements.Required = []facts.Term{{Fields: []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{m.Wanted.To}}}}}
 	t.Template.Requirements, t.Template.Node, t.Template.Placeholder = &requirements, "", ""
+	if g := m.Gang; g != nil {
+		t.Count, t.Owners, requirements.Required = m.Size(), []facts.ReservationOwner{{Unit: g.PodGroup}}, nil
+		for _, node := range g.Nodes {
+			requirements.Required = append(requirements.Required, facts.Term{Fields: []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{node}}}})
+		}
+	}
 	r.targets[uid] = t
 	r.kept.Add(t.Reservation)
 	r.tell(facts.ReservationUpserted{Reservation: r.kept.Copy(uid)})
@@ -371,7 +396,7 @@ func (r *run) atRest() {
 	}
 	for _, uid := range slices.Sorted(maps.Keys(r.pods)) {
 		p := r.pods[uid]
-		if p.Node != "" || !p.Ours || p.Deleting {
+		if p.Node != "" || !p.Ours || p.Deleting || p.Unit != "" {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.nodes)) {
@@ -383,5 +408,6 @@ func (r *run) atRest() {
 			}
 		}
 	}
+	r.gangsAtRest()
 	r.report.Placed = !slices.ContainsFunc(slices.Collect(maps.Values(r.pods)), func(p *object) bool { return p.Node == "" && p.Requirements.GPU.Whole == gpusPerNode })
 }

@@ -29,7 +29,9 @@ type pool struct {
 	settings tide.Pool
 	memory   tide.Memory
 	handed   int
-	up, down int // nodes that went to online and to offline
+	// mostOfGang is of how many members gangs are moved whole at the most; 0: none is.
+	mostOfGang int
+	up, down   int // nodes that went to online and to offline
 }
 
 // once is a schedule that begins once.
@@ -153,18 +155,23 @@ func (p *pool) leave(ctx context.Context, dump *inspect.Dump, v *tide.View, para
 	}
 	leaving := whatif.LeavingPods(dump, p.belongs, tide.Leaving(v, r.time()))
 	for _, m := range r.carrier.Moves() {
-		delete(leaving, facts.UID(m.Wanted.Pod))
+		for _, uid := range m.Pods() {
+			delete(leaving, facts.UID(uid))
+		}
 	}
 	if len(leaving) == 0 {
 		return nil
 	}
 	params.Only = []string{reschedule.ReasonHands}
-	found, err := whatif.NewMoves(ctx, whatif.HandOver(dump, sides), &whatif.MoveOptions{Params: params, Leaving: leaving})
-	if err != nil || found.Count() == 0 {
+	found, err := whatif.NewMoves(ctx, whatif.HandOver(dump, sides), &whatif.MoveOptions{Params: params, Leaving: leaving, MostOfGang: p.mostOfGang})
+	if err != nil {
 		return err
 	}
 	var batch []reschedule.Wanted
-	for _, s := range found.Batches[0] {
+	for i := range found.Gangs {
+		batch = append(batch, found.Gangs[i].Wanted())
+	}
+	for _, s := range slices.Concat(found.Batches[:min(1, len(found.Batches))]...) {
 		batch = append(batch, reschedule.Wanted{Pod: string(s.UID), Namespace: s.Namespace, Name: s.Name, Workload: s.Workload, From: s.From, To: s.To, Reason: s.Reason, Why: s.Why})
 	}
 	r.carrier.Begin(batch, r.time())

@@ -26,7 +26,7 @@ func (j *turns) begin() {
 	store.Placeholders().Each(func(set *cluster.PlaceholderSet) {
 		v := set.View()
 		moved := store.Pod(facts.UID(strings.TrimPrefix(string(set.Facts.UID), moveLabel)))
-		if v.Expired || v.Count(facts.PlaceLost) != 1 || v.Places[0].Pod != "" || moved != nil && !moved.Deleting {
+		if set.Facts.Count > 1 || v.Expired || v.Count(facts.PlaceLost) != 1 || v.Places[0].Pod != "" || moved != nil && !moved.Deleting {
 			return
 		}
 		var first *cluster.Pod
@@ -45,15 +45,27 @@ func (j *turns) begin() {
 // Placed implements schedule.Observer: of one priority nobody else is placed where the one whose turn it is would fit.
 func (j *turns) Placed(pod *cluster.Pod, _ time.Time) {
 	store := j.r.scheduler.Store()
-	if pod.Placeholder() || j.first[pod.UID] || store.Placeholders().TakenBy(pod) != "" {
+	if pod.Placeholder() || j.first[pod.UID] || store.Placeholders().TakenBy(pod) != "" || j.sinceHas(pod) {
 		return // it holds room for somebody, or has room that was kept for it
 	}
 	for uid := range j.first {
 		w := store.Pod(uid)
+		if p, n := j.r.pods[uid], j.r.nodes[pod.Node()]; p != nil && n != nil && (!p.Requirements.Selects(n) || facts.Untolerated(n, p.Requirements.Tolerations) != nil) {
+			continue // the node is not for it
+		}
 		if w != nil && w.Phase == cluster.Pending && !w.Deleting && !j.back[uid] && w.Priority >= pod.Priority {
 			j.r.broken("%s is placed while it is the turn of %s, whose target was lost", pod.UID, uid)
 		}
 	}
+}
+
+// sinceHas: the Step itself has found that a target was lost which was the pod's.
+func (j *turns) sinceHas(pod *cluster.Pod) (has bool) {
+	placeholders := j.r.scheduler.Store().Placeholders()
+	placeholders.Each(func(set *cluster.PlaceholderSet) {
+		has = has || set.LostTarget() && pod.Created >= set.Facts.Created && placeholders.Owns(set, pod)
+	})
+	return has
 }
 
 // Released implements schedule.Observer.

@@ -60,12 +60,14 @@ type world struct {
 	queue   []told
 	wrong   []string
 	evicted map[facts.UID]bool // pods that were evicted for moves
+	gangs   gangs
 }
 
 func newWorld(seed uint64, faults bool) *world {
 	return &world{
 		random: rand.New(rand.NewPCG(seed, 1)), faults: faults, now: int64(time.Hour), nodes: make(map[string]*facts.Node), pods: make(map[facts.UID]*object),
 		targets: make(map[facts.UID]*target), kept: judge.NewReservations(), raced: make(map[string]bool), wants: make(map[string]int64), evicted: make(map[facts.UID]bool),
+		gangs: gangs{of: make(map[string]string), moved: make(map[facts.UID]*movedGang), hurt: make(map[string]bool)},
 	}
 }
 
@@ -102,7 +104,7 @@ func (w *world) due() (events []facts.Event) {
 // lists are what a scheduler begins with.
 func (w *world) lists() []facts.Event {
 	w.queue = nil
-	nodes, pods, kept := facts.NodesListed{}, facts.PodsListed{}, facts.ReservationsListed{}
+	nodes, pods, kept, units := facts.NodesListed{}, facts.PodsListed{}, facts.ReservationsListed{}, facts.UnitsListed{Units: w.gangs.units}
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
 		nodes.Nodes = append(nodes.Nodes, w.nodes[name])
 	}
@@ -110,11 +112,11 @@ func (w *world) lists() []facts.Event {
 		pods.Pods = append(pods.Pods, w.pods[uid].Pod)
 	}
 	kept.Reservations = w.kept.List()
-	return []facts.Event{kept, nodes, pods}
+	return []facts.Event{units, kept, nodes, pods}
 }
 
 func (w *world) addNode(name string) {
-	n := &facts.Node{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}, Allocatable: []resource.Quantity{
+	n := &facts.Node{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name, rack: string(name[len(name)-1]%racks + 'a')}, Allocatable: []resource.Quantity{
 		{Name: resource.NameCPU, Amount: 64_000}, {Name: resource.NameMemory, Amount: 1 << 40}, {Name: resource.NamePods, Amount: 110},
 	}, GPU: topology.Shape{GPUs: gpusPerNode, Model: "A", Shareable: true}}
 	w.nodes[name] = n
@@ -136,6 +138,7 @@ func (w *world) create(workload string, gpus int, priority int32) {
 		p.Requirements.NodeSelector = []facts.Label{{Key: spec.LabelTide, Value: spec.TideOffline}}
 		p.Requirements.Tolerations = []facts.Toleration{{Key: spec.LabelTide, Value: spec.TideOffline, Effect: facts.NoSchedule}}
 	}
+	p.Unit = w.gangs.of[workload]
 	w.pods[uid] = p
 	w.tell(facts.PodUpserted{Pod: p.Pod})
 }
@@ -285,6 +288,7 @@ func (w *world) strike() {
 		w.tell(facts.NodeRemoved{Name: node})
 		for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
 			if p := w.pods[uid]; p.Node == node {
+				w.gangs.hurt[p.Unit] = true
 				w.end(p)
 			}
 		}

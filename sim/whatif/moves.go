@@ -26,6 +26,8 @@ type MoveOptions struct {
 	Preempt bool
 	// Leaving are pods that are to leave their nodes, since these have changed hands, and why.
 	Leaving map[facts.UID]string
+	// MostOfGang is how many pods can be evicted together at the most. Gangs of more that are to leave stay; 0: all gangs do.
+	MostOfGang int
 }
 
 // PodMove is a pod that goes to another node.
@@ -44,6 +46,8 @@ type Moves struct {
 	Room []RoomShown `json:"room,omitempty"`
 	// Preemptions make room for growth where that costs less than moves, or no moves do.
 	Preemptions []PreemptionShown `json:"preemptions,omitempty"`
+	// Gangs leave their nodes whole.
+	Gangs []GangShown `json:"gangs,omitempty"`
 	// Restarts are gangs that would be in fewer domains if they restarted.
 	Restarts []RestartShown `json:"restarts,omitempty"`
 	Before   Fragments      `json:"before"`
@@ -123,6 +127,7 @@ func NewMoves(ctx context.Context, d *inspect.Dump, o *MoveOptions) (*Moves, err
 	for i := range j.view.Pods {
 		j.view.Pods[i].Leaves = o.Leaving[facts.UID(j.view.Pods[i].UID)]
 	}
+	gangs := j.leavingGangs()
 	if len(o.Params.Only) == 0 || slices.Contains(o.Params.Only, reschedule.ReasonRestart) {
 		j.view.Gangs = j.gangs(d.Ledger)
 	}
@@ -136,6 +141,9 @@ func NewMoves(ctx context.Context, d *inspect.Dump, o *MoveOptions) (*Moves, err
 	}
 	for _, no := range plan.Declined {
 		m.stay(&j.view.Pods[no.Pod], no.Why)
+	}
+	if err := m.moveGangs(ctx, d, j, kept, gangs, o.MostOfGang); err != nil || m.Interrupted {
+		return m, err
 	}
 	if o.Preempt {
 		if kept, err = m.preempt(ctx, d, j, kept, &o.Params); err != nil || m.Interrupted {
@@ -160,15 +168,7 @@ func NewMoves(ctx context.Context, d *inspect.Dump, o *MoveOptions) (*Moves, err
 // rehearse runs the scheduler on the moves, and leaves out those groups whose pods do not fit, until all others do.
 func (m *Moves) rehearse(ctx context.Context, d *inspect.Dump, j *judge, batches [][]reschedule.Planned) ([][]reschedule.Planned, error) {
 	for range maxRehearsals {
-		var change Change
-		by := make(map[PodName]int)
-		for _, b := range batches {
-			for _, p := range b {
-				pod := &j.view.Pods[p.Pod]
-				change.Move = append(change.Move, PodMove{facts.UID(pod.UID), j.view.Nodes[p.To].Name})
-				by[PodName{pod.Namespace, pod.Name, j.view.Nodes[p.From].Name}] = p.Pod
-			}
-		}
+		change, by := moving(&j.view, batches)
 		if len(change.Move) == 0 {
 			return nil, nil
 		}
@@ -195,6 +195,17 @@ func (m *Moves) rehearse(ctx context.Context, d *inspect.Dump, j *judge, batches
 		batches = possible(&j.view, batches, impossible)
 	}
 	return nil, nil
+}
+
+// moving is the change that moves make, and by is whose they are.
+func moving(v *reschedule.View, batches [][]reschedule.Planned) (change Change, by map[PodName]int) {
+	by = make(map[PodName]int)
+	for _, p := range slices.Concat(batches...) {
+		pod := &v.Pods[p.Pod]
+		change.Move = append(change.Move, PodMove{facts.UID(pod.UID), v.Nodes[p.To].Name})
+		by[PodName{pod.Namespace, pod.Name, v.Nodes[p.From].Name}] = p.Pod
+	}
+	return change, by
 }
 
 // useless marks the moves that make room for somebody who would still wait.

@@ -18,7 +18,7 @@ import (
 )
 
 // TestMoves replays testdata/moves. Pods are replicas of a set of their own and have run for a day; job, age=2h, consent=refused and unit=g say otherwise; set=NAME has them in one set. spread=KEY and apart=KEY are about the pods of their app. A budget allows
-// no eviction of pods with its label. empty names a node that is to be emptied, most how many moves there may be, preempt that others may be evicted for growth.
+// no eviction of pods with its label. empty names a node that is to be emptied, most how many moves there may be, preempt that others may be evicted for growth, together how many members a gang has at the most that leaves whole.
 func TestMoves(t *testing.T) {
 	datadriven.RunTest(t, "testdata/moves", func(t *testing.T, d *datadriven.TestData) string {
 		s := newScheduler(t)
@@ -42,14 +42,21 @@ func TestMoves(t *testing.T) {
 				s.Apply(facts.UnitUpserted{Unit: script.Unit(t, &datadriven.TestData{Pos: d.Pos, Cmd: command, CmdArgs: args})}, now)
 			case "growth": // for=UID on=NODE cpu= mem=: room that a pod waits for on its node
 				s.Apply(facts.ReservationUpserted{Reservation: growth(t, d, args)}, now)
+			case "leave": // pods, whose nodes have changed hands
+				o.Leaving = make(map[facts.UID]string)
+				for _, a := range args {
+					o.Leaving[facts.UID(a.Key)] = "its node belongs to online"
+				}
+				o.Params.Only = []string{reschedule.ReasonHands}
 			case "empty":
 				o.Empty = append(o.Empty, args[0].Key)
 			default:
-				d.Fatalf(t, "%q: want node, pod, unit, growth, budget or empty", command)
+				d.Fatalf(t, "%q: want node, pod, unit, growth, budget, leave or empty", command)
 			}
 		}
 		d.MaybeScanArgs(t, "most", &o.Params.Most)
-		o.Preempt = d.HasArg("preempt")
+		o.Preempt, o.MostOfGang = d.HasArg("preempt"), 4
+		d.MaybeScanArgs(t, "together", &o.MostOfGang)
 		dump := dumptest.RoundTrip(t, inspect.Take(s, "hilbert", now))
 		restore(dump.Ledger)
 		m, err := NewMoves(t.Context(), dump, &o)

@@ -95,6 +95,9 @@ func (m *Moves) WriteText(w io.Writer) error {
 		}
 		_ = t.Flush() // to a Builder
 	}
+	section(&b, "Leave their nodes as whole gangs:", m.Gangs, func(g *GangShown) string {
+		return fmt.Sprintf("%s/%s: members %d, to %s: %s", g.Namespace, g.PodGroup, len(g.Members), named(g.Nodes), g.Why)
+	})
 	section(&b, "Then has a place:", m.Room, func(r *RoomShown) string { return r.String() })
 	section(&b, "To be evicted, so that others grow:", m.Preemptions, func(p *PreemptionShown) string {
 		var names []string
@@ -118,14 +121,20 @@ const maxNodes = 8
 
 // String says where the unit is after how many moves.
 func (r *RoomShown) String() string {
-	text := r.Unit + " on " + strings.Join(r.Nodes[:min(len(r.Nodes), maxNodes)], ", ")
-	if n := len(r.Nodes) - maxNodes; n > 0 {
-		text += fmt.Sprintf(" and %d more", n)
-	}
+	text := r.Unit + " on " + named(r.Nodes)
 	if len(r.Domain) > 0 {
 		text += ", all of " + strings.Join(r.Domain, ", ")
 	}
 	return text + fmt.Sprintf(", after moves %d", r.Moves)
+}
+
+// named names nodes, the first of them if they are many.
+func named(nodes []string) string {
+	text := strings.Join(nodes[:min(len(nodes), maxNodes)], ", ")
+	if n := len(nodes) - maxNodes; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
 }
 
 func gpus(milli int64) float64 { return float64(milli) / 1000 }

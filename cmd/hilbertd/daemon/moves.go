@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -156,6 +157,9 @@ func (m *mover) adopt(ctx context.Context) error {
 func (m *mover) advance(ctx context.Context, c *reschedule.Carried) {
 	uid := c.Wanted.Pod
 	log := m.log.With("namespace", c.Namespace, "pod", c.Name, "from", c.Wanted.From, "to", c.Wanted.To)
+	if c.Gang != nil {
+		log = log.With("gang", c.Gang.PodGroup, "members", c.Size())
+	}
 	seen, err := m.client.See(ctx, c)
 	if err != nil {
 		log.Warn("it is not known how a move stands; nothing is done for it", "err", err)
@@ -163,7 +167,9 @@ func (m *mover) advance(ctx context.Context, c *reschedule.Carried) {
 	}
 	now := time.Now()
 	seen.Asking, seen.Refused = now.Before(m.asking[uid]), m.refused[uid]
-	if c.Stage == reschedule.Rehearsed && seen.Vetoed == "" && seen.Running {
+	// Of a gang it is asked again just before the first eviction.
+	asks := c.Stage == reschedule.Rehearsed || c.Gang != nil && c.Stage == reschedule.Reserving && seen.Place == reschedule.Reserved
+	if asks && seen.Vetoed == "" && seen.Running {
 		if seen.Vetoed, err = m.client.Ask(ctx, c); err != nil {
 			log.Warn("whether a pod may be evicted is not known; nothing is done for its move", "err", err)
 			return
@@ -197,7 +203,7 @@ func (m *mover) do(ctx context.Context, c *reschedule.Carried, what reschedule.D
 		err = m.client.Withdraw(ctx, c)
 	case reschedule.Evict:
 		var refused string
-		if refused, err = m.client.Evict(ctx, c); err != nil {
+		if refused, err = m.client.Evict(ctx, c); err != nil && !errors.Is(err, moves.ErrFollows) {
 			m.asking[c.Wanted.Pod] = time.Now().Add(controllerTimeout)
 		}
 		m.refused[c.Wanted.Pod] = refused

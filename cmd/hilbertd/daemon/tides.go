@@ -32,6 +32,8 @@ type tider struct {
 	config spec.Tides
 	log    *slog.Logger
 	meter  *tideMeter
+	// together is how many pods can be evicted together, and so how many members a gang has at the most that is moved.
+	together int
 
 	at      time.Time // of the next round
 	history map[string]*tide.History
@@ -46,7 +48,8 @@ func newTider(c *spec.Configuration, connection *apiserver.Connection, fence *le
 	if err != nil {
 		return nil, err
 	}
-	return &tider{client: client, config: c.Controller.Tides, log: log, meter: meter, history: make(map[string]*tide.History)}, nil
+	together := min(c.Rescheduling.MaxInFlight, c.Controller.Disturbances.Burst)
+	return &tider{client: client, config: c.Controller.Tides, log: log, meter: meter, together: together, history: make(map[string]*tide.History)}, nil
 }
 
 func (t *tider) close() {
@@ -294,7 +297,9 @@ func (t *tider) leave(ctx context.Context, m *mover, list []*standing, dump *ins
 		maps.Copy(all, whatif.LeavingPods(dump, s.belongs, tide.Leaving(&s.view, now)))
 	}
 	for _, carried := range m.carrier.Moves() {
-		delete(all, facts.UID(carried.Wanted.Pod))
+		for _, uid := range carried.Pods() {
+			delete(all, facts.UID(uid))
+		}
 	}
 	t.meter.leaving.Store(int64(len(all)))
 	if len(all) == 0 {
@@ -303,14 +308,32 @@ func (t *tider) leave(ctx context.Context, m *mover, list []*standing, dump *ins
 	params := m.params()
 	params.Only = []string{reschedule.ReasonHands}
 	after := whatif.HandOver(dump, sides)
-	found, err := whatif.NewMoves(ctx, after, &whatif.MoveOptions{Params: params, Leaving: all, WorkloadMoved: m.carrier.WorkloadsMoved()})
+	found, err := whatif.NewMoves(ctx, after, &whatif.MoveOptions{Params: params, Leaving: all, WorkloadMoved: m.carrier.WorkloadsMoved(), MostOfGang: t.together})
 	if err != nil {
 		t.log.Warn("no moves off nodes that have changed hands could be planned; it is tried again", "err", err)
 		return
 	}
+	stayOn(list, found, dump, all)
+	var batch []reschedule.Wanted // gangs first: they need as much of the budget at once
+	for i := range found.Gangs {
+		batch = append(batch, found.Gangs[i].Wanted())
+	}
+	if len(found.Batches) > 0 {
+		batch = append(batch, wantedOf(found.Batches[0])...)
+	}
+	m.disturbances.Lock()
+	begun := m.carrier.Begin(batch, now)
+	m.disturbances.Unlock()
+	if len(begun) > 0 {
+		t.log.Info("pods leave nodes that have changed hands", "pods", len(all), "planned", found.Count(), "gangs", len(found.Gangs), "begun", len(begun))
+	}
+}
+
+// stayOn notes for each node why its pods stay that are to leave.
+func stayOn(list []*standing, found *whatif.Moves, dump *inspect.Dump, leaving map[facts.UID]string) {
 	nodeOf := make(map[string]string)
 	for i := range dump.Ledger.Pods {
-		if f := &dump.Ledger.Pods[i].Facts; all[f.UID] != "" {
+		if f := &dump.Ledger.Pods[i].Facts; leaving[f.UID] != "" {
 			nodeOf[f.Namespace+"/"+f.Name] = f.Node
 		}
 	}
@@ -321,14 +344,5 @@ func (t *tider) leave(ctx context.Context, m *mover, list []*standing, dump *ins
 				s.stays[node] = name + ": " + found.Stay[i].Why
 			}
 		}
-	}
-	if len(found.Batches) == 0 {
-		return
-	}
-	m.disturbances.Lock()
-	begun := m.carrier.Begin(wantedOf(found.Batches[0]), now)
-	m.disturbances.Unlock()
-	if len(begun) > 0 {
-		t.log.Info("pods leave nodes that have changed hands", "pods", len(all), "planned", found.Count(), "begun", len(begun))
 	}
 }
