@@ -44,7 +44,7 @@ func TestRecordedDay(t *testing.T) {
 		t.Fatalf("%d members of the gang have places before anything was moved: %v", bound, err)
 	}
 	d.control()
-	judge := newJudge(t, b)
+	judge := newJudge(t, b, "app")
 	began := time.Now()
 	controller := b.controller("controller")
 	b.until("the gang runs", func() error {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
+	"hilbert.dev/hilbert/api/spec"
 )
 
 const reservationsPath = "/apis/scheduling.hilbert.dev/v1alpha1/namespaces/default/reservations"
@@ -29,11 +30,12 @@ type judge struct {
 	stop                    context.CancelFunc
 }
 
-func newJudge(t *testing.T, b *bed) *judge {
+// newJudge looks at pods that have a label.
+func newJudge(t *testing.T, b *bed, label string) *judge {
 	j := &judge{t: t, deleted: make(map[types.UID]uint64), reserved: make(map[types.UID]uint64), lost: make(map[types.UID]uint64), names: make(map[types.UID]string)}
 	ctx, cancel := context.WithCancel(t.Context())
 	j.stop = cancel
-	pods, err := b.admin.CoreV1().Pods(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{LabelSelector: "app"})
+	pods, err := b.admin.CoreV1().Pods(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{LabelSelector: label})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,18 +57,40 @@ func newJudge(t *testing.T, b *bed) *judge {
 			if decoder.Decode(&event) != nil {
 				return
 			}
-			pod := types.UID(strings.TrimPrefix(event.Object.Name, "hilbert-move-"))
+			reserved, lost := 0, false
 			for _, place := range event.Object.Status.Places {
 				switch place.State {
 				case "Reserved":
-					j.note(j.reserved, pod, event.Object.ResourceVersion, "")
+					reserved++
 				case "Lost":
+					lost = true
+				}
+			}
+			for _, pod := range movedBy(&event.Object) {
+				if reserved == int(event.Object.Spec.Count) { // of a gang, all of its places
+					j.note(j.reserved, pod, event.Object.ResourceVersion, "")
+				}
+				if lost {
 					j.note(j.lost, pod, event.Object.ResourceVersion, "")
 				}
 			}
 		}
 	})
 	return j
+}
+
+// movedBy are the pods that a Reservation is for: one, or all of a gang's.
+func movedBy(r *v1alpha1.Reservation) (list []types.UID) {
+	var what struct{ Members []struct{ UID types.UID } }
+	if json.Unmarshal([]byte(r.Annotations[spec.AnnotationMove]), &what) == nil {
+		for _, m := range what.Members {
+			list = append(list, m.UID)
+		}
+	}
+	if len(list) == 0 {
+		list = append(list, types.UID(strings.TrimPrefix(r.Name, v1alpha1.MovePrefix)))
+	}
+	return list
 }
 
 // note keeps the first version.

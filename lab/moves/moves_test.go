@@ -50,7 +50,7 @@ func TestMoves(t *testing.T) {
 	b.gang("train", *gangSize)
 	b.until("the gang was tried", func() error { return b.told("train-0", corev1.PodReasonUnschedulable) })
 
-	judge := newJudge(t, b)
+	judge := newJudge(t, b, "app")
 	first := b.controller("first")
 	b.until("a target is asked for", func() error {
 		list, err := b.reservations()
@@ -191,7 +191,20 @@ func asks(cpu, gpus string) corev1.Container {
 
 // gang creates a PodGroup and as many members, which take whole nodes.
 func (b *bed) gang(name string, size int) {
+	b.group(name, size)
+	b.each(size, func(ctx context.Context, i int) error {
+		_, err := b.admin.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, i), Labels: map[string]string{"gang": name}},
+			Spec:       corev1.PodSpec{SchedulerName: "hilbert", SchedulingGroup: &corev1.PodSchedulingGroup{PodGroupName: &name}, Containers: []corev1.Container{asks("8", strconv.Itoa(gpusPerNode))}},
+		}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// group creates a PodGroup.
+func (b *bed) group(name string, size int) {
 	t := b.t
+	t.Helper()
 	_, err := b.admin.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).Create(t.Context(), &schedulingv1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
 			Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(size)},
@@ -200,13 +213,6 @@ func (b *bed) gang(name string, size int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.each(size, func(ctx context.Context, i int) error {
-		_, err := b.admin.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, i), Labels: map[string]string{"gang": name}},
-			Spec:       corev1.PodSpec{SchedulerName: "hilbert", SchedulingGroup: &corev1.PodSchedulingGroup{PodGroupName: &name}, Containers: []corev1.Container{asks("8", strconv.Itoa(gpusPerNode))}},
-		}, metav1.CreateOptions{})
-		return err
-	})
 }
 
 // each does something so many times, some at once.

@@ -40,7 +40,6 @@ func TestTides(t *testing.T) {
 	}
 	b.all("services run", services)
 
-	judge := newJudge(t, b)
 	controller := b.tidal()
 	pool := spec.TidePool{
 		NodeSelector: &spec.PodSelector{MatchLabels: map[string]string{"pool": "tide"}}, Reserve: spec.TideReserve{Online: 2, Offline: 2},
@@ -49,6 +48,9 @@ func TestTides(t *testing.T) {
 	b.create(&pool)
 	low := n / 5
 	b.until("services have what they need, and offline the rest", func() error { return b.stand(low, n-low) })
+	b.gangsMoveWhole(n - 2)
+	b.until("offline has them again", func() error { return b.stand(low, n-low) })
+	judge := newJudge(t, b, "app")
 	for i := range jobs {
 		b.workload(fmt.Sprintf("job-%03d", i), "2", true)
 	}
