@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"hilbert.dev/hilbert/control/recommend"
@@ -23,6 +24,9 @@ type places struct {
 func newPlaces(v *View) places {
 	p := places{byName: make(map[Key]*Place), pods: make(map[string]*Pod), unknown: make(map[string]bool), used: make(map[Key]bool)}
 	for i := range v.Places {
+		if !strings.HasPrefix(v.Places[i].Name, placePrefix) {
+			continue // somebody's own, whatever its label says: it is not ours to give back
+		}
 		p.byName[Key{v.Places[i].Namespace, v.Places[i].Name}] = &v.Places[i]
 	}
 	for i := range v.Objects {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"hilbert.dev/hilbert/control/budget"
 	"hilbert.dev/hilbert/control/recommend"
 )
 
@@ -228,6 +229,13 @@ func (s *State) Refused(key Key, r *Resize, why string, now time.Time) {
 	if known := w.containers[r.Container].pods[r.Pod.UID]; known != nil {
 		known.refused, known.refusedUntil, known.asked = why, now.Add(refusedFor), time.Time{}
 	}
+}
+
+// EvictionRefused notes that the API server has refused an eviction: nobody was disturbed, and the budget has back what was taken for it. Else those whose disruption budgets refuse would use up
+// what others have to be moved and resized with.
+func (s *State) EvictionRefused(b *budget.Budget) {
+	s.disturbed--
+	b.GiveBack(1)
 }
 
 // since is since when a pod that is new to us asks for what it does: at least since a rollout changed it, else since now, which delays what depends on it.

@@ -263,15 +263,33 @@ func TestAtOnce(t *testing.T) {
 			}
 			state.Decide(&view, nil, now)
 		}
-		evicted := 0
-		for _, a := range state.Decide(&view, budget.New(budget.Limits{PerHour: 60, Burst: 20}, now), now) {
+		evicted, b := 0, budget.New(budget.Limits{PerHour: 60, Burst: 20}, now)
+		for _, a := range state.Decide(&view, b, now) {
 			if a.Evict != nil {
 				evicted++
 			}
 		}
+		if left := b.Left(now); left != 20-evicted || state.Disturbed() != evicted {
+			t.Errorf("%d are left of 20 after %d evictions, %d count as disturbed", left, evicted, state.Disturbed())
+		}
+		for range evicted {
+			state.EvictionRefused(b)
+		}
+		if left := b.Left(now); left != 20 || state.Disturbed() != 0 {
+			t.Errorf("%d are left of 20 when all were refused, %d count as disturbed", left, state.Disturbed())
+		}
 		if evicted != most {
 			t.Errorf("%d pods are evicted at once, want %d", evicted, most)
 		}
+	}
+}
+
+// TestForeignPlaces: a Reservation that has the label of a growth and another name is left alone; one of a growth whose pod is gone is given back.
+func TestForeignPlaces(t *testing.T) {
+	v := View{Places: []Place{{Namespace: "shop", Name: "hilbert-move-0f5e7a36-0d3c-4a5e-9a50-0c1d2e3f4a5b"}, {Namespace: "shop", Name: placePrefix + "0f5e7a36-0d3c-4a5e-9a50-0c1d2e3f4a5b-0"}}}
+	p := newPlaces(&v)
+	if left := p.leftover(); len(left) != 1 || left[0].Release != &v.Places[1] {
+		t.Errorf("given back: %+v", left)
 	}
 }
 

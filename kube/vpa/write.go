@@ -3,6 +3,7 @@ package vpa
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -170,7 +171,10 @@ func (w *Writer) resize(ctx context.Context, r *vpa.Resize) error {
 	return w.call(ctx, call, "resize pod "+r.Pod.Namespace+"/"+r.Pod.Name)
 }
 
-// evict evicts a pod. That a disruption budget forbids it now, or that it is gone, is no failure.
+// ErrRefused is the answer that a pod may not be evicted now, by a disruption budget.
+var ErrRefused = errors.New("the eviction is refused")
+
+// evict evicts a pod. That it is gone is no failure.
 func (w *Writer) evict(ctx context.Context, p *vpa.Pod) error {
 	data, err := apiserver.EvictionBody(p.Namespace, p.Name, p.UID, false)
 	if err != nil {
@@ -178,5 +182,16 @@ func (w *Writer) evict(ctx context.Context, p *vpa.Pod) error {
 	}
 	call := &apiserver.Call{Method: http.MethodPost, ContentType: apiserver.ContentJSON, Body: data}
 	call.About(p.Namespace, p.Name, "eviction")
-	return w.call(ctx, call, "evict pod "+p.Namespace+"/"+p.Name, http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests)
+	did := "evict pod " + p.Namespace + "/" + p.Name
+	if !w.fence.Open(time.Now(), w.Timeout) {
+		return fmt.Errorf("%s: %w", did, lease.ErrFenced)
+	}
+	a := w.api.Do(ctx, call, w.Timeout)
+	switch {
+	case a.Err == nil && (a.Code == http.StatusNotFound || a.Code == http.StatusConflict):
+		return nil
+	case a.Err == nil && a.Code == http.StatusTooManyRequests:
+		return fmt.Errorf("%s: %w: %s", did, ErrRefused, a.Status.Message)
+	}
+	return a.Failure(did)
 }

@@ -127,6 +127,11 @@ func (r *recommender) round(ctx context.Context, state *decide.State, d *disturb
 			if a.Resize != nil && !errors.Is(err, lease.ErrFenced) {
 				state.Refused(a.Object, a.Resize, err.Error(), now)
 			}
+			if a.Evict != nil && errors.Is(err, vpa.ErrRefused) {
+				d.Lock()
+				state.EvictionRefused(d.budget)
+				d.Unlock()
+			}
 			r.log.Warn("a recommendation was not carried out; it is tried again", "what", what, "verticalPodAutoscaler", a.Object.String(), "err", err)
 			continue
 		}
