@@ -98,3 +98,8 @@ func horizon(bytesPerSecond uint64) time.Duration {
 	}
 	return min(waitMost, time.Duration(float64(waitBytes)/float64(bytesPerSecond)*float64(time.Second)))
 }
+
+// burst is by how much time what comes in may be ahead of its rate: a tenth of a second, and at most waitBytes.
+func burst(bytesPerSecond uint64) time.Duration {
+	return min(100*time.Millisecond, horizon(bytesPerSecond))
+}

@@ -112,61 +112,66 @@ func TestHorizon(t *testing.T) {
 	})
 }
 
-// fake is a kernel of whom everything can be asked to fail.
+// fake is a kernel with uplinks, of whom everything can be asked to fail.
 type fake struct {
-	counts           Counts
+	counts           map[string]Counts
 	traffic          map[string]Traffic
-	sent             map[string]advise.Sample
-	link             advise.Sample
-	set              []uint64
-	pods             []string
+	sent             map[string]map[string]advise.Sample
+	set              map[string][]Rates
+	pods             []Pod
 	fails, failCount error
 }
 
-func (f *fake) SetCeiling(n uint64) error {
+func (f *fake) SetRates(uplink string, rates Rates) error {
 	if f.fails == nil {
-		f.set = append(f.set, n)
+		f.set[uplink] = append(f.set[uplink], rates)
 	}
 	return f.fails
 }
-func (f *fake) SetReclaimed(cgroups []string) error { f.pods = cgroups; return f.fails }
-func (f *fake) Counts() (Counts, error)             { return f.counts, f.failCount }
-func (f *fake) Link() advise.Sample                 { return f.link }
-func (f *fake) Traffic() map[string]Traffic         { return f.traffic }
-func (f *fake) Sent() map[string]advise.Sample      { return f.sent }
+func (f *fake) SetPods(pods []Pod) error           { f.pods = pods; return f.fails }
+func (f *fake) Counts() (map[string]Counts, error) { return f.counts, f.failCount }
+func (f *fake) Traffic() map[string]Traffic        { return f.traffic }
+func (f *fake) Sent() map[string]map[string]advise.Sample {
+	return f.sent
+}
+
+// idle is what an uplink of 1000 bytes a second has carried that has carried nothing.
+func idle() Traffic {
+	return Traffic{Received: advise.Known(0), Sent: advise.Known(0), Lost: advise.Known(0), Unsent: advise.Known(0), Link: advise.Known(1000)}
+}
 
 // Control says which uplinks are pressed, and forgets those that are gone.
 func TestControlPressed(t *testing.T) {
-	k := &fake{link: advise.Known(1000)}
-	c := NewControl(k, params())
+	k := &fake{set: map[string][]Rates{}}
+	c := NewControl(k, params(), false)
 	var s State
 	for i := range 13 {
 		n := float64(i)
-		k.traffic = map[string]Traffic{
-			"a": {Received: advise.Known(0), Sent: advise.Known(990 * n), Lost: advise.Known(0), Link: advise.Known(1000)},
-			"b": {Received: advise.Known(0), Sent: advise.Known(100 * n), Lost: advise.Known(0), Link: advise.Known(1000)},
-		}
+		a, b := idle(), idle()
+		a.Sent.Value, b.Sent.Value = 990*n, 100*n
+		k.traffic = map[string]Traffic{"a": a, "b": b}
 		s, _ = c.Step(time.Duration(i)*time.Second, nil)
 	}
 	if len(s.Pressed) != 1 || s.Pressed[0] != "a" {
 		t.Errorf("pressed %q, want a", s.Pressed)
 	}
 	k.traffic = nil
-	if s, _ = c.Step(time.Minute, nil); len(s.Pressed) != 0 || len(c.use) != 0 {
+	if s, _ = c.Step(time.Minute, nil); len(s.Pressed) != 0 || len(c.uplinks) != 0 {
 		t.Errorf("pressed %q without uplinks", s.Pressed)
 	}
 }
 
 func TestControl(t *testing.T) {
-	k := &fake{link: advise.Known(1000)}
-	c := NewControl(k, params())
+	k := &fake{set: map[string][]Rates{}, counts: map[string]Counts{"a": {}}, traffic: map[string]Traffic{"a": idle()}}
+	c := NewControl(k, params(), false)
 	at := time.Minute
-	step := func(sent, want uint64, writes int) State {
+	step := func(sent, want uint64, writes int) UplinkState {
 		t.Helper()
-		k.counts.Online.Bytes += sent
-		s, err := c.Step(at, []string{"a"})
+		k.counts["a"] = Counts{Online: Class{Bytes: k.counts["a"].Online.Bytes + sent}}
+		all, err := c.Step(at, []Pod{{Cgroup: "a", Reclaimed: true}})
 		at += time.Second
-		if (err != nil) != (k.fails != nil || k.failCount != nil) || s.Ceiling != want || len(k.set) != writes {
+		s := all.Uplinks["a"]
+		if (err != nil) != (k.fails != nil || k.failCount != nil) || s.Ceilings != (Rates{Outgoing: want}) || len(k.set["a"]) != writes {
 			t.Fatalf("state %+v, error %v, writes %v; want ceiling %d, %d writes", s, err, k.set, want, writes)
 		}
 		return s
@@ -177,11 +182,15 @@ func TestControl(t *testing.T) {
 	}
 	step(480, 200, 3)
 	step(480, 200, 3) // what is right is not written again
-	k.counts = Counts{}
+	k.counts = map[string]Counts{"a": {}}
 	step(0, 200, 3) // the counters began anew: not known
 	k.failCount = errors.New("no")
-	step(0, 200, 3)
-	k.failCount = nil
+	k.counts = nil
+	if s, err := c.Step(at, nil); err == nil || s.Uplinks["a"].Ceilings.Outgoing != 200 {
+		t.Errorf("%+v, %v: the counters cannot be read", s, err)
+	}
+	at += time.Second
+	k.failCount, k.counts = nil, map[string]Counts{"a": {}}
 	step(0, 200, 3) // the first reading gives no rate
 	k.fails = errors.New("no")
 	step(800, 200, 3) // it cannot be set
@@ -190,4 +199,59 @@ func TestControl(t *testing.T) {
 	if len(k.pods) != 1 {
 		t.Errorf("pods %v", k.pods)
 	}
+}
+
+// Each uplink has a ceiling by its own link and its own online traffic: one that is full takes nothing from the other, and one whose link is not known has the floor alone.
+func TestControlOfSeveralUplinks(t *testing.T) {
+	t.Parallel()
+	k := &fake{set: map[string][]Rates{}, counts: map[string]Counts{}}
+	c := NewControl(k, params(), false)
+	full, free, unknown := idle(), idle(), idle()
+	free.Link, unknown.Link = advise.Known(4000), advise.Sample{}
+	k.traffic = map[string]Traffic{"full": full, "free": free, "unknown": unknown}
+	var s State
+	for i := range uint64(60) {
+		k.counts["full"], k.counts["free"], k.counts["unknown"] = Counts{Online: Class{Bytes: 700 * i}}, Counts{Online: Class{Bytes: 800 * i}}, Counts{}
+		s, _ = c.Step(time.Duration(i)*time.Second, nil)
+	}
+	for name, want := range map[string]uint64{"full": 10, "free": 4000*8/10 - 1000, "unknown": 10} {
+		if got := s.Uplinks[name].Ceilings.Outgoing; got != want {
+			t.Errorf("%s: ceiling %d, want %d", name, got, want)
+		}
+	}
+}
+
+// What comes in has a ceiling where that is wanted, by what comes for online pods: all that the interface received, less what came for reclaimed pods, dropped or not.
+func TestControlOfWhatComesIn(t *testing.T) {
+	t.Parallel()
+	for _, wanted := range []bool{false, true} {
+		k := &fake{set: map[string][]Rates{}, counts: map[string]Counts{}}
+		c := NewControl(k, params(), wanted)
+		var s State
+		for i := range uint64(60) {
+			now := idle()
+			now.Received.Value = float64(900 * i)
+			k.traffic = map[string]Traffic{"a": now}
+			k.counts["a"] = Counts{Incoming: Class{Bytes: 300 * i, Refused: 200 * i}}
+			s, _ = c.Step(time.Duration(i)*time.Second, nil)
+		}
+		want := uint64(0)
+		if wanted {
+			want = 800 - 500 // of 400 and a quarter
+		}
+		if got := s.Uplinks["a"]; got.Ceilings.Incoming != want || got.OnlineIncoming != advise.Known(400) {
+			t.Errorf("wanted %v: %+v, want a ceiling of %d", wanted, got, want)
+		}
+	}
+}
+
+// What comes in may be ahead of its rate by a tenth of a second, and never by more bytes than may wait.
+func TestBurst(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		bytesPerSecond := rapid.Uint64Range(0, 1<<40).Draw(t, "rate")
+		if b := burst(bytesPerSecond); b <= 0 || b > 100*time.Millisecond || float64(bytesPerSecond)*b.Seconds() > waitBytes*1.001 {
+			t.Fatalf("%d bytes/s: %s", bytesPerSecond, b)
+		}
+	})
 }

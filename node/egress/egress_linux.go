@@ -17,26 +17,33 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 )
 
-// Egress is the ceiling in the kernel. It belongs to one caller at a time.
+// Egress is the ceilings in the kernel. It belongs to one caller at a time.
 type Egress struct {
 	options Options
-	uplinks []iface
+	uplinks []iface // by their slots; one without an interface has the index 0
+	missing []string
 	netlink *netlink
 	pins    string // "": nothing is pinned
 	maps    map[string]*ebpf.Map
 	mark    *ebpf.Program
+	police  *ebpf.Program        // nil: what comes in is not policed
+	hosts   *ebpf.Program        // the same for pods in the host's network
 	links   map[string]link.Link // by name of the pin
-	veths   map[int]link.Link    // by interface
-	pods    map[string]pod       // by cgroup
-	sent    map[string]advise.Sample
-	set     settings
+	slots   slotTable
+	flags   [maxSlots]uint32 // as told to the kernel
+	told    bool
+	crowded int
+	pods    map[string]pod // by cgroup
+	set     [MaxUplinks]settings
 }
 
-// pod is a reclaimed pod that is marked.
+// pod is a pod that is marked.
 type pod struct {
+	Pod
 	inode uint64 // of its cgroup
 	veths []int
 	host  bool // it is in the host's network, and known by its cgroup
+	slot  int
 }
 
 // Open puts the programs and the qdisc where they belong, or takes over those of an earlier run. The error holds an *Unsupported where there
@@ -54,15 +61,17 @@ func Open(o Options) (_ *Egress, err error) {
 	if err = e.openPins(); err != nil {
 		return nil, err
 	}
-	if e.uplinks, err = e.findUplinks(); err != nil {
+	found, err := e.findUplinks()
+	if err != nil {
 		return nil, err
 	}
-	for _, one := range e.uplinks {
+	e.uplinks = found // until they are seated
+	for _, one := range found {
 		if err = e.netlink.pace(one.index, queues(e.options.Sys, one.name)); err != nil {
 			return nil, fmt.Errorf("uplink %s: %w", one.name, err)
 		}
 	}
-	if err = e.load(); err != nil {
+	if err = e.load(found); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -70,7 +79,7 @@ func Open(o Options) (_ *Egress, err error) {
 
 func newEgress(o Options) (_ *Egress, err error) {
 	e := &Egress{
-		options: o.withDefaults(), maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}, veths: map[int]link.Link{}, pods: map[string]pod{},
+		options: o.withDefaults(), maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}, pods: map[string]pod{},
 	}
 	e.netlink, err = openNetlink()
 	return e, err
@@ -89,96 +98,6 @@ func Remove(o Options) error {
 	return errors.Join(e.openPins(), e.Detach())
 }
 
-// findUplinks finds the interfaces that are named, or those of the default routes.
-func (e *Egress) findUplinks() (out []iface, err error) {
-	names := e.options.Uplinks
-	if len(names) == 0 {
-		if names, err = e.defaultUplinks(); err != nil {
-			return nil, err
-		}
-	}
-	all, err := e.netlink.interfaces()
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		i := slices.IndexFunc(all, func(one iface) bool { return one.name == name })
-		if i < 0 {
-			return nil, &Unsupported{ReasonNoUplink, "there is no interface " + name}
-		}
-		out = append(out, all[i])
-	}
-	return out, nil
-}
-
-// followUplinks takes over new names of the uplinks, whose speed and counters are read by name; the programs stay where they are.
-func (e *Egress) followUplinks(all []iface) error {
-	for i, one := range e.uplinks {
-		at := slices.IndexFunc(all, func(other iface) bool { return other.index == one.index })
-		if at < 0 {
-			return fmt.Errorf("%s: %w", one.name, ErrUplinkGone)
-		}
-		e.uplinks[i].name = all[at].name
-	}
-	return nil
-}
-
-// defaultUplinks are the interfaces of the default routes of IPv4 and IPv6.
-func (e *Egress) defaultUplinks() (names []string, err error) {
-	for file, find := range map[string]func(string) string{"self/net/route": defaultRoute, "self/net/ipv6_route": defaultRoute6} {
-		routes, err := os.ReadFile(filepath.Join(e.options.Proc, file))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the kernel is without this one
-		}
-		if err != nil {
-			return nil, fmt.Errorf("routes: %w", err)
-		}
-		if name := find(string(routes)); name != "" {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		return nil, &Unsupported{ReasonNoUplink, "there is no default route for IPv4 or IPv6; name the interfaces"}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
-}
-
-// defaultRoute is the interface of the default route with the least metric in /proc/net/route; empty: there is none.
-func defaultRoute(routes string) string {
-	const name, destination, metric, mask, columns = 0, 1, 6, 7, 8
-	best, least := "", 0
-	for line := range strings.Lines(routes) {
-		fields := strings.Fields(line)
-		if len(fields) < columns || fields[destination] != "00000000" || fields[mask] != "00000000" {
-			continue
-		}
-		if n, err := strconv.Atoi(fields[metric]); err == nil && (best == "" || n < least) {
-			best, least = fields[name], n
-		}
-	}
-	return best
-}
-
-// defaultRoute6 is that of /proc/net/ipv6_route. The kernel lists a route by way of lo that rejects what no other takes.
-func defaultRoute6(routes string) string {
-	const destination, length, metric, flags, name, columns = 0, 1, 5, 8, 9, 10
-	const gateway, reject = 0x2, 0x200
-	best, least := "", uint64(0)
-	for line := range strings.Lines(routes) {
-		fields := strings.Fields(line)
-		if len(fields) < columns || strings.Trim(fields[destination], "0") != "" || fields[length] != "00" {
-			continue
-		}
-		is, errFlags := strconv.ParseUint(fields[flags], 16, 32)
-		n, err := strconv.ParseUint(fields[metric], 16, 32)
-		if errFlags == nil && err == nil && is&gateway != 0 && is&reject == 0 && fields[name] != "lo" && (best == "" || n < least) {
-			best, least = fields[name], n
-		}
-	}
-	return best
-}
-
 // openPins makes the directory of the pins, where there is a BPF file system for it.
 func (e *Egress) openPins() error {
 	var info unix.Statfs_t
@@ -192,9 +111,8 @@ func (e *Egress) openPins() error {
 	return nil
 }
 
-// load makes or takes over the maps, loads the programs, and attaches the one of the uplinks, which all go by one clock. Maps of another shape are another version's,
-// which then goes whole.
-func (e *Egress) load() error {
+// load makes or takes over the maps, loads the programs, and attaches those of the uplinks. Maps of another shape are another version's, which then goes whole.
+func (e *Egress) load(found []iface) error {
 	err := e.loadMaps()
 	if errors.Is(err, ebpf.ErrMapIncompatible) && e.pins != "" {
 		if err = e.unpin(); err == nil {
@@ -204,25 +122,46 @@ func (e *Egress) load() error {
 	if err != nil {
 		return cannot(err)
 	}
-	if e.mark, err = ebpf.NewProgram(markSpec()); err != nil {
+	if e.mark, err = ebpf.NewProgram(markSpec(e.maps)); err != nil {
 		return cannot(err)
 	}
-	pace, err := ebpf.NewProgram(paceSpec(e.maps))
+	if e.options.Incoming {
+		if e.police, err = ebpf.NewProgram(policeSpec(e.maps, &atVeth)); err != nil {
+			return cannot(err)
+		}
+		if e.hosts, err = ebpf.NewProgram(policeSpec(e.maps, &atHost)); err != nil {
+			return cannot(err)
+		}
+	}
+	if err := e.seatUplinks(found); err != nil {
+		return err
+	}
+	for slot := range e.uplinks {
+		if err := e.loadUplink(slot); err != nil {
+			return err
+		}
+	}
+	return e.dropUplinks(e.uplinks...)
+}
+
+// loadUplink attaches the program of an uplink.
+func (e *Egress) loadUplink(slot int) error {
+	index := e.uplinks[slot].index
+	if index == 0 {
+		return nil
+	}
+	pace, err := ebpf.NewProgram(paceSpec(e.maps, int32(slot)))
 	if err != nil {
 		return cannot(err)
 	}
 	defer func() { _ = pace.Close() }()
-	if err := e.maps["settings"].Lookup(uint32(0), &e.set); err != nil {
-		return fmt.Errorf("settings: %w", err)
+	name := "uplink-" + strconv.Itoa(index)
+	attached, err := e.attach(name, index, pace, ebpf.AttachTCXEgress)
+	if err != nil {
+		return cannot(err)
 	}
-	for _, one := range e.uplinks {
-		name := "uplink-" + strconv.Itoa(one.index)
-		if e.links[name], err = e.attach(name, one.index, pace, ebpf.AttachTCXEgress); err != nil {
-			delete(e.links, name)
-			return cannot(err)
-		}
-	}
-	return e.dropUplinks(e.uplinks...)
+	e.links[name] = attached
+	return nil
 }
 
 func (e *Egress) loadMaps() error {
@@ -265,6 +204,20 @@ func cannot(err error) error {
 
 // attach puts a program at an interface before all others there, or into the link that is pinned under the name.
 func (e *Egress) attach(name string, index int, program *ebpf.Program, where ebpf.AttachType) (link.Link, error) {
+	return e.pinned(name, program, func() (link.Link, error) {
+		return link.AttachTCX(link.TCXOptions{Interface: index, Program: program, Attach: where, Anchor: link.Head()})
+	})
+}
+
+// attachHost puts the program of what comes in at the cgroup of a pod in the host's network.
+func (e *Egress) attachHost(name, cgroup string) (link.Link, error) {
+	return e.pinned(name, e.hosts, func() (link.Link, error) {
+		return link.AttachCgroup(link.CgroupOptions{Path: filepath.Join(e.options.Cgroups, cgroup), Attach: ebpf.AttachCGroupInetIngress, Program: e.hosts})
+	})
+}
+
+// pinned puts a program into the link that is pinned under the name, or makes and pins one.
+func (e *Egress) pinned(name string, program *ebpf.Program, attach func() (link.Link, error)) (link.Link, error) {
 	pin := filepath.Join(e.pins, name)
 	if e.pins != "" {
 		if pinned, err := link.LoadPinnedLink(pin, nil); err == nil {
@@ -275,9 +228,9 @@ func (e *Egress) attach(name string, index int, program *ebpf.Program, where ebp
 			_ = errors.Join(pinned.Unpin(), pinned.Close())
 		}
 	}
-	attached, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: program, Attach: where, Anchor: link.Head()})
+	attached, err := attach()
 	if err != nil {
-		return nil, fmt.Errorf("interface %d: %w", index, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if e.pins != "" {
 		if err := attached.Pin(pin); err != nil {
@@ -309,68 +262,75 @@ func (e *Egress) dropUplinks(but ...iface) error {
 	return nil
 }
 
-// Uplinks are the interfaces that the ceiling is at.
-func (e *Egress) Uplinks() (names []string) {
-	for _, one := range e.uplinks {
-		names = append(names, one.name)
-	}
-	return names
-}
-
 // Traffic implements Kernel. An uplink whose counters cannot be read has none that are known.
 func (e *Egress) Traffic() map[string]Traffic {
 	out := make(map[string]Traffic, len(e.uplinks))
+	var equal []string // share what the options say
 	for _, one := range e.uplinks {
-		out[one.name] = traffic(e.options.Sys, one.name)
+		if one.index == 0 {
+			continue
+		}
+		t := traffic(e.options.Sys, one.name)
+		at := slices.IndexFunc(e.options.Uplinks, func(u Uplink) bool { return u.Name == one.name })
+		switch {
+		case at >= 0 && e.options.Uplinks[at].Link > 0:
+			t.Link = advise.Known(e.options.Uplinks[at].Link)
+		case e.options.Link > 0:
+			equal = append(equal, one.name)
+		}
+		out[one.name] = t
+	}
+	for _, name := range equal {
+		t := out[name]
+		t.Link = advise.Known(e.options.Link / float64(len(equal)))
+		out[name] = t
 	}
 	return out
 }
 
-// Link implements Kernel.
-func (e *Egress) Link() advise.Sample {
-	if e.options.Link > 0 {
-		return advise.Known(e.options.Link)
+// SetRates implements Kernel; a rate of 0 is no ceiling.
+func (e *Egress) SetRates(uplink string, rates Rates) error {
+	slot := slices.IndexFunc(e.uplinks, func(one iface) bool { return one.index != 0 && one.name == uplink })
+	if slot < 0 {
+		return fmt.Errorf("%s is no uplink", uplink)
 	}
-	sum := 0.0
-	for _, one := range e.uplinks {
-		carried, known := speed(e.options.Sys, one.name)
-		if !known {
-			return advise.Sample{}
-		}
-		sum += carried
-	}
-	return advise.Sample{Value: sum, Known: len(e.uplinks) > 0}
+	s := &e.set[slot]
+	s.Rate, s.Horizon = rates.Outgoing, uint64(horizon(rates.Outgoing))
+	s.Incoming, s.Burst = rates.Incoming, uint64(burst(rates.Incoming))
+	return e.writeSettings(slot)
 }
 
-// SetCeiling implements Kernel; 0 is no ceiling.
-func (e *Egress) SetCeiling(bytesPerSecond uint64) error {
-	e.set.Rate, e.set.Horizon = bytesPerSecond, uint64(horizon(bytesPerSecond))
-	return e.writeSettings()
-}
-
-func (e *Egress) writeSettings() error {
-	if err := e.maps["settings"].Put(uint32(0), e.set); err != nil {
+func (e *Egress) writeSettings(slot int) error {
+	if err := e.maps["settings"].Put(uint32(slot), e.set[slot]); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
 	return nil
 }
 
 // Counts implements Kernel.
-func (e *Egress) Counts() (Counts, error) {
-	var sums [classes]Class
-	for class := range sums {
-		var each []tally // by CPU
-		if err := e.maps["tally"].Lookup(uint32(class), &each); err != nil {
-			return Counts{}, fmt.Errorf("counters: %w", err)
+func (e *Egress) Counts() (map[string]Counts, error) {
+	out := make(map[string]Counts, len(e.uplinks))
+	for slot, one := range e.uplinks {
+		if one.index == 0 {
+			continue
 		}
-		for _, t := range each {
-			sums[class].Packets += t.Packets
-			sums[class].Bytes += t.Bytes
-			sums[class].Delayed += t.Delayed
-			sums[class].Dropped += t.Dropped
+		var sums [classes]Class
+		for class := range sums {
+			var each []tally // by CPU
+			if err := e.maps["tally"].Lookup(uint32(slot*classes+class), &each); err != nil {
+				return nil, fmt.Errorf("counters: %w", err)
+			}
+			for _, t := range each {
+				sums[class].Packets += t.Packets
+				sums[class].Bytes += t.Bytes
+				sums[class].Delayed += t.Delayed
+				sums[class].Dropped += t.Dropped
+				sums[class].Refused += t.Refused
+			}
 		}
+		out[one.name] = Counts{Online: sums[classOnline], Reclaimed: sums[classReclaimed], Incoming: sums[classIncoming]}
 	}
-	return Counts{Online: sums[classOnline], Reclaimed: sums[classReclaimed]}, nil
+	return out, nil
 }
 
 // Close lets go. What is pinned stays as it is; without pins all ends.
@@ -379,17 +339,16 @@ func (e *Egress) Close() error {
 	for _, l := range e.links {
 		errs = append(errs, l.Close())
 	}
-	for _, l := range e.veths {
-		errs = append(errs, l.Close())
-	}
 	for _, m := range e.maps {
 		errs = append(errs, m.Close())
 	}
-	if e.mark != nil {
-		errs = append(errs, e.mark.Close())
+	for _, program := range []*ebpf.Program{e.mark, e.police, e.hosts} {
+		if program != nil {
+			errs = append(errs, program.Close())
+		}
 	}
 	for _, one := range e.uplinks {
-		if e.pins == "" {
+		if e.pins == "" && one.index != 0 {
 			errs = append(errs, e.netlink.unpace(one.index))
 		}
 	}
@@ -402,15 +361,14 @@ func (e *Egress) Detach() error {
 	for _, l := range e.links {
 		errs = append(errs, gone(l.Detach()))
 	}
-	for _, l := range e.veths {
-		errs = append(errs, gone(l.Detach()))
-	}
 	errs = append(errs, e.dropUplinks())
 	if e.pins != "" {
 		errs = append(errs, os.RemoveAll(e.pins))
 	}
 	for _, one := range e.uplinks {
-		errs = append(errs, e.netlink.unpace(one.index))
+		if one.index != 0 {
+			errs = append(errs, e.netlink.unpace(one.index))
+		}
 	}
 	return errors.Join(append(errs, e.Close())...)
 }

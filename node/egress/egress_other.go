@@ -21,20 +21,23 @@ func (*Egress) Uplinks() []string { return nil }
 // Traffic is none.
 func (*Egress) Traffic() map[string]Traffic { return nil }
 
+// Missing are none.
+func (*Egress) Missing() []string { return nil }
+
+// Crowded is none.
+func (*Egress) Crowded() int { return 0 }
+
 // Sent is not known.
-func (*Egress) Sent() map[string]advise.Sample { return nil }
+func (*Egress) Sent() map[string]map[string]advise.Sample { return nil }
 
-// Link is not known.
-func (*Egress) Link() advise.Sample { return advise.Sample{} }
+// SetRates fails.
+func (*Egress) SetRates(string, Rates) error { return errNoLinux }
 
-// SetCeiling fails.
-func (*Egress) SetCeiling(uint64) error { return errNoLinux }
-
-// SetReclaimed fails.
-func (*Egress) SetReclaimed([]string) error { return errNoLinux }
+// SetPods fails.
+func (*Egress) SetPods([]Pod) error { return errNoLinux }
 
 // Counts fails.
-func (*Egress) Counts() (Counts, error) { return Counts{}, errNoLinux }
+func (*Egress) Counts() (map[string]Counts, error) { return nil, errNoLinux }
 
 // Close does nothing.
 func (*Egress) Close() error { return nil }

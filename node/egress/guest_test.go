@@ -280,18 +280,17 @@ func oneFree(rates []float64) bool    { return free(rates[0]) }
 // with one in the host's network; and no longer when it is all taken back.
 func TestGuestCeiling(t *testing.T) {
 	g := newGuest(t, 1)
-	o := Options{Uplinks: []string{uplink}}
+	o := Options{Uplinks: []Uplink{{Name: uplink}}}
 	e, err := Open(o)
 	must(t, err)
 	defer func() { _ = e.Detach() }()
-	must(t, e.SetReclaimed([]string{pods + "A"}))
-	must(t, e.SetCeiling(ceiling))
+	must(t, e.SetPods(reclaimed("A")))
+	must(t, e.SetRates(uplink, Rates{Outgoing: ceiling}))
 	g.send(t, "A", "B")
 	g.shows(t, "the reclaimed pod keeps to the ceiling beside an online one", func(rates []float64) bool {
 		return limited(rates[0]) && free(rates[1])
 	}, addressA, addressB)
-	before, err := e.Counts()
-	must(t, err)
+	before := countsOf(t, e)
 	t.Logf("counts: %+v", before)
 	if c := before.Online; c.Delayed != 0 || c.Dropped != 0 || float64(c.Bytes) < window.Seconds()*ceiling {
 		t.Errorf("online: %+v", c)
@@ -304,23 +303,37 @@ func TestGuestCeiling(t *testing.T) {
 	g.shows(t, "it does while the agent is away", oneLimited, addressA)
 	e, err = Open(o)
 	must(t, err)
-	after, err := e.Counts()
-	must(t, err)
+	after := countsOf(t, e)
 	if after.Reclaimed.Bytes <= before.Reclaimed.Bytes {
 		t.Errorf("counters began anew: %+v, before %+v", after, before)
 	}
-	must(t, e.SetReclaimed([]string{pods + "A", pods + "C"}))
+	must(t, e.SetPods(reclaimed("A", "C")))
 	g.send(t, "C")
 	g.shows(t, "two reclaimed pods share the ceiling, and the one that came first does not keep the other out", func(rates []float64) bool {
 		return limited(rates[0]+rates[1]) && rates[1] > ceiling/20 && free(rates[2])
 	}, addressA, addressC, addressB)
 
-	must(t, e.SetReclaimed(nil))
+	must(t, e.SetPods(nil))
 	g.shows(t, "it is free when it is no longer reclaimed", oneFree, addressA)
-	must(t, e.SetReclaimed([]string{pods + "A", pods + "C"}))
+	must(t, e.SetPods(reclaimed("A", "C")))
 	must(t, e.Detach())
 	g.shows(t, "it is free when all is taken back", oneFree, addressA)
 	g.nothingLeft(t, e)
+}
+
+// reclaimed are pods of the guest by their names.
+func reclaimed(names ...string) (out []Pod) {
+	for _, name := range names {
+		out = append(out, Pod{Cgroup: pods + name, Reclaimed: true})
+	}
+	return out
+}
+
+func countsOf(t *testing.T, e *Egress) Counts {
+	t.Helper()
+	counts, err := e.Counts()
+	must(t, err)
+	return counts[uplink]
 }
 
 func (g *guest) nothingLeft(t *testing.T, e *Egress) {
@@ -343,11 +356,11 @@ func (g *guest) nothingLeft(t *testing.T, e *Egress) {
 // TestGuestQueues: an uplink with several queues gets a qdisc for each. What an agent left that never came back can be removed.
 func TestGuestQueues(t *testing.T) {
 	g := newGuest(t, 4)
-	o := Options{Uplinks: []string{uplink}}
+	o := Options{Uplinks: []Uplink{{Name: uplink}}}
 	e, err := Open(o)
 	must(t, err)
-	must(t, e.SetReclaimed([]string{pods + "A"}))
-	must(t, e.SetCeiling(ceiling))
+	must(t, e.SetPods(reclaimed("A")))
+	must(t, e.SetRates(uplink, Rates{Outgoing: ceiling}))
 	kernel, err := openNetlink()
 	must(t, err)
 	defer func() { _ = kernel.close() }()
@@ -379,7 +392,7 @@ func TestGuestTaken(t *testing.T) {
 	var bounded bytes.Buffer // pfifo's only option: its limit
 	must(t, binary.Write(&bounded, binary.NativeEndian, uint32(100)))
 	must(t, kernel.addQdisc(index.Index, 7<<16, rootParent, "pfifo", bounded.Bytes()))
-	_, err = Open(Options{Uplinks: []string{uplink}, Pins: "/sys/fs/bpf/hilbert-egress"})
+	_, err = Open(Options{Uplinks: []Uplink{{Name: uplink}}, Pins: "/sys/fs/bpf/hilbert-egress"})
 	if refused, ok := errors.AsType[*Unsupported](err); !ok || refused.Reason != ReasonQdiscTaken {
 		t.Fatalf("got %v, want %s", err, ReasonQdiscTaken)
 	}

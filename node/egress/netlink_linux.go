@@ -7,8 +7,6 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"hilbert.dev/hilbert/node/advise"
 )
 
 // Of the kernel's routing netlink we need: the interfaces, whose network namespace is which, and qdiscs.
@@ -142,12 +140,7 @@ type iface struct {
 	index int
 	name  string
 	peer  int32
-	// received is how many bytes came in by it since it was made: of a veth, what its other end sent.
-	received advise.Sample
 }
-
-// receivedAt is where struct rtnl_link_stats64 has the bytes that were received.
-const receivedAt = 16
 
 // interfaces lists the interfaces of our namespace. It also makes the kernel number the namespaces of their other ends.
 func (n *netlink) interfaces() ([]iface, error) {
@@ -163,10 +156,6 @@ func (n *netlink) interfaces() ([]iface, error) {
 				one.name = text(value)
 			case unix.IFLA_LINK_NETNSID:
 				one.peer = word(value)
-			case unix.IFLA_STATS64:
-				if len(value) >= receivedAt+8 {
-					one.received = advise.Known(float64(binary.NativeEndian.Uint64(value[receivedAt:])))
-				}
 			}
 		})
 		found = append(found, one)

@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"hilbert.dev/hilbert/node/advise"
 )
 
 func TestJudge(t *testing.T) {
@@ -98,7 +96,7 @@ func TestUplinks(t *testing.T) {
 		}
 	}
 	e.uplinks = []iface{{name: "eth1", index: 1}, {name: "eth6", index: 2}}
-	if e.Link().Known || e.Traffic()["eth1"] != (Traffic{}) {
+	if e.Traffic()["eth1"] != (Traffic{}) {
 		t.Error("what is not there is known")
 	}
 	for i, file := range []string{"rx_bytes", "tx_bytes", "rx_missed_errors", "rx_fifo_errors", "tx_dropped"} {
@@ -108,19 +106,38 @@ func TestUplinks(t *testing.T) {
 	if got := e.Traffic()["eth1"]; got.Received.Value != 1 || got.Sent.Value != 2 || got.Lost.Value != 4+8+16 || got.Link.Value != 1.25e8 || !got.Lost.Known {
 		t.Errorf("%+v", got)
 	}
-	if e.Link().Known {
-		t.Error("the sum is known, and one uplink's speed is not")
+	if e.Traffic()["eth6"].Link.Known {
+		t.Error("a speed is known that no driver says")
 	}
-	write(filepath.Join(sys, "class/net/eth6/speed"), "1000\n")
-	if link := e.Link(); !link.Known || link.Value != 2.5e8 {
-		t.Errorf("%+v", link)
+	for _, c := range []struct {
+		options    Options
+		eth1, eth6 float64
+	}{
+		{Options{Link: 3e8}, 1.5e8, 1.5e8},
+		{Options{Link: 3e8, Uplinks: []Uplink{{Name: "eth1"}, {Name: "eth6", Link: 5e8}}}, 3e8, 5e8},
+		{Options{Uplinks: []Uplink{{Name: "eth1"}, {Name: "eth6", Link: 5e8}}}, 1.25e8, 5e8},
+	} {
+		e.options.Link, e.options.Uplinks = c.options.Link, c.options.Uplinks
+		if got := e.Traffic(); got["eth1"].Link.Value != c.eth1 || got["eth6"].Link.Value != c.eth6 {
+			t.Errorf("%+v: %+v", c.options, got)
+		}
 	}
+	e.options.Link, e.options.Uplinks = 0, []Uplink{{Name: "eth1"}, {Name: "eth6"}, {Name: "eth7"}}
 	e.uplinks[1].name = "before" // it was renamed
-	if err := e.followUplinks([]iface{{name: "eth6", index: 2}, {name: "eth1", index: 1}}); err != nil || !e.Link().Known || !slices.Equal(e.Uplinks(), []string{"eth1", "eth6"}) {
-		t.Errorf("%v: uplinks %v carry %+v", err, e.Uplinks(), e.Link())
+	if err := e.followUplinks([]iface{{name: "eth6", index: 2}, {name: "eth1", index: 1}}); err != nil || !slices.Equal(e.Uplinks(), []string{"eth1", "eth6"}) {
+		t.Errorf("%v: uplinks %v", err, e.Uplinks())
 	}
-	if err := e.followUplinks([]iface{{name: "eth6", index: 3}, {name: "eth1", index: 1}}); !errors.Is(err, ErrUplinkGone) {
+	if err := e.followUplinks([]iface{{name: "eth6", index: 3}, {name: "eth1", index: 1}}); !errors.Is(err, ErrUplinksChanged) {
 		t.Errorf("a card that another has replaced: %v", err)
+	}
+	e.missing = []string{"eth7"}
+	if err := e.followUplinks([]iface{{name: "eth6", index: 2}, {name: "eth1", index: 1}, {name: "eth7", index: 4}}); !errors.Is(err, ErrUplinksChanged) {
+		t.Errorf("one that was missing has come: %v", err)
+	}
+	e.missing, e.options.Uplinks = nil, nil
+	write(filepath.Join(proc, "self/net/route"), strings.ReplaceAll(four, "eth1", "eth9"))
+	if err := e.followUplinks([]iface{{name: "eth6", index: 2}, {name: "eth1", index: 1}}); !errors.Is(err, ErrUplinksChanged) {
+		t.Errorf("a default route leads by another interface: %v", err)
 	}
 }
 
@@ -213,42 +230,4 @@ func TestInterfaces(t *testing.T) {
 		}
 	}
 	t.Errorf("no loopback among %+v", all)
-}
-
-// What an interface received is where the kernel has it, and what a pod sent is the sum over its veths; not known in the host's network, or where one is not.
-func TestSentBy(t *testing.T) {
-	n, err := openNetlink()
-	if err != nil {
-		t.Skipf("no netlink here: %v", err)
-	}
-	defer func() { _ = n.close() }()
-	received := func(name string) float64 {
-		text, err := os.ReadFile(filepath.Join("/sys/class/net", name, "statistics/rx_bytes"))
-		if err != nil {
-			return -1
-		}
-		x, _ := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
-		return x
-	}
-	before := received("lo")
-	all, err := n.interfaces()
-	if err != nil || before < 0 {
-		t.Skipf("no interfaces here: %v", err)
-	}
-	for _, one := range all {
-		if one.name == "lo" && (!one.received.Known || one.received.Value < before || one.received.Value > received("lo")) {
-			t.Errorf("lo has received %+v, before %v, after %v", one.received, before, received("lo"))
-		}
-	}
-	got := sentBy(map[string]pod{"one": {veths: []int{3}}, "two": {veths: []int{3, 4}}, "blind": {veths: []int{3, 5}}, "host": {host: true}}, []iface{
-		{index: 3, received: advise.Known(10)}, {index: 4, received: advise.Known(20)}, {index: 5},
-	})
-	for cgroup, want := range map[string]advise.Sample{"one": advise.Known(10), "two": advise.Known(30)} {
-		if got[cgroup] != want {
-			t.Errorf("%s sent %+v, not %+v", cgroup, got[cgroup], want)
-		}
-	}
-	if got["blind"].Known || got["host"].Known {
-		t.Errorf("%+v", got)
-	}
 }

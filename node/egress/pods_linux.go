@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"hilbert.dev/hilbert/node/advise"
@@ -21,10 +22,9 @@ import (
 // depthMost is how deep below a pod's cgroup its processes are looked for: containers, and what systemd makes in them.
 const depthMost = 3
 
-// SetReclaimed implements Kernel. Pods that are marked already cost one look at their cgroup. What cannot be marked (yet: it has no process)
+// SetPods implements Kernel. Pods that are marked already cost one look at their cgroup. What cannot be marked (yet: it has no process)
 // is in the error, and tried again by the next call; it counts as online until then.
-func (e *Egress) SetReclaimed(cgroups []string) error {
-	e.sent = nil // what was read before says nothing of now
+func (e *Egress) SetPods(pods []Pod) error {
 	all, err := e.netlink.interfaces()
 	if err != nil {
 		return err
@@ -37,21 +37,32 @@ func (e *Egress) SetReclaimed(cgroups []string) error {
 		return err
 	}
 	var errs []error
-	wanted := make(map[string]bool, len(cgroups))
-	for _, cgroup := range cgroups {
+	wanted := make(map[string]bool, len(pods))
+	for i := range pods {
+		cgroup := pods[i].Cgroup
 		wanted[cgroup] = true
-		if err := e.want(cgroup, all, there); err != nil {
+		if err := e.want(pods[i], all, there); err != nil {
 			errs = append(errs, fmt.Errorf("egress of %s: %w", cgroup, err))
-			delete(e.pods, cgroup)
+			e.forget(cgroup)
 		}
 	}
-	maps.DeleteFunc(e.pods, func(cgroup string, _ pod) bool { return !wanted[cgroup] })
-	e.sent = sentBy(e.pods, all)
+	for cgroup := range e.pods {
+		if !wanted[cgroup] {
+			e.forget(cgroup)
+		}
+	}
 	return errors.Join(append(errs, e.apply())...)
 }
 
+// forget lets a pod's slot go.
+func (e *Egress) forget(cgroup string) {
+	delete(e.pods, cgroup)
+	e.slots.free(cgroup)
+}
+
 // want finds out how a pod is to be marked, unless that is known and still so.
-func (e *Egress) want(cgroup string, all []iface, there map[int]bool) error {
+func (e *Egress) want(p Pod, all []iface, there map[int]bool) error {
+	cgroup := p.Cgroup
 	dir := filepath.Join(e.options.Cgroups, cgroup)
 	inode, err := inodeOf(dir)
 	if err != nil {
@@ -59,6 +70,8 @@ func (e *Egress) want(cgroup string, all []iface, there map[int]bool) error {
 	}
 	isThere := func(index int) bool { return there[index] }
 	if known, ok := e.pods[cgroup]; ok && known.inode == inode && (known.host || !slices.ContainsFunc(known.veths, func(i int) bool { return !isThere(i) })) {
+		known.Pod = p
+		e.pods[cgroup] = known
 		return nil
 	}
 	process, err := processIn(dir, depthMost)
@@ -70,7 +83,7 @@ func (e *Egress) want(cgroup string, all []iface, there map[int]bool) error {
 		return err
 	}
 	defer func() { _ = namespace.Close() }()
-	found := pod{inode: inode}
+	found := pod{Pod: p, inode: inode}
 	if found.host, err = e.isHost(namespace); err != nil {
 		return err
 	}
@@ -92,26 +105,28 @@ func (e *Egress) want(cgroup string, all []iface, there map[int]bool) error {
 	return nil
 }
 
-// Sent implements Kernel. It is as of the last SetReclaimed.
-func (e *Egress) Sent() map[string]advise.Sample { return e.sent }
-
-// sentBy is what pods have sent, by what came in at the host's ends of their veths.
-func sentBy(pods map[string]pod, all []iface) map[string]advise.Sample {
-	received := make(map[int]advise.Sample, len(all))
-	for _, one := range all {
-		received[one.index] = one.received
-	}
-	out := make(map[string]advise.Sample, len(pods))
-	for cgroup, p := range pods {
-		sum := advise.Sample{Known: !p.host}
-		for _, index := range p.veths {
-			one := received[index]
-			sum.Value, sum.Known = sum.Value+one.Value, sum.Known && one.Known
+// Sent implements Kernel.
+func (e *Egress) Sent() map[string]map[string]advise.Sample {
+	out := make(map[string]map[string]advise.Sample, len(e.pods))
+	for cgroup, p := range e.pods {
+		if p.slot == restSlot {
+			continue
 		}
-		out[cgroup] = sum
+		out[cgroup] = make(map[string]advise.Sample)
+		for uplink, one := range e.uplinks {
+			if one.index == 0 {
+				continue
+			}
+			var sent podTally
+			err := e.maps["pods"].Lookup(uint32(uplink*maxSlots+p.slot), &sent)
+			out[cgroup][one.name] = advise.Sample{Value: float64(sent.Bytes), Known: err == nil}
+		}
 	}
 	return out
 }
+
+// Crowded is how many pods have no slot of their own, so that it is not known what they send.
+func (e *Egress) Crowded() int { return e.crowded }
 
 // isHost reports whether a network namespace is our own.
 func (e *Egress) isHost(namespace *os.File) (bool, error) {
@@ -123,59 +138,140 @@ func (e *Egress) isHost(namespace *os.File) (bool, error) {
 	return err == nil && os.SameFile(ours, theirs), err
 }
 
-// apply brings the marks to what the pods need.
+// apply brings the marks to what the pods need: first what the programs look up, then the programs.
 func (e *Egress) apply() error {
-	veths, hosts, level, err := e.needs()
-	errs := []error{err}
-	for index := range veths {
-		if e.veths[index] != nil {
+	n, err := e.needs()
+	errs := []error{err, e.applySlots(), assign(e.maps["veths"], n.veths), assign(e.maps["cgroups"], n.hosts)}
+	for slot := range e.uplinks {
+		if e.uplinks[slot].index != 0 && n.level != e.set[slot].Level {
+			e.set[slot].Level = n.level
+			errs = append(errs, e.writeSettings(slot))
+		}
+	}
+	for name, attach := range n.links {
+		if e.links[name] != nil {
 			continue
 		}
-		attached, err := e.attach("veth-"+strconv.Itoa(index), index, e.mark, ebpf.AttachTCXIngress)
+		attached, err := attach()
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		e.veths[index] = attached
+		e.links[name] = attached
 	}
-	for index, attached := range e.veths {
-		if !veths[index] {
+	for name, attached := range e.links {
+		if n.links[name] == nil && !strings.HasPrefix(name, "uplink-") {
 			errs = append(errs, gone(attached.Detach()), attached.Close())
-			delete(e.veths, index)
+			delete(e.links, name)
 		}
 	}
-	errs = append(errs, e.unpinVeths(), e.applyHosts(hosts))
-	if level != e.set.Level {
-		e.set.Level = level
-		errs = append(errs, e.writeSettings())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, e.unpinPods())...)
 }
 
-// needs are the veths and the cgroups to be marked. The program looks at one level of the hierarchy.
-func (e *Egress) needs() (veths map[int]bool, hosts map[uint64]bool, level uint64, err error) {
-	veths, hosts = map[int]bool{}, map[uint64]bool{}
+// needs are what the pods need.
+type needs struct {
+	veths map[uint32]uint32 // slots by interface
+	hosts map[uint64]uint32 // slots by cgroup
+	level uint64            // of these cgroups
+	links map[string]func() (link.Link, error)
+}
+
+// needs seats the pods, and says which veths and cgroups are to be marked. The program looks at one level of the hierarchy.
+func (e *Egress) needs() (n needs, err error) {
+	n = needs{veths: map[uint32]uint32{}, hosts: map[uint64]uint32{}, links: map[string]func() (link.Link, error){}}
+	e.crowded = 0
 	for _, cgroup := range slices.Sorted(maps.Keys(e.pods)) {
 		one := e.pods[cgroup]
+		depth := uint64(strings.Count(cgroup, "/") + 1)
+		if one.host && n.level != 0 && depth != n.level {
+			err = fmt.Errorf("egress of %s: it is in the host's network, and not at the level of the others there, %d", cgroup, n.level)
+			continue
+		}
+		if err := e.seat(&one); err != nil {
+			return n, err
+		}
+		e.pods[cgroup] = one
+		if one.slot == restSlot {
+			if e.crowded++; !one.Reclaimed {
+				continue // without a mark it is as any other
+			}
+		}
 		for _, index := range one.veths {
-			veths[index] = true
+			n.veths[uint32(index)] = uint32(one.slot)
+			n.links["veth-"+strconv.Itoa(index)] = func() (link.Link, error) {
+				return e.attach("veth-"+strconv.Itoa(index), index, e.mark, ebpf.AttachTCXIngress)
+			}
+			if e.police != nil && one.Reclaimed {
+				name := "police-" + strconv.Itoa(index)
+				n.links[name] = func() (link.Link, error) { return e.attach(name, index, e.police, ebpf.AttachTCXEgress) }
+			}
 		}
 		if !one.host {
 			continue
 		}
-		depth := uint64(strings.Count(cgroup, "/") + 1)
-		if level != 0 && depth != level {
-			err = fmt.Errorf("egress of %s: it is in the host's network, and not at the level of the others there, %d", cgroup, level)
-			continue
+		n.level = depth
+		n.hosts[one.inode] = uint32(one.slot)
+		if e.hosts != nil && one.Reclaimed {
+			name := "host-" + strconv.FormatUint(one.inode, 10)
+			n.links[name] = func() (link.Link, error) { return e.attachHost(name, cgroup) }
 		}
-		level = depth
-		hosts[one.inode] = true
 	}
-	return veths, hosts, level, err
+	return n, err
 }
 
-// unpinVeths removes the pins of veths that no pod has: of pods that went while the agent was away, and of veths that are gone.
-func (e *Egress) unpinVeths() error {
+// seat gives a pod a slot: preferably the one that it had under an agent before this one, so that its counters go on.
+func (e *Egress) seat(p *pod) error {
+	before := uint32(maxSlots)
+	var err error
+	switch {
+	case p.host:
+		err = e.maps["cgroups"].Lookup(p.inode, &before)
+	case len(p.veths) > 0:
+		err = e.maps["veths"].Lookup(uint32(p.veths[0]), &before)
+	}
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("slots: %w", err)
+	}
+	fresh := false
+	if p.slot, fresh = e.slots.take(p.Cgroup, int(before)); !fresh || uint32(p.slot) == before {
+		return nil
+	}
+	var errs []error
+	for uplink := range e.uplinks {
+		errs = append(errs, e.maps["pods"].Put(uint32(uplink*maxSlots+p.slot), podTally{}))
+	}
+	return errors.Join(errs...)
+}
+
+// applySlots says of each slot what its pod is.
+func (e *Egress) applySlots() error {
+	want := [maxSlots]uint32{restSlot: flagReclaimed}
+	for _, p := range e.pods {
+		if p.slot == restSlot {
+			continue
+		}
+		want[p.slot] = 0
+		if p.Reclaimed {
+			want[p.slot] |= flagReclaimed
+		}
+		if p.Background {
+			want[p.slot] |= flagBackground
+		}
+	}
+	var errs []error
+	for slot, flags := range want {
+		if e.told && e.flags[slot] == flags {
+			continue
+		}
+		errs = append(errs, e.maps["slots"].Put(uint32(slot), flags))
+	}
+	err := errors.Join(errs...)
+	e.flags, e.told = want, err == nil
+	return err
+}
+
+// unpinPods removes the pins of veths and cgroups that no pod has: of pods that went while the agent was away, and of what is gone.
+func (e *Egress) unpinPods() error {
 	if e.pins == "" {
 		return nil
 	}
@@ -185,34 +281,10 @@ func (e *Egress) unpinVeths() error {
 	}
 	var errs []error
 	for _, entry := range entries {
-		number, isVeth := strings.CutPrefix(entry.Name(), "veth-")
-		if index, err := strconv.Atoi(number); isVeth && err == nil && e.veths[index] == nil {
+		kind, _, _ := strings.Cut(entry.Name(), "-")
+		if (kind == "veth" || kind == "police" || kind == "host") && e.links[entry.Name()] == nil {
 			errs = append(errs, os.Remove(filepath.Join(e.pins, entry.Name())))
 		}
-	}
-	return errors.Join(errs...)
-}
-
-// applyHosts brings the map of cgroups to those of the pods in the host's network.
-func (e *Egress) applyHosts(hosts map[uint64]bool) error {
-	var (
-		errs []error
-		key  uint64
-		one  uint32
-		left []uint64
-	)
-	table := e.maps["cgroups"]
-	for entries := table.Iterate(); entries.Next(&key, &one); {
-		if !hosts[key] {
-			left = append(left, key)
-		}
-		delete(hosts, key)
-	}
-	for _, key := range left {
-		errs = append(errs, table.Delete(key))
-	}
-	for key := range hosts {
-		errs = append(errs, table.Put(key, uint32(1)))
 	}
 	return errors.Join(errs...)
 }

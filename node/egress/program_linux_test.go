@@ -27,14 +27,24 @@ func TestAtomicsAreEncoded(t *testing.T) {
 	}
 }
 
+// benchUplink is not the first, so that what is kept of each is told apart.
+const benchUplink = 2
+
+// noSlot is of a packet that has no mark.
+const noSlot = -1
+
 // bench runs the uplink's program in the kernel on packets that are sent nowhere.
 type bench struct {
-	t    *testing.T
-	maps map[string]*ebpf.Map
-	pace *ebpf.Program
+	t        *testing.T
+	maps     map[string]*ebpf.Map
+	pace     *ebpf.Program
+	priority uint32 // of the packet that was sent last
 }
 
-func newBench(t *testing.T, marked bool, s settings) *bench {
+// contextBytes is the size of struct __sk_buff.
+const contextBytes = 192
+
+func newBench(t *testing.T, slot int, flags uint32, s settings) *bench {
 	t.Helper()
 	b := &bench{t: t, maps: map[string]*ebpf.Map{}}
 	for name, spec := range mapSpecs() {
@@ -45,11 +55,14 @@ func newBench(t *testing.T, marked bool, s settings) *bench {
 		t.Cleanup(func() { _ = m.Close() })
 		b.maps[name] = m
 	}
-	spec := paceSpec(b.maps)
-	if marked { // a packet that is made for the run cannot be given a mark but by a program
+	spec := paceSpec(b.maps, benchUplink)
+	if slot >= 0 { // a packet that is made for the run cannot be given a mark but by a program
 		spec.Instructions = append(asm.Instructions{
-			asm.Mov.Imm(asm.R2, mark), asm.StoreMem(asm.R1, skbQueueMapping, asm.R2, asm.Word),
+			asm.Mov.Imm(asm.R2, mark+int32(slot)), asm.StoreMem(asm.R1, skbQueueMapping, asm.R2, asm.Word),
 		}, spec.Instructions...)
+		if err := b.maps["slots"].Put(uint32(slot), flags); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var err error
 	if b.pace, err = ebpf.NewProgram(spec); err != nil {
@@ -62,14 +75,14 @@ func newBench(t *testing.T, marked bool, s settings) *bench {
 
 func (b *bench) put(name string, value any) {
 	b.t.Helper()
-	if err := b.maps[name].Put(uint32(0), value); err != nil {
+	if err := b.maps[name].Put(uint32(benchUplink), value); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
 func (b *bench) clock() (next uint64) {
 	b.t.Helper()
-	if err := b.maps["clock"].Lookup(uint32(0), &next); err != nil {
+	if err := b.maps["clock"].Lookup(uint32(benchUplink), &next); err != nil {
 		b.t.Fatal(err)
 	}
 	return next
@@ -78,8 +91,7 @@ func (b *bench) clock() (next uint64) {
 // send runs the program on a packet of a length on the wire that wants to leave at a time; it returns the verdict and when it will leave.
 func (b *bench) send(length uint32, wants uint64) (verdict int32, leaves uint64) {
 	b.t.Helper()
-	const size = 192
-	in, out := make([]byte, size), make([]byte, size)
+	in, out := make([]byte, contextBytes), make([]byte, contextBytes)
 	binary.NativeEndian.PutUint64(in[skbTimestamp:], wants)
 	binary.NativeEndian.PutUint32(in[skbWireLength:], length)
 	got, err := b.pace.Run(&ebpf.RunOptions{Data: make([]byte, 1000), Context: in, ContextOut: out})
@@ -89,18 +101,23 @@ func (b *bench) send(length uint32, wants uint64) (verdict int32, leaves uint64)
 	if queue := binary.NativeEndian.Uint32(out[skbQueueMapping:]); queue != 0 {
 		b.t.Errorf("the packet leaves with queue mapping %#x", queue)
 	}
+	b.priority = binary.NativeEndian.Uint32(out[skbPriority:])
 	return int32(got), binary.NativeEndian.Uint64(out[skbTimestamp:])
 }
 
 func (b *bench) counted(class uint32, want Class) {
 	b.t.Helper()
-	e := Egress{maps: b.maps}
-	got, err := e.Counts()
+	e := Egress{maps: b.maps, uplinks: []iface{{name: "a", index: 1}, {name: "b", index: 2}, {name: "c", index: 3}}}
+	all, err := e.Counts()
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if each := [classes]Class{got.Online, got.Reclaimed}; each[class] != want || each[1-class] != (Class{}) {
+	got := all["c"]
+	if each := [classes]Class{got.Online, got.Reclaimed, got.Incoming}; each[class] != want || each[(class+1)%classes] != (Class{}) || each[(class+2)%classes] != (Class{}) {
 		b.t.Errorf("counts %+v, want %+v of class %d alone", got, want, class)
+	}
+	if all["a"] != (Counts{}) || all["b"] != (Counts{}) {
+		b.t.Errorf("counts %+v of other uplinks", all)
 	}
 }
 
@@ -117,7 +134,7 @@ func now(t *testing.T) uint64 {
 func TestPace(t *testing.T) {
 	const rate, length, horizon = 1_000, 50_000, 45 * time.Minute // 50 s each: what the test takes does not matter
 	const each = uint64(50 * time.Second)
-	b := newBench(t, true, settings{Rate: rate, Horizon: uint64(horizon)})
+	b := newBench(t, 7, flagReclaimed, settings{Rate: rate, Horizon: uint64(horizon)})
 	before := now(t)
 	if verdict, leaves := b.send(length, 0); verdict != tcxNext || leaves != 0 {
 		t.Fatalf("first: verdict %d, leaves %d, want at once", verdict, leaves)
@@ -142,7 +159,7 @@ func TestPace(t *testing.T) {
 // From a sixteenth of the horizon on, packets are dropped the more often the longer they would wait.
 func TestPaceDropsEarly(t *testing.T) {
 	const horizon, packets = 4 * time.Second, 400
-	b := newBench(t, true, settings{Rate: 1 << 30, Horizon: uint64(horizon)})
+	b := newBench(t, 7, flagReclaimed, settings{Rate: 1 << 30, Horizon: uint64(horizon)})
 	for _, c := range []struct {
 		wait        time.Duration
 		least, most int
@@ -162,7 +179,7 @@ func TestPaceDropsEarly(t *testing.T) {
 
 // A time that the sender wants is kept where it is later.
 func TestPaceKeepsLaterTimes(t *testing.T) {
-	b := newBench(t, true, settings{Rate: 1_000_000, Horizon: uint64(time.Hour)})
+	b := newBench(t, 7, flagReclaimed, settings{Rate: 1_000_000, Horizon: uint64(time.Hour)})
 	b.put("clock", now(t)+uint64(time.Minute))
 	wants := now(t) + uint64(time.Hour)
 	if _, leaves := b.send(1000, wants); leaves != wants {
@@ -173,16 +190,18 @@ func TestPaceKeepsLaterTimes(t *testing.T) {
 // Whatever the clock says: who is not reclaimed is only counted, and so is everybody where there is no ceiling.
 func TestPaceLeavesOthersAlone(t *testing.T) {
 	for name, c := range map[string]struct {
-		marked bool
-		class  uint32
-		set    settings
+		slot  int
+		flags uint32
+		class uint32
+		set   settings
 	}{
-		"online":                      {false, classOnline, settings{Rate: 1}},
-		"online, by cgroup looked at": {false, classOnline, settings{Rate: 1, Level: 3}},
-		"no ceiling":                  {true, classReclaimed, settings{}},
+		"online":                      {noSlot, 0, classOnline, settings{Rate: 1}},
+		"online, by cgroup looked at": {noSlot, 0, classOnline, settings{Rate: 1, Level: 3}},
+		"online, with a slot":         {9, flagBackground, classOnline, settings{Rate: 1}},
+		"no ceiling":                  {9, flagReclaimed, classReclaimed, settings{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, c.marked, c.set)
+			b := newBench(t, c.slot, c.flags, c.set)
 			ahead := now(t) + uint64(time.Hour)
 			b.put("clock", ahead)
 			if verdict, leaves := b.send(40_000, 7); verdict != tcxNext || leaves != 7 || b.clock() != ahead {
@@ -191,4 +210,175 @@ func TestPaceLeavesOthersAlone(t *testing.T) {
 			b.counted(c.class, Class{Packets: 1, Bytes: 40_000})
 		})
 	}
+}
+
+// left is what the pod in a slot has sent by an uplink.
+func (b *bench) left(uplink, slot int) (t podTally) {
+	b.t.Helper()
+	if err := b.maps["pods"].Lookup(uint32(uplink*maxSlots+slot), &t); err != nil {
+		b.t.Fatal(err)
+	}
+	return t
+}
+
+// What leaves is counted for its pod and its uplink alone; what is dropped is not, and of a pod without a slot nothing is.
+func TestPaceCountsPods(t *testing.T) {
+	b := newBench(t, 7, flagReclaimed, settings{Rate: 1 << 30, Horizon: uint64(time.Second)})
+	b.send(1000, 0)
+	b.send(2000, 0)
+	b.put("clock", now(t)+uint64(time.Hour))
+	if verdict, _ := b.send(4000, 0); verdict != tcxDrop {
+		t.Fatalf("verdict %d, want it dropped", verdict)
+	}
+	for uplink := range MaxUplinks {
+		for slot := range maxSlots {
+			want := podTally{}
+			if uplink == benchUplink && slot == 7 {
+				want = podTally{Packets: 2, Bytes: 3000}
+			}
+			if got := b.left(uplink, slot); got != want {
+				t.Errorf("uplink %d, slot %d: %+v, want %+v", uplink, slot, got, want)
+			}
+		}
+	}
+	other := newBench(t, noSlot, 0, settings{})
+	other.send(1000, 0)
+	for slot := range maxSlots {
+		if got := other.left(benchUplink, slot); got != (podTally{}) {
+			t.Errorf("slot %d: %+v of a packet without a mark", slot, got)
+		}
+	}
+}
+
+// A background pod's packets are dropped at waits at which others are not, and have the lowest priority; an online one's are never dropped.
+func TestPaceBackground(t *testing.T) {
+	const horizon = 8 * time.Second
+	for name, c := range map[string]struct {
+		flags    uint32
+		drops    bool
+		priority uint32
+	}{
+		"reclaimed":             {flagReclaimed, false, 0},
+		"reclaimed, background": {flagReclaimed | flagBackground, true, priorityBackground},
+		"online, background":    {flagBackground, false, priorityBackground},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, 7, c.flags, settings{Rate: 1 << 30, Horizon: uint64(horizon)})
+			dropped := 0
+			for range 100 {
+				b.put("clock", now(t)+uint64(horizon>>backgroundShift)+uint64(200*time.Millisecond))
+				if verdict, _ := b.send(1000, 0); verdict == tcxDrop {
+					dropped++
+				}
+			}
+			if most := 40; c.drops && dropped != 100 || !c.drops && dropped > most { // a twelfth or so of the others
+				t.Errorf("%d of 100 dropped", dropped)
+			}
+			b.put("clock", uint64(0))
+			if b.send(1000, 0); b.priority != c.priority {
+				t.Errorf("priority %d, want %d", b.priority, c.priority)
+			}
+		})
+	}
+}
+
+// The mark says in which slot the pod is whose veth it is, and nothing of others.
+func TestMark(t *testing.T) {
+	b := newBench(t, noSlot, 0, settings{})
+	spec := markSpec(b.maps)
+	whole, err := ebpf.NewProgram(spec)
+	if err != nil {
+		t.Fatalf("the kernel refuses the program: %+v", err)
+	}
+	defer func() { _ = whole.Close() }()
+	spec = markSpec(b.maps) // which is to return the mark: a run does not tell it
+	spec.Instructions = append(spec.Instructions[:len(spec.Instructions)-2], asm.LoadMem(asm.R0, asm.R6, skbQueueMapping, asm.Word).WithSymbol("next"), asm.Return())
+	program, err := ebpf.NewProgram(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = program.Close() }()
+	for _, c := range []struct{ slot, want uint32 }{{maxSlots, 0}, {0, mark}, {restSlot, mark + restSlot}, {maxSlots + 1, 0}} {
+		if c.slot != maxSlots {
+			if err := b.maps["veths"].Put(uint32(loopback), c.slot); err != nil {
+				t.Fatal(err)
+			}
+		}
+		in := make([]byte, contextBytes)
+		binary.NativeEndian.PutUint32(in[skbIfindex:], loopback)
+		got, err := program.Run(&ebpf.RunOptions{Data: make([]byte, 1000), Context: in})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != c.want {
+			t.Errorf("slot %d: queue mapping %#x, want %#x", c.slot, got, c.want)
+		}
+	}
+}
+
+// loopback is an interface that every network has.
+const loopback = 1
+
+// What comes in by the uplink for a reclaimed pod is let through up to the burst, and then dropped; nobody else's is, nor what did not come by an uplink.
+func TestPolice(t *testing.T) {
+	const rate, length = 1_000, 50_000 // 50 s each
+	const each = uint64(50 * time.Second)
+	for name, c := range map[string]struct {
+		flags           uint32
+		came            uint32
+		rate            uint64
+		passed, dropped int
+	}{
+		"reclaimed":             {flagReclaimed, loopback, rate, 3, 2},
+		"reclaimed, background": {flagReclaimed | flagBackground, loopback, rate, 3, 2},
+		"online":                {flagBackground, loopback, rate, 5, 0},
+		"from a pod":            {flagReclaimed, loopback + 1, rate, 5, 0},
+		"no ceiling":            {flagReclaimed, loopback, 0, 5, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, noSlot, 0, settings{Incoming: c.rate, Burst: 2*each + uint64(time.Second)})
+			program, err := ebpf.NewProgram(policeSpec(b.maps, &atVeth))
+			if err != nil {
+				t.Fatalf("the kernel refuses the program: %+v", err)
+			}
+			t.Cleanup(func() { _ = program.Close() })
+			for table, value := range map[string]uint32{"veths": 7, "uplinks": benchUplink} {
+				if err := b.maps[table].Put(uint32(loopback), value); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := b.maps["slots"].Put(uint32(7), c.flags); err != nil {
+				t.Fatal(err)
+			}
+			passed, dropped := 0, 0
+			for range 5 {
+				in := make([]byte, contextBytes)
+				binary.NativeEndian.PutUint32(in[skbIfindex:], loopback)
+				binary.NativeEndian.PutUint32(in[skbIngressIfindex:], c.came)
+				binary.NativeEndian.PutUint32(in[skbWireLength:], length)
+				got, err := program.Run(&ebpf.RunOptions{Data: make([]byte, 1000), Context: in})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if int32(got) == tcxDrop {
+					dropped++
+				} else {
+					passed++
+				}
+			}
+			if passed != c.passed || dropped != c.dropped {
+				t.Errorf("%d passed and %d dropped, want %d and %d", passed, dropped, c.passed, c.dropped)
+			}
+			want := Class{Packets: uint64(passed), Bytes: uint64(passed) * length, Dropped: uint64(dropped), Refused: uint64(dropped) * length}
+			if c.flags&flagReclaimed == 0 || c.came != loopback {
+				want = Class{}
+			}
+			b.counted(classIncoming, want)
+		})
+	}
+	host, err := ebpf.NewProgram(policeSpec(newBench(t, noSlot, 0, settings{}).maps, &atHost))
+	if err != nil {
+		t.Fatalf("the kernel refuses the program of pods in the host's network: %+v", err)
+	}
+	_ = host.Close()
 }

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/node/advise"
@@ -9,67 +10,62 @@ import (
 
 // Sending is how the way off the node stands for those who must decide whether a reclaimed pod has to go.
 type Sending struct {
-	// Known: of each uplink it is known whether it is pressed, and the ceiling was set.
+	// Known: of each uplink it is known whether it is pressed, and its ceiling was set.
 	Known bool
-	// Pressed are the uplinks that are full of what the node sends, or lose packets on the way out. What comes in does not count: no pod that sends less helps there.
+	// Pressed are the uplinks that are full of what the node sends, or lose packets on the way out; where reclaimed pods have the floor alone by some of them, these. What comes in does
+	// not count: no pod that sends less helps there.
 	Pressed []string
-	// Floored: reclaimed pods have the floor alone.
+	// Floored: reclaimed pods have the floor alone by the uplinks in Pressed.
 	Floored bool
-	// Pods is what reclaimed pods send off the node at least, in bytes per second, by cgroup. Who is missing sends nobody knows how much.
+	// Pods is what pods send by the uplinks in Pressed, or by all where none is, in bytes per second, by cgroup. Who is missing sends nobody knows how much.
 	Pods map[string]advise.Sample
 }
 
+// judge fills in who sends, once it is known which uplinks are pressed, and which of these have the floor alone.
+func (s *Sending) judge(floored map[string]bool, figures map[string]map[string]float64) {
+	for _, is := range floored {
+		s.Floored = s.Floored || is
+	}
+	if s.Floored {
+		s.Pressed = slices.DeleteFunc(s.Pressed, func(name string) bool { return !floored[name] })
+	}
+	s.Pods = make(map[string]advise.Sample, len(figures))
+	for cgroup, by := range figures {
+		sum := 0.0
+		for uplink, figure := range by {
+			if len(s.Pressed) == 0 || slices.Contains(s.Pressed, uplink) {
+				sum += figure
+			}
+		}
+		s.Pods[cgroup] = advise.Known(sum)
+	}
+}
+
 const (
-	// windowFor is how much time with good readings makes a figure, windowMost how long it may take to gather, and figureFor how long a figure counts.
+	// windowFor is how much time makes a figure, windowMost the longest for which a mean says anything, and figureFor how long a figure counts.
 	windowFor  = 10 * time.Second
 	windowMost = 30 * time.Second
 	figureFor  = 30 * time.Second
-	// gapMost is the longest time between two readings.
-	gapMost = 10 * time.Second
 )
 
-// Senders reckons what each reclaimed pod sends off the node at least. The zero value is the start.
-//
-// The kernel's counters of a pod's own interfaces include what it sends to pods of its node. What all of them sent together, less what left the node, was for such pods
-// (or was dropped), so a pod sent off the node what it sent less all of that, or more. For example, of pods that sent 10 and 4 MB, of which 11 MB left the node, the first sent at
-// least 7 MB off it, and the second at least 1 MB. One figure that is missing, as of a pod in the host's network, makes this not known of any pod.
+// Senders reckons what each pod sends off the node by each uplink, as a mean of ten seconds, from what the kernel has counted of it. A pod of which either end of the window is not
+// known has no figure; the others have theirs. The zero value is the start.
 type Senders struct {
-	begun     bool
-	at        time.Duration
-	reclaimed advise.Sample
-	sent      map[string]advise.Sample
-
-	// The window: what was sent in the time that was counted, from opened on. Late are pods that came after it was opened.
-	opened, counted time.Duration
-	left            float64
-	all             map[string]float64
-	late            map[string]bool
-
-	figures map[string]advise.Sample
+	opened  time.Duration
+	sent    map[string]map[string]advise.Sample // when the window was opened; nil: none is open
+	figures map[string]map[string]float64
 	figured time.Duration
 }
 
-// Step takes what all reclaimed pods have sent off the node, and what each has sent through its interfaces, by cgroup, all since the counters were made, and returns what each sends
-// off the node at least, in bytes per second.
-func (s *Senders) Step(at time.Duration, reclaimed advise.Sample, sent map[string]advise.Sample) map[string]advise.Sample {
-	if !s.begun || at-s.opened > windowMost || at < s.at {
-		s.open(at)
-	}
-	if s.begun && s.comparable(at, reclaimed, sent) {
-		s.counted += at - s.at
-		s.left += reclaimed.Value - s.reclaimed.Value
-		for cgroup, now := range sent {
-			before, was := s.sent[cgroup]
-			if !was { // its counter began at 0, or what it had before makes the others' figures less
-				s.late[cgroup] = true
-			}
-			s.all[cgroup] += now.Value - before.Value
-		}
-	}
-	s.begun, s.at, s.reclaimed, s.sent = true, at, reclaimed, maps.Clone(sent)
-	if s.counted >= windowFor {
-		s.figures, s.figured = s.reckon(), at
-		s.open(at)
+// Step takes what each pod has sent since its counters were made, by cgroup and uplink, and returns what each sends, in bytes per second.
+func (s *Senders) Step(at time.Duration, sent map[string]map[string]advise.Sample) map[string]map[string]float64 {
+	elapsed := at - s.opened
+	switch {
+	case s.sent == nil || elapsed < 0 || elapsed > windowMost:
+		s.open(at, sent)
+	case elapsed >= windowFor:
+		s.figures, s.figured = s.reckon(sent, elapsed), at
+		s.open(at, sent)
 	}
 	if at-s.figured > figureFor || at < s.figured {
 		s.figures = nil
@@ -77,40 +73,25 @@ func (s *Senders) Step(at time.Duration, reclaimed advise.Sample, sent map[strin
 	return s.figures
 }
 
-func (s *Senders) open(at time.Duration) {
-	s.opened, s.counted, s.left, s.all, s.late = at, 0, 0, map[string]float64{}, map[string]bool{}
+func (s *Senders) open(at time.Duration, sent map[string]map[string]advise.Sample) {
+	s.opened, s.sent = at, make(map[string]map[string]advise.Sample, len(sent))
+	for cgroup, by := range sent {
+		s.sent[cgroup] = maps.Clone(by)
+	}
 }
 
-// comparable reports whether two readings say what was sent between them. They do not where a pod has gone: what it sent last is not known.
-func (s *Senders) comparable(at time.Duration, reclaimed advise.Sample, sent map[string]advise.Sample) bool {
-	if at <= s.at || at-s.at > gapMost || !reclaimed.Known || !s.reclaimed.Known || reclaimed.Value < s.reclaimed.Value {
-		return false
-	}
-	for cgroup := range s.sent {
-		if _, is := sent[cgroup]; !is {
-			return false
+// reckon is the figures of a window. A counter that went backwards began anew.
+func (s *Senders) reckon(sent map[string]map[string]advise.Sample, elapsed time.Duration) map[string]map[string]float64 {
+	out := make(map[string]map[string]float64, len(sent))
+	for cgroup, by := range sent {
+		figures, known := make(map[string]float64, len(by)), len(by) > 0
+		for uplink, now := range by {
+			before := s.sent[cgroup][uplink]
+			known = known && now.Known && before.Known && now.Value >= before.Value
+			figures[uplink] = (now.Value - before.Value) / elapsed.Seconds()
 		}
-	}
-	for cgroup, now := range sent {
-		before, was := s.sent[cgroup]
-		if !now.Known || was && !before.Known || now.Value < before.Value {
-			return false
-		}
-	}
-	return true
-}
-
-// reckon is the figures of a window.
-func (s *Senders) reckon() map[string]advise.Sample {
-	within := -s.left
-	for _, sent := range s.all {
-		within += sent
-	}
-	within = max(within, 0)
-	out := make(map[string]advise.Sample, len(s.sent))
-	for cgroup := range s.sent {
-		if !s.late[cgroup] {
-			out[cgroup] = advise.Known(max(s.all[cgroup]-within, 0) / s.counted.Seconds())
+		if known {
+			out[cgroup] = figures
 		}
 	}
 	return out

@@ -11,110 +11,130 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 )
 
-// sum is a counter for each of some pods.
-func sums(pods map[string]float64) map[string]advise.Sample {
-	out := make(map[string]advise.Sample, len(pods))
-	for cgroup, n := range pods {
-		out[cgroup] = advise.Known(n)
+// by is the counter of each of some uplinks.
+func by(uplinks map[string]float64) map[string]advise.Sample {
+	out := make(map[string]advise.Sample, len(uplinks))
+	for name, n := range uplinks {
+		out[name] = advise.Known(n)
 	}
 	return out
 }
 
-// What a pod is said to send is what it sends off the node at least: what all pods send to each other counts against each of them.
+// A pod is said to send what was counted of it, by each uplink, whatever others do; and nothing is said where that is not known.
 func TestSenders(t *testing.T) {
 	t.Parallel()
+	both := map[string]map[string]float64{"a": {"eth0": 10, "eth1": 3}, "b": {"eth0": 4, "eth1": 0}}
+	onlyA := map[string]map[string]float64{"a": both["a"]}
 	for _, c := range []struct {
 		name   string
-		left   float64 // per second
-		sent   map[string]float64
-		change func(second int, left *advise.Sample, sent map[string]advise.Sample)
-		want   map[string]float64
+		change func(second int, sent map[string]map[string]advise.Sample)
+		want   map[string]map[string]float64
 	}{
-		{name: "all leaves", left: 14, sent: map[string]float64{"a": 10, "b": 4}, want: map[string]float64{"a": 10, "b": 4}},
-		{name: "some stays", left: 11, sent: map[string]float64{"a": 10, "b": 4}, want: map[string]float64{"a": 7, "b": 1}},
-		{name: "all stays", sent: map[string]float64{"a": 10, "b": 4}, want: map[string]float64{"a": 0, "b": 0}},
-		{name: "headers are not counted at veths", left: 15, sent: map[string]float64{"a": 10, "b": 4}, want: map[string]float64{"a": 10, "b": 4}},
-		{name: "one in the host's network", left: 14, sent: map[string]float64{"a": 10, "b": 4}, change: func(_ int, _ *advise.Sample, sent map[string]advise.Sample) {
-			sent["b"] = advise.Sample{}
+		{name: "both are known", want: both},
+		{name: "one is not known at the end", want: onlyA, change: func(second int, sent map[string]map[string]advise.Sample) {
+			if second >= 20 {
+				sent["b"]["eth1"] = advise.Sample{}
+			}
 		}},
-		{name: "the class is not known", left: 14, sent: map[string]float64{"a": 10, "b": 4}, change: func(_ int, left *advise.Sample, _ map[string]advise.Sample) {
-			*left = advise.Sample{}
-		}},
-		{name: "one comes late", left: 14, sent: map[string]float64{"a": 10, "b": 4}, want: map[string]float64{"a": 10}, change: func(second int, _ *advise.Sample, sent map[string]advise.Sample) {
-			if sent["b"] = advise.Known(4 * float64(second-13)); second <= 13 {
+		{name: "one comes late", want: onlyA, change: func(second int, sent map[string]map[string]advise.Sample) {
+			if second < 14 {
 				delete(sent, "b")
 			}
 		}},
-		{name: "one goes", left: 10, sent: map[string]float64{"a": 10}, want: map[string]float64{"a": 10}, change: func(second int, left *advise.Sample, sent map[string]advise.Sample) {
-			if left.Value += 4 * float64(min(second, 14)); second < 14 {
-				sent["b"] = advise.Known(4 * float64(second))
+		{name: "one's counters began anew", want: onlyA, change: func(second int, sent map[string]map[string]advise.Sample) {
+			if second >= 15 {
+				sent["b"] = by(map[string]float64{"eth0": 0, "eth1": 0})
 			}
 		}},
-		{name: "nothing is read any more", left: 14, sent: map[string]float64{"a": 10, "b": 4}, change: func(second int, left *advise.Sample, _ map[string]advise.Sample) {
-			left.Known = second < 12
+		{name: "an uplink is new", want: map[string]map[string]float64{}, change: func(second int, sent map[string]map[string]advise.Sample) {
+			if second < 15 {
+				delete(sent["a"], "eth1")
+				delete(sent["b"], "eth1")
+			}
 		}},
+		{name: "one has no slot", want: onlyA, change: func(_ int, sent map[string]map[string]advise.Sample) { delete(sent, "b") }},
 	} {
 		var s Senders
-		var got map[string]advise.Sample
-		last := 23
-		if c.name == "nothing is read any more" {
-			last = 45
-		}
-		for second := range last {
-			left, sent := advise.Known(c.left*float64(second)), map[string]advise.Sample{}
-			for cgroup, n := range c.sent {
-				sent[cgroup] = advise.Known(n * float64(second))
+		var got map[string]map[string]float64
+		for second := range 23 {
+			sent := map[string]map[string]advise.Sample{}
+			for cgroup, rates := range both {
+				sent[cgroup] = map[string]advise.Sample{}
+				for name, n := range rates {
+					sent[cgroup][name] = advise.Known(n * float64(second))
+				}
 			}
 			if c.change != nil {
-				c.change(second, &left, sent)
+				c.change(second, sent)
 			}
-			got = s.Step(time.Duration(second)*time.Second, left, sent)
+			got = s.Step(time.Duration(second)*time.Second, sent)
 			if second < 10 && len(got) > 0 {
 				t.Errorf("%s: %v after %d s", c.name, got, second)
 			}
 		}
-		if !maps.Equal(got, sums(c.want)) {
+		if !maps.EqualFunc(got, c.want, maps.Equal[map[string]float64]) {
 			t.Errorf("%s: %v, not %v", c.name, got, c.want)
 		}
 	}
 }
 
-// Whoever comes and goes, whatever they send to each other and however much of it is lost on the way: nobody is said to send more off the node than he does.
+// A figure is of the last half a minute; a look after a longer time begins anew.
+func TestSendersForget(t *testing.T) {
+	t.Parallel()
+	var s Senders
+	sent := func(n float64) map[string]map[string]advise.Sample {
+		return map[string]map[string]advise.Sample{"a": by(map[string]float64{"eth0": n})}
+	}
+	s.Step(0, sent(0))
+	if got := s.Step(10*time.Second, sent(100)); got["a"]["eth0"] != 10 {
+		t.Errorf("%v", got)
+	}
+	if got := s.Step(41*time.Second, sent(10_000)); got != nil {
+		t.Errorf("%v after half a minute without a look", got)
+	}
+	if got := s.Step(51*time.Second, sent(10_200)); got["a"]["eth0"] != 20 {
+		t.Errorf("%v", got)
+	}
+}
+
+// Whoever comes and goes, and whosever counters begin anew: nobody is said to send more off the node than he did at his fastest.
 func TestSendersNeverSayTooMuch(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var s Senders
-		type one struct{ rate, sent float64 }
-		pods, left, named := map[string]one{}, 0.0, 0
+		type one struct{ fastest, sent float64 }
+		pods, named := map[string]one{}, 0
 		for second := range 60 {
-			switch rapid.IntRange(0, 12).Draw(t, "change") {
+			switch rapid.IntRange(0, 8).Draw(t, "change") {
 			case 0:
-				pods[fmt.Sprint("p", named)] = one{rate: rapid.Float64Range(0, 1000).Draw(t, "rate")}
+				pods[fmt.Sprint("p", named)] = one{}
 				named++
 			case 1:
-				goes := fmt.Sprint("p", rapid.IntRange(0, max(named-1, 0)).Draw(t, "goes"))
-				left += pods[goes].rate // which nobody saw it send
-				delete(pods, goes)
+				delete(pods, fmt.Sprint("p", rapid.IntRange(0, max(named-1, 0)).Draw(t, "goes")))
 			}
-			readings := map[string]advise.Sample{}
+			readings := map[string]map[string]advise.Sample{}
 			for cgroup, p := range pods {
-				p.sent += p.rate + rapid.SampledFrom([]float64{0, 0, 500}).Draw(t, "within")
-				left += p.rate
-				pods[cgroup], readings[cgroup] = p, advise.Known(p.sent)
+				rate := rapid.Float64Range(0, 1000).Draw(t, "rate")
+				p.sent, p.fastest = p.sent+rate, max(p.fastest, rate)
+				if rapid.IntRange(0, 50).Draw(t, "anew") == 0 {
+					p.sent = 0
+				}
+				pods[cgroup] = p
+				readings[cgroup] = by(map[string]float64{"eth0": p.sent})
 				if rapid.IntRange(0, 50).Draw(t, "lost") == 0 {
-					readings[cgroup] = advise.Sample{}
+					readings[cgroup]["eth0"] = advise.Sample{}
 				}
 			}
-			for cgroup, f := range s.Step(time.Duration(second)*time.Second, advise.Known(left), readings) {
-				if p, is := pods[cgroup]; is && (!f.Known || f.Value > p.rate+1e-6) {
-					t.Fatalf("%s is said to send %v, and sends %v", cgroup, f, p.rate)
+			for cgroup, figures := range s.Step(time.Duration(second)*time.Second, readings) {
+				if p, is := pods[cgroup]; is && figures["eth0"] > p.fastest+1e-6 {
+					t.Fatalf("%s is said to send %v, and sent %v at most", cgroup, figures, p.fastest)
 				}
 			}
 		}
 	})
 }
 
-// An uplink that is full of what comes in is pressed, and not because of those who send; one that loses what is sent, or is full of it, is.
+// An uplink that is full of what comes in is pressed, and not because of those who send; one that loses what is sent, or is full of it, is. Who sends is told of that uplink alone.
 func TestSendingPressed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -128,31 +148,27 @@ func TestSendingPressed(t *testing.T) {
 		{"what comes in is lost", 100, 100, 20, 0, true, false},
 		{"what is sent is lost", 100, 100, 20, 20, true, true},
 	} {
-		k := &fake{link: advise.Known(1000), sent: map[string]advise.Sample{}}
-		p := params()
-		control := NewControl(k, p)
+		k := &fake{set: map[string][]Rates{}, counts: map[string]Counts{}, sent: map[string]map[string]advise.Sample{}}
+		control := NewControl(k, params(), false)
 		var s State
 		for i := range 30 {
 			n := float64(i)
-			k.traffic = map[string]Traffic{"a": {
-				Received: advise.Known(c.received * n), Sent: advise.Known(c.sent * n), Lost: advise.Known(c.lost * n), Unsent: advise.Known(c.unsent * n), Link: advise.Known(1000),
-			}}
-			k.counts.Online.Bytes, k.counts.Reclaimed.Bytes = uint64(i)*1000, uint64(i)*7
-			k.sent["pod"] = advise.Known(7 * n)
-			s, _ = control.Step(time.Duration(i)*time.Second, []string{"pod"})
+			now := idle()
+			now.Received.Value, now.Sent.Value, now.Lost.Value, now.Unsent.Value = c.received*n, c.sent*n, c.lost*n, c.unsent*n
+			k.traffic = map[string]Traffic{"a": now, "b": idle()}
+			k.counts["a"], k.counts["b"] = Counts{Online: Class{Bytes: uint64(i) * 1000}}, Counts{}
+			k.sent["here"], k.sent["there"] = by(map[string]float64{"a": 7 * n, "b": 0}), by(map[string]float64{"a": 0, "b": 9 * n})
+			s, _ = control.Step(time.Duration(i)*time.Second, []Pod{{Cgroup: "here", Reclaimed: true}, {Cgroup: "there", Reclaimed: true}})
 		}
 		if len(s.Pressed) > 0 != c.pressed || len(s.Sending.Pressed) > 0 != c.sending {
 			t.Errorf("%s: pressed %v, by what is sent %v", c.name, s.Pressed, s.Sending.Pressed)
 		}
-		if !s.Sending.Known || !s.Sending.Floored || s.Sending.Pods["pod"] != advise.Known(7) {
+		there := 9.0
+		if c.sending {
+			there = 0
+		}
+		if !s.Sending.Known || s.Sending.Floored != c.sending || s.Sending.Pods["here"] != advise.Known(7) || s.Sending.Pods["there"] != advise.Known(there) {
 			t.Errorf("%s: %+v", c.name, s.Sending)
-		}
-		k.counts.Online.Bytes = 29 * 1000
-		for i := range 60 {
-			s, _ = control.Step(time.Duration(30+i)*time.Second, nil)
-		}
-		if s.Sending.Floored {
-			t.Errorf("%s: online pods are quiet, and the ceiling is at the floor: %+v", c.name, s)
 		}
 		k.traffic = map[string]Traffic{"a": {}}
 		if s, _ = control.Step(91*time.Second, nil); s.Sending.Known {

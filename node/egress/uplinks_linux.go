@@ -1,0 +1,243 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+)
+
+// findUplinks finds the interfaces that are named, or those of the default routes. Those that are named and are not there are missing; at least one is there.
+func (e *Egress) findUplinks() (out []iface, err error) {
+	names, err := e.wantedUplinks()
+	if err != nil {
+		return nil, err
+	}
+	all, err := e.netlink.interfaces()
+	if err != nil {
+		return nil, err
+	}
+	e.missing = nil
+	for _, name := range names {
+		if i := slices.IndexFunc(all, func(one iface) bool { return one.name == name }); i >= 0 {
+			out = append(out, all[i])
+		} else {
+			e.missing = append(e.missing, name)
+		}
+	}
+	if len(out) == 0 {
+		return nil, &Unsupported{ReasonNoUplink, "there is no interface " + strings.Join(e.missing, ", ")}
+	}
+	return out, nil
+}
+
+// wantedUplinks are the names of the uplinks, MaxUplinks at most.
+func (e *Egress) wantedUplinks() (names []string, err error) {
+	for _, one := range e.options.Uplinks {
+		names = append(names, one.Name)
+	}
+	if len(names) == 0 {
+		names, err = e.defaultUplinks()
+	}
+	return names[:min(len(names), MaxUplinks)], err
+}
+
+// Missing are the uplinks that are named and are not there.
+func (e *Egress) Missing() []string { return e.missing }
+
+// seatUplinks gives each uplink a slot: the one that it had before, so that its counters go on, or a free one, whose counters begin anew.
+func (e *Egress) seatUplinks(found []iface) error {
+	e.uplinks = make([]iface, MaxUplinks)
+	for slot := range e.uplinks {
+		if err := e.maps["settings"].Lookup(uint32(slot), &e.set[slot]); err != nil {
+			return fmt.Errorf("settings: %w", err)
+		}
+		if i := slices.IndexFunc(found, func(one iface) bool { return uint64(one.index) == e.set[slot].Index }); i >= 0 {
+			e.uplinks[slot], found = found[i], slices.Delete(slices.Clone(found), i, i+1)
+		}
+	}
+	for _, one := range found {
+		slot := slices.IndexFunc(e.uplinks, func(has iface) bool { return has.index == 0 })
+		e.uplinks[slot] = one
+		if err := e.beginUplink(slot); err != nil {
+			return err
+		}
+	}
+	indices, slots := e.maps["uplinks"], make(map[uint32]uint32)
+	for slot, one := range e.uplinks {
+		if one.index != 0 {
+			slots[uint32(one.index)] = uint32(slot)
+		} else if e.set[slot] != (settings{}) {
+			e.set[slot] = settings{}
+			if err := e.writeSettings(slot); err != nil {
+				return err
+			}
+		}
+	}
+	return assign(indices, slots)
+}
+
+// beginUplink makes a slot that of another uplink: what was counted there is of one that is no longer.
+func (e *Egress) beginUplink(slot int) error {
+	e.set[slot] = settings{Index: uint64(e.uplinks[slot].index), Level: e.level()}
+	errs := []error{e.writeSettings(slot)}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("counters: %w", err)
+	}
+	for class := range classes {
+		errs = append(errs, e.maps["tally"].Put(uint32(slot*classes+class), make([]tally, cpus)))
+	}
+	for _, clock := range []string{"clock", "incoming"} {
+		errs = append(errs, e.maps[clock].Put(uint32(slot), uint64(0)))
+	}
+	for pod := range maxSlots {
+		errs = append(errs, e.maps["pods"].Put(uint32(slot*maxSlots+pod), podTally{}))
+	}
+	return errors.Join(errs...)
+}
+
+// level is that of the pods' cgroups, as it was set last.
+func (e *Egress) level() uint64 {
+	for slot := range e.set {
+		if e.set[slot].Level != 0 {
+			return e.set[slot].Level
+		}
+	}
+	return 0
+}
+
+// followUplinks takes over new names of the uplinks, whose speed and counters are read by name; the programs stay where they are. An uplink that has gone, and one that was
+// missing and has come, are an error: all is opened anew then.
+func (e *Egress) followUplinks(all []iface) error {
+	for slot, one := range e.uplinks {
+		if one.index == 0 {
+			continue
+		}
+		at := slices.IndexFunc(all, func(other iface) bool { return other.index == one.index })
+		if at < 0 {
+			return fmt.Errorf("%s has gone: %w", one.name, ErrUplinksChanged)
+		}
+		e.uplinks[slot].name = all[at].name
+	}
+	for _, name := range e.missing {
+		if slices.ContainsFunc(all, func(one iface) bool { return one.name == name }) {
+			return fmt.Errorf("%s has come: %w", name, ErrUplinksChanged)
+		}
+	}
+	if len(e.options.Uplinks) > 0 {
+		return nil
+	}
+	names, err := e.defaultUplinks()
+	if err != nil {
+		return nil //nolint:nilerr // for a moment there may be no default route; the uplinks are the same
+	}
+	for _, name := range names {
+		if !slices.Contains(e.Uplinks(), name) {
+			return fmt.Errorf("a default route leads by %s: %w", name, ErrUplinksChanged)
+		}
+	}
+	return nil
+}
+
+// Uplinks are the interfaces that have ceilings.
+func (e *Egress) Uplinks() (names []string) {
+	for _, one := range e.uplinks {
+		if one.index != 0 {
+			names = append(names, one.name)
+		}
+	}
+	return names
+}
+
+// assign makes a map of the kernel hold these entries alone.
+func assign[K uint32 | uint64](table *ebpf.Map, want map[K]uint32) error {
+	var (
+		errs  []error
+		left  []K
+		key   K
+		value uint32
+		has   = make(map[K]uint32)
+	)
+	for entries := table.Iterate(); entries.Next(&key, &value); {
+		if has[key] = value; !contains(want, key) {
+			left = append(left, key)
+		}
+	}
+	for _, key := range left {
+		errs = append(errs, table.Delete(key))
+	}
+	for key, value := range want {
+		if had, is := has[key]; !is || had != value {
+			errs = append(errs, table.Put(key, value))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func contains[K comparable](in map[K]uint32, key K) bool {
+	_, is := in[key]
+	return is
+}
+
+// defaultUplinks are the interfaces of the default routes of IPv4 and IPv6.
+func (e *Egress) defaultUplinks() (names []string, err error) {
+	for file, find := range map[string]func(string) string{"self/net/route": defaultRoute, "self/net/ipv6_route": defaultRoute6} {
+		routes, err := os.ReadFile(filepath.Join(e.options.Proc, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the kernel is without this one
+		}
+		if err != nil {
+			return nil, fmt.Errorf("routes: %w", err)
+		}
+		if name := find(string(routes)); name != "" {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, &Unsupported{ReasonNoUplink, "there is no default route for IPv4 or IPv6; name the interfaces"}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// defaultRoute is the interface of the default route with the least metric in /proc/net/route; empty: there is none.
+func defaultRoute(routes string) string {
+	const name, destination, metric, mask, columns = 0, 1, 6, 7, 8
+	best, least := "", 0
+	for line := range strings.Lines(routes) {
+		fields := strings.Fields(line)
+		if len(fields) < columns || fields[destination] != "00000000" || fields[mask] != "00000000" {
+			continue
+		}
+		if n, err := strconv.Atoi(fields[metric]); err == nil && (best == "" || n < least) {
+			best, least = fields[name], n
+		}
+	}
+	return best
+}
+
+// defaultRoute6 is that of /proc/net/ipv6_route. The kernel lists a route by way of lo that rejects what no other takes.
+func defaultRoute6(routes string) string {
+	const destination, length, metric, flags, name, columns = 0, 1, 5, 8, 9, 10
+	const gateway, reject = 0x2, 0x200
+	best, least := "", uint64(0)
+	for line := range strings.Lines(routes) {
+		fields := strings.Fields(line)
+		if len(fields) < columns || strings.Trim(fields[destination], "0") != "" || fields[length] != "00" {
+			continue
+		}
+		is, errFlags := strconv.ParseUint(fields[flags], 16, 32)
+		n, err := strconv.ParseUint(fields[metric], 16, 32)
+		if errFlags == nil && err == nil && is&gateway != 0 && is&reject == 0 && fields[name] != "lo" && (best == "" || n < least) {
+			best, least = fields[name], n
+		}
+	}
+	return best
+}
