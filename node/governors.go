@@ -42,6 +42,9 @@ type governorController struct {
 	busy  bool
 	knobs []enforce.DesiredKnob  // as last returned
 	notes map[allocate.Note]bool // as told
+	// uplinks are those of the Node's annotation; empty: it names none. uplinksFault is what is wrong with it.
+	uplinks      []string
+	uplinksFault error
 	// network is as last seen, at that time.
 	network     NetworkUse
 	networkSeen time.Time
@@ -54,7 +57,10 @@ func (g *governorController) Tick(in *inputs) (changed bool) {
 		return false
 	}
 	g.busy = true
-	at, pods, parameters := in.now.Sub(n.started), g.pods(), n.options.Config.Lending.LendingParameters
+	at, pods, parameters, faults := in.now.Sub(n.started), g.pods(), n.options.Config.Lending.LendingParameters, g.faults()
+	if len(g.uplinks) > 0 {
+		parameters.Network.Uplinks = g.uplinks
+	}
 	n.loop.Work(func(context.Context) {
 		var knobs []enforce.DesiredKnob
 		var notes []allocate.Note
@@ -71,11 +77,27 @@ func (g *governorController) Tick(in *inputs) (changed bool) {
 		}
 		n.loop.Post(func() {
 			g.busy, g.knobs, g.network, g.networkSeen = false, knobs, network, in.now
-			g.note(notes)
+			g.note(append(notes, faults...))
 			n.apply()
 		})
 	})
 	return false
+}
+
+// annotated takes the annotations of the Node, which are about its uplinks. What is wrong is told, and the uplinks stay as they are.
+func (g *governorController) annotated(annotations map[string]string) {
+	list, err := spec.UplinksOf(annotations)
+	if g.uplinksFault = err; err == nil {
+		g.uplinks = list
+	}
+}
+
+// faults are what is wrong with what the Node says of its uplinks.
+func (g *governorController) faults() []allocate.Note {
+	if g.uplinksFault == nil {
+		return nil
+	}
+	return []allocate.Note{{Reason: spec.ReasonUplinksInvalid, Message: "the Node's annotation " + g.uplinksFault.Error() + "; the uplinks stay as they were"}}
 }
 
 // maxNetworkAge is how old a look at the network may be that still counts.
@@ -100,7 +122,11 @@ func (g *governorController) pods() (out []enforce.Pod) {
 		if pool == "" {
 			level = spec.QoSDedicated
 		}
-		out = append(out, enforce.Pod{Cgroup: p.cgroup, Level: level})
+		if p.trafficFault != nil {
+			g.node.events.note(p.name, allocate.Note{Reason: spec.ReasonInvalidQoS, Message: p.trafficFault.Error()})
+			p.trafficFault = nil // it is told once
+		}
+		out = append(out, enforce.Pod{Cgroup: p.cgroup, Level: level, Background: p.background})
 	}
 	return out
 }

@@ -25,6 +25,9 @@ type pod struct {
 	priority *int32
 	// resources is what its Binding says of plugins' resources.
 	resources string
+	// background: its traffic is the least important; trafficFault is what is wrong with what it says of that.
+	background   bool
+	trafficFault error
 	// requestedCPU says what it asked for before its requests were lowered.
 	requestedCPU string
 	labels       map[string]string
@@ -112,6 +115,8 @@ func (t *podTable) remember(s *Sandbox) *pod {
 	p.name, p.sandbox, p.cgroup, p.bestEffort = nameOf(s), s.ID, s.Cgroup, s.BestEffort
 	p.priority, p.resources = priorityOf(s.Annotations), s.Annotations[spec.AnnotationResources]
 	p.requestedCPU = s.Annotations[spec.AnnotationRequestedCPU]
+	class, fault := spec.TrafficClassOf(s.Annotations)
+	p.background, p.trafficFault = class == spec.TrafficBackground, fault
 	p.labels, p.address = s.Labels, s.Address
 	t.sandboxes[s.ID] = p
 	if t.qosCgroups == nil {

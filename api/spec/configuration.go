@@ -319,8 +319,6 @@ type Lending struct {
 	LendingParameters `json:",inline"`
 	// RefreshInterval is the most time between two reports of a node that lends. It must be well below the scheduler's Reclaimed.StaleAfter.
 	RefreshInterval Duration `json:"refreshInterval,omitempty"`
-	// Network limits what reclaimed pods send.
-	Network LendingNetwork `json:"network,omitzero"`
 	// RDT limits the cache and the memory bandwidth of reclaimed pods.
 	RDT LendingRDT `json:"rdt,omitzero"`
 	// Record is a file to which the agent writes what it observed and decided, for `hilbert node replay`. It holds at most 64 MiB. Empty: no
@@ -344,6 +342,8 @@ type LendingParameters struct {
 	Evictions string `json:"evictions,omitempty"`
 	// IO limits what reclaimed pods do to disks.
 	IO LendingIO `json:"io,omitzero"`
+	// Network limits what reclaimed pods send and receive.
+	Network LendingNetwork `json:"network,omitzero"`
 }
 
 // LendingIO limits what reclaimed pods do to disks. The agent sets their weights in any case.
@@ -369,18 +369,6 @@ type IOWeights struct {
 	// Pods is the weight of all pods together beside the host's services, each of which has 100 as a group. The container runtime is one of them: it writes what pods print, so no
 	// pod's own weight counts there. 0: the agent leaves it as it is.
 	Pods int `json:"pods,omitempty"`
-}
-
-// LendingNetwork limits what reclaimed pods send off the node.
-type LendingNetwork struct {
-	// Enabled limits what all reclaimed pods send together to what the online pods leave. The agent then needs hostNetwork, /sys/fs/bpf, CAP_BPF
-	// and CAP_NET_ADMIN. The limit stays in the kernel after the agent stops: to remove it, start an agent once with false and these
-	// permissions.
-	Enabled bool `json:"enabled,omitempty"`
-	// Uplinks are the network interfaces that lead off the node. Empty: those of the default routes of IPv4 and IPv6.
-	Uplinks []string `json:"uplinks,omitempty"`
-	// LinkMbps is what they carry together, in Mbit/s. 0: the sum of what their drivers say.
-	LinkMbps int64 `json:"linkMbps,omitempty"`
 }
 
 // LendingRDT limits the last-level cache and the memory bandwidth of reclaimed pods, where the processor can divide them.

@@ -350,6 +350,9 @@ const (
 	ReasonCulpritLimited     = "LimitedForInterference"   // a pod gets less CPU for a while, because it harms a service
 	ReasonStopped            = "StoppedForPressure"       // the agent stopped a reclaimed pod itself: a hard watermark was passed, and no eviction came
 	ReasonEgressFailed       = "EgressFailed"             // the agent could not limit what reclaimed pods send
+	ReasonUplinksInvalid     = "UplinksInvalid"           // the Node's annotation hilbert.dev/uplinks cannot be read
+	ReasonUplinkMissing      = "UplinkMissing"            // an uplink that is named is no interface of the node
+	ReasonEgressCrowded      = "EgressCrowded"            // more pods than the programs tell apart
 	ReasonRDTFailed          = "RDTFailed"                // the agent could not divide the caches
 	ReasonDeviceUncertain    = "DeviceUncertain"          // a container is not created, because it might not get the device that its pod holds
 	ReasonDeviceUnknown      = "DeviceUnknown"            // the kubelet gave a pod a device, and the agent does not know which GPU that is

@@ -126,7 +126,7 @@ func (w WrittenParameters) On(n *Node) (Node, error) {
 		return Node{}, err
 	}
 	p := n.Parameters()
-	forgetLists(&p.Lending.IO, tree)
+	forgetLists(&p.Lending, tree)
 	if len(w) > 0 {
 		if err := json.Unmarshal(w, &p); err != nil {
 			field := "node"
@@ -143,7 +143,8 @@ func (w WrittenParameters) On(n *Node) (Node, error) {
 }
 
 // forgetLists takes lists of the file away that a tree replaces. Decoding into them would write to the file's, and leave fields of their elements where new ones say nothing.
-func forgetLists(io *LendingIO, tree map[string]any) {
+func forgetLists(p *LendingParameters, tree map[string]any) {
+	io := &p.IO
 	lending, _ := tree["lending"].(map[string]any)
 	written, _ := lending["io"].(map[string]any)
 	if _, ok := written["costDevices"]; ok {
@@ -154,6 +155,10 @@ func forgetLists(io *LendingIO, tree map[string]any) {
 	}
 	if _, ok := written["ceilings"]; ok {
 		io.Ceilings = nil
+	}
+	written, _ = lending["network"].(map[string]any)
+	if _, ok := written["uplinks"]; ok {
+		p.Network.Uplinks = nil
 	}
 }
 

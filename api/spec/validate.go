@@ -212,15 +212,7 @@ func validateLending(n *Node, bad report) {
 	}
 	oneOf(bad, "node.lending.evictions", l.Evictions, EvictionsOn, EvictionsDryRun)
 	validateIO(&l.IO, bad)
-	for i, name := range l.Network.Uplinks {
-		const longest = 15
-		if name == "" || len(name) > longest || strings.ContainsAny(name, "/ \n") || slices.Contains(l.Network.Uplinks[:i], name) {
-			bad(fmt.Sprintf("node.lending.network.uplinks[%d]", i), "%q: write the name of a network interface, each once", name)
-		}
-	}
-	if l.Network.LinkMbps < 0 {
-		bad("node.lending.network.linkMbps", "%d is less than 0", l.Network.LinkMbps)
-	}
+	l.Network.check(bad)
 	if l.Record != "" && !strings.HasPrefix(l.Record, "/") {
 		bad("node.lending.record", "%q is no absolute path", l.Record)
 	}

@@ -15,7 +15,7 @@ var KubeletPermissions = []apiserver.Permission{
 // Permissions is everything that the agent of a node needs to be allowed on the API server, and no more. RBAC cannot say which
 // CustomNodeResource: deploy/policies/cnr-own-node.yaml does.
 var Permissions = []apiserver.Permission{
-	{Resource: "nodes", Verbs: []string{"get"}},                                                                // whose UID owns the CustomNodeResource; whether a device plugin offers its GPUs
+	{Resource: "nodes", Verbs: []string{"get"}},                                                                // whose UID owns the CustomNodeResource; whether a device plugin offers its GPUs; what its annotations say of uplinks
 	{Group: "resource.k8s.io", Resource: "resourceslices", Verbs: []string{"list"}},                            // whether a DRA driver offers its GPUs
 	{Group: v1alpha1.Group, Resource: v1alpha1.CustomNodeResources, Verbs: []string{"create", "get", "watch"}}, // watch: what the node is told of configuration
 	{Group: v1alpha1.Group, Resource: v1alpha1.CustomNodeResources + "/status", Verbs: []string{"update"}},

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	syncatomic "sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -28,6 +29,7 @@ import (
 const (
 	role      = "HILBERT_EGRESS_ROLE" // what a child of the test is
 	worldPort = 9
+	floodPort = 10
 	hierarchy = "/sys/fs/cgroup"
 )
 
@@ -38,14 +40,65 @@ func TestMain(m *testing.M) {
 	case "world":
 		receive()
 	default:
+		if from, is := strings.CutPrefix(os.Getenv(role), "from "); is {
+			fetch(from)
+		}
 		send(os.Getenv(role))
 	}
+}
+
+// flood sends to whoever connects as fast as it can.
+func flood() {
+	listener, err := net.Listen("tcp", fmt.Sprintf(":%d", floodPort))
+	if err != nil {
+		panic(err)
+	}
+	for {
+		connection, err := listener.Accept()
+		if err != nil {
+			panic(err)
+		}
+		go func() {
+			buffer := make([]byte, 16<<10)
+			for {
+				if _, err := connection.Write(buffer); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
+// fetch takes what an address sends, and says how much that was whenever a line comes in.
+func fetch(from string) {
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Scan()
+	connection, err := net.Dial("tcp", from)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Fprintln(os.Stdout, "ready")
+	var got syncatomic.Int64
+	go func() {
+		buffer := make([]byte, 64<<10)
+		for {
+			n, err := connection.Read(buffer)
+			if got.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	}()
+	for lines.Scan() {
+		fmt.Fprintln(os.Stdout, got.Load())
+	}
+	os.Exit(0)
 }
 
 // receive counts what comes, by sender, and says so whenever a line comes in. It is the world beyond the uplink.
 func receive() {
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Scan() // the network is there
+	go flood()
 	listener, err := net.Listen("tcp", fmt.Sprintf(":%d", worldPort))
 	if err != nil {
 		panic(err)
@@ -404,4 +457,153 @@ func TestGuestTaken(t *testing.T) {
 	if _, err := os.Stat("/sys/fs/bpf/hilbert-egress"); !os.IsNotExist(err) {
 		t.Errorf("pins are left: %v", err)
 	}
+}
+
+// more starts another pod, reached at 10.9.N.2 and fd09:N::2 unless it is in the host's network.
+func (g *guest) more(t *testing.T, name, what string, n int) {
+	t.Helper()
+	g.pods[name] = start(t, what, pods+name, n == 0)
+	if n != 0 {
+		veth(t, "pod"+name, n, 1, g.pods[name])
+	}
+}
+
+// six gives an interface and the other end of its veth addresses of IPv6, and the way to the world.
+func six(t *testing.T, name string, n int, there *child) {
+	t.Helper()
+	const noDetection = "/proc/sys/net/ipv6/conf/%s/accept_dad"
+	must(t, os.WriteFile("/proc/sys/net/ipv6/conf/all/forwarding", []byte("1"), 0o644))
+	must(t, os.WriteFile(fmt.Sprintf(noDetection, name), []byte("0"), 0o644))
+	run(t, fmt.Sprintf("ip -6 addr add fd09:%d::1/64 dev %s", n, name))
+	there.inside(t, fmt.Sprintf("ip -6 addr add fd09:%d::2/64 dev eth0", n), fmt.Sprintf("ip -6 route add default via fd09:%d::1", n))
+}
+
+// TestGuestUplinks: each uplink has its own ceiling, IPv6 counts as IPv4 does, and what a pod sends is known by uplink, also in the host's network. An uplink that goes leaves the
+// others as they are.
+func TestGuestUplinks(t *testing.T) {
+	g := newGuest(t, 1)
+	other := start(t, "world", pods+"Other", false)
+	veth(t, "up1", 5, 1, other)
+	if got := other.ask(t, ""); got != "ready" {
+		t.Fatal(got)
+	}
+	g.more(t, "D", "10.9.5.2:9", 6)
+	g.more(t, "E", "[fd09:8::2]:9", 7)
+	six(t, uplink, 8, g.world)
+	six(t, "podE", 7, g.pods["E"])
+	time.Sleep(3 * time.Second) // the other ends make sure that nobody else has their addresses
+	o := Options{Uplinks: []Uplink{{Name: uplink}, {Name: "up1", Link: 1 << 30}, {Name: "up9"}}}
+	e, err := Open(o)
+	must(t, err)
+	defer func() { _ = e.Detach() }()
+	if missing := e.Missing(); len(missing) != 1 || missing[0] != "up9" {
+		t.Errorf("missing: %q", missing)
+	}
+	must(t, e.SetPods(reclaimed("A", "C", "D", "E")))
+	must(t, e.SetRates(uplink, Rates{Outgoing: ceiling}))
+	must(t, e.SetRates("up1", Rates{Outgoing: 8 * ceiling}))
+	g.send(t, "A", "C", "D", "E")
+	g.shows(t, "three pods share the ceiling of one uplink, by IPv4, IPv6 and from the host's network", func(rates []float64) bool {
+		return limited(rates[0]+rates[1]+rates[2]) && rates[1] > ceiling/20 && rates[2] > ceiling/20
+	}, addressA, addressC, "fd09:7::2")
+	otherWorld := &guest{world: other}
+	otherWorld.shows(t, "that of the other uplink is another", oneFree, "10.9.6.2")
+	sent := e.Sent()
+	for name, by := range map[string]string{"A": uplink, "C": uplink, "E": uplink, "D": "up1"} {
+		for _, at := range []string{uplink, "up1"} {
+			got := sent[pods+name][at]
+			if most := got.Value > 100_000; !got.Known || most != (at == by) {
+				t.Errorf("%s is said to have sent %+v by %s", name, got, at)
+			}
+		}
+	}
+	before := countsOf(t, e)
+	run(t, "ip link del up1")
+	if err := e.SetPods(reclaimed("A", "C", "D", "E")); !errors.Is(err, ErrUplinksChanged) {
+		t.Fatalf("an uplink has gone: %v", err)
+	}
+	must(t, e.Close())
+	e, err = Open(o)
+	must(t, err)
+	if after := countsOf(t, e); after.Reclaimed.Bytes < before.Reclaimed.Bytes || len(e.Missing()) != 2 {
+		t.Errorf("counts %+v, before %+v; missing %q", after, before, e.Missing())
+	}
+	must(t, e.SetPods(reclaimed("A", "C", "D", "E")))
+	if now := e.Sent()[pods+"A"][uplink]; now.Value < sent[pods+"A"][uplink].Value {
+		t.Errorf("the counters of a pod began anew: %+v, before %+v", now, sent[pods+"A"])
+	}
+	g.shows(t, "the ceiling is as it was", oneLimited, addressA)
+}
+
+// fetched is what pods receive, in bytes per second.
+func (g *guest) fetched(t *testing.T, names ...string) (out []float64) {
+	t.Helper()
+	time.Sleep(fromOnce)
+	before := make([]float64, len(names))
+	for i, name := range names {
+		_, err := fmt.Sscan(g.pods[name].ask(t, ""), &before[i])
+		must(t, err)
+	}
+	begin := time.Now()
+	time.Sleep(window)
+	for i, name := range names {
+		var n float64
+		_, err := fmt.Sscan(g.pods[name].ask(t, ""), &n)
+		must(t, err)
+		out = append(out, (n-before[i])/time.Since(begin).Seconds())
+	}
+	t.Logf("%v receive %.0f bytes/s", names, out)
+	return out
+}
+
+func (g *guest) receives(t *testing.T, what string, right func(rates []float64) bool, names ...string) {
+	t.Helper()
+	for range windows {
+		if right(g.fetched(t, names...)) {
+			return
+		}
+	}
+	t.Errorf("%s: that is not so", what)
+}
+
+// TestGuestIncoming: what comes in for reclaimed pods keeps to its ceiling, in the host's network too, and what comes for online pods does not; nobody is held when it is taken back.
+func TestGuestIncoming(t *testing.T) {
+	g := newGuest(t, 1)
+	const from = "from 10.9.0.2:10"
+	g.more(t, "R", from, 6)
+	g.more(t, "O", from, 7)
+	g.more(t, "H", from, 0)
+	e, err := Open(Options{Uplinks: []Uplink{{Name: uplink}}, Incoming: true})
+	must(t, err)
+	defer func() { _ = e.Detach() }()
+	must(t, e.SetPods(reclaimed("R", "H")))
+	must(t, e.SetRates(uplink, Rates{Incoming: ceiling}))
+	g.send(t, "R", "O")
+	held := func(rate float64) bool { return rate > ceiling/50 && rate < 1.3*ceiling }
+	g.receives(t, "a reclaimed pod is held, an online one is not", func(rates []float64) bool { return held(rates[0]) && free(rates[1]) }, "R", "O")
+	counts := countsOf(t, e)
+	if counts.Incoming.Dropped == 0 || counts.Incoming.Bytes < uint64(window.Seconds()*ceiling/50) {
+		t.Errorf("%+v", counts)
+	}
+	g.send(t, "H")
+	g.receives(t, "both reclaimed ones are held together", func(rates []float64) bool { return held(rates[0]+rates[1]) && free(rates[2]) }, "R", "H", "O")
+	must(t, e.SetPods(reclaimed("H")))
+	g.receives(t, "a pod is free when it is no longer reclaimed", oneFree, "R")
+	must(t, e.Detach())
+	g.receives(t, "all are free when all is taken back", func(rates []float64) bool { return rates[0]+rates[1] > 1.6*ceiling }, "R", "H")
+	g.nothingLeft(t, e)
+}
+
+// TestGuestBackground: of two reclaimed pods, the one whose traffic is background has what the other leaves, and all of it where that is everything.
+func TestGuestBackground(t *testing.T) {
+	g := newGuest(t, 1)
+	e, err := Open(Options{Uplinks: []Uplink{{Name: uplink}}})
+	must(t, err)
+	defer func() { _ = e.Detach() }()
+	must(t, e.SetPods([]Pod{{Cgroup: pods + "A", Reclaimed: true}, {Cgroup: pods + "B", Reclaimed: true, Background: true}}))
+	must(t, e.SetRates(uplink, Rates{Outgoing: ceiling}))
+	g.send(t, "B")
+	g.shows(t, "alone it has most of the ceiling", func(rates []float64) bool { return rates[0] > 0.3*ceiling && rates[0] < 1.3*ceiling }, addressB)
+	g.send(t, "A")
+	g.shows(t, "beside another it has little", func(rates []float64) bool { return limited(rates[0]) && rates[1] < rates[0]/3 }, addressA, addressB)
 }

@@ -23,6 +23,8 @@ func Desire(cgroup, file, value string) DesiredKnob {
 type Pod struct {
 	Cgroup string
 	Level  spec.QoSLevel
+	// Background: it has said that its traffic is the least important.
+	Background bool
 }
 
 // Writer writes the desired knobs of one owner to the kernel, in a goroutine of its own. Requests that come while it works are merged, so that it

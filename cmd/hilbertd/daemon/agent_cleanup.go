@@ -141,7 +141,7 @@ func cleanUp(ctx context.Context, config *spec.Configuration, log *slog.Logger, 
 	}
 	written, err := cleanup.Reset(kernel, os.DirFS(roots.Cgroups()), top, parts)
 	log.Info("the kernel's files are as without an agent", "parts", parts, "written", written)
-	errs = append(errs, err, giveBackQuiet(config, roots, kernel), roots.Uncap(egressOptions(&config.Node.Lending, roots)), removeFiles(roots))
+	errs = append(errs, err, giveBackQuiet(config, roots, kernel), roots.Uncap(egressOptions(&config.Node.Lending.Network, roots)), removeFiles(roots))
 	if err := errors.Join(errs...); err != nil {
 		return err // and the record stays, for another try
 	}

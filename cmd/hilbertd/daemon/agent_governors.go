@@ -29,7 +29,7 @@ func governors(n *spec.Node, mode string, roots realnode.Roots, kernel enforce.K
 	lends := *l.Enabled && mode == spec.ModeAgent
 	if !lends || !l.Network.Enabled {
 		// The ceiling of an earlier run is pinned, and would hold for ever.
-		if err := roots.Uncap(egressOptions(l, roots)); err != nil {
+		if err := roots.Uncap(egressOptions(&l.Network, roots)); err != nil {
 			log.Warn("the egress ceiling of before cannot be removed; the agent needs /sys/fs/bpf for that, and CAP_NET_ADMIN", "err", err)
 		}
 	}
@@ -43,10 +43,8 @@ func governors(n *spec.Node, mode string, roots realnode.Roots, kernel enforce.K
 	control := blkio.NewControl(kernel, os.DirFS(roots.Sys), hostMounts(roots.Proc), podsTop(kernel), params)
 	control.KeepWeight(node.File(filepath.Join(n.StateDirectory, podsWeightFile)))
 	out = append(out, &disks{control, l.IO, log})
-	if l.Network.Enabled {
-		sent := &network{options: egressOptions(l, roots), log: log}
-		out, metrics = append(out, sent), append(metrics, sent)
-	}
+	sent := &network{at: roots, wanted: l.Network, log: log}
+	out, metrics = append(out, sent), append(metrics, sent)
 	if l.RDT.Enabled {
 		const percent = 100
 		out = append(out, &caches{
@@ -57,12 +55,17 @@ func governors(n *spec.Node, mode string, roots realnode.Roots, kernel enforce.K
 	return out, metrics, nil
 }
 
-func egressOptions(l *spec.Lending, roots realnode.Roots) egress.Options {
+func egressOptions(n *spec.LendingNetwork, roots realnode.Roots) egress.Options {
 	const bytesInMegabit = 1e6 / 8
-	return egress.Options{
-		Uplinks: l.Network.Uplinks, Link: float64(l.Network.LinkMbps) * bytesInMegabit,
+	out := egress.Options{
+		Link: float64(n.LinkMbps) * bytesInMegabit, Incoming: n.Incoming,
 		Cgroups: roots.Cgroups(), Proc: roots.Proc, Sys: roots.Sys, Pins: filepath.Join(roots.Sys, "fs", "bpf", "hilbert-egress"),
 	}
+	uplinks, _ := spec.ParseUplinks(n.Uplinks) // whoever wrote them was told of mistakes
+	for _, one := range uplinks {
+		out.Uplinks = append(out.Uplinks, egress.Uplink{Name: one.Name, Link: float64(one.Mbps) * bytesInMegabit})
+	}
+	return out
 }
 
 // hostMounts reads the mounts of the host, for paths in the configuration are its: the agent shares its PID namespace.
@@ -111,9 +114,11 @@ func (d *disks) Close() {
 	}
 }
 
-// network governs what reclaimed pods send off the node. It opens at the first call, and again after the uplink has gone.
+// network governs what reclaimed pods send off the node and what comes in for them. It opens at the first call, again after the uplinks have changed or others are wanted, and takes
+// all back when nothing is wanted any more.
 type network struct {
-	options egress.Options
+	at      realnode.Roots
+	wanted  spec.LendingNetwork
 	log     *slog.Logger
 	open    *egress.Egress
 	control *egress.Control
@@ -124,38 +129,78 @@ type network struct {
 // Network implements node.NetworkObserver.
 func (n *network) Network() node.NetworkUse { return n.use }
 
+// Adjust implements node.Adjustable: other uplinks or limits are opened by the next call. What is pinned holds until then.
+func (n *network) Adjust(p *spec.LendingParameters) {
+	if reflect.DeepEqual(n.wanted, p.Network) {
+		return
+	}
+	n.wanted = p.Network
+	if n.open == nil {
+		return
+	}
+	if n.wanted.Enabled {
+		n.Close()
+	} else if err := n.open.Detach(); err != nil {
+		n.log.Warn("the egress ceiling cannot be taken back", "err", err)
+	}
+	n.open = nil
+	n.state.last.Store(nil)
+}
+
 func (n *network) Tick(at time.Duration, pods []enforce.Pod) (_ []enforce.DesiredKnob, notes []allocate.Note) {
 	n.use = node.NetworkUse{}
+	if !n.wanted.Enabled {
+		return nil, nil
+	}
+	failed := func(err error) allocate.Note {
+		return allocate.Note{Reason: spec.ReasonEgressFailed, Message: err.Error()}
+	}
 	if n.open == nil {
-		e, err := egress.Open(n.options)
+		e, err := egress.Open(egressOptions(&n.wanted, n.at))
 		if err != nil {
 			if unsupported, ok := errors.AsType[*egress.Unsupported](err); ok {
 				return nil, []allocate.Note{{Reason: unsupported.Reason, Message: unsupported.Message}}
 			}
-			return nil, []allocate.Note{{Reason: spec.ReasonEgressFailed, Message: err.Error()}}
+			return nil, []allocate.Note{failed(err)}
 		}
-		n.open, n.control = e, egress.NewControl(e, egress.Defaults())
+		n.open, n.control = e, egress.NewControl(e, egress.Defaults(), n.wanted.Incoming)
 	}
-	var reclaimed []string
-	for _, p := range pods {
-		if p.Level == spec.QoSReclaimed {
-			reclaimed = append(reclaimed, p.Cgroup)
-		}
-	}
-	state, err := n.control.Step(at, reclaimed)
+	state, err := n.control.Step(at, networkPods(pods))
 	n.state.store(&state)
 	n.use = networkUse(&state.Sending)
-	if errors.Is(err, egress.ErrUplinkGone) {
-		err = errors.Join(err, n.open.Detach())
+	notes = n.notes(&state)
+	if errors.Is(err, egress.ErrUplinksChanged) {
+		n.Close() // what is pinned stays until the next call has found the uplinks
 		n.open = nil
 	}
 	if err != nil {
-		notes = append(notes, allocate.Note{Reason: spec.ReasonEgressFailed, Message: err.Error()})
-	}
-	for _, name := range state.Pressed {
-		notes = append(notes, allocate.Note{Reason: egress.ReasonUplinkPressed, Message: "the network interface " + name + " is full, or loses packets"})
+		notes = append(notes, failed(err))
 	}
 	return nil, notes
+}
+
+// notes are what people should know of the uplinks.
+func (n *network) notes(state *egress.State) (out []allocate.Note) {
+	for _, name := range n.open.Missing() {
+		out = append(out, allocate.Note{Reason: spec.ReasonUplinkMissing, Message: "the uplink " + name + " is no network interface of the node; the others have their limits, and it is looked for again"})
+	}
+	for _, name := range state.Pressed {
+		out = append(out, allocate.Note{Reason: egress.ReasonUplinkPressed, Message: "the network interface " + name + " is full, or loses packets"})
+	}
+	if n.open.Crowded() > 0 {
+		out = append(out, allocate.Note{Reason: spec.ReasonEgressCrowded, Message: "of some pods it is not counted what they send: there are more than the programs tell apart"})
+	}
+	return out
+}
+
+// networkPods are those whose packets the programs must know.
+func networkPods(pods []enforce.Pod) (out []egress.Pod) {
+	for _, p := range pods {
+		if reclaimed := p.Level == spec.QoSReclaimed; reclaimed || p.Background {
+			out = append(out, egress.Pod{Cgroup: p.Cgroup, Reclaimed: reclaimed, Background: p.Background})
+		}
+	}
+	return out
 }
 
 // networkUse is what the agent may know of it.

@@ -24,7 +24,7 @@ func TestGovernorsLookAtTheRoots(t *testing.T) {
 	h.cgroups.Files["kubepods/cgroup.subtree_control"], h.cgroups.Files["kubepods/"+enforce.IOMax] = "io", ""
 	l := &h.config.Node.Lending
 	l.IO.Ceilings = []spec.IOCeiling{{Device: "elsewhere", ReadsPerSecond: 10}}
-	l.Network.Enabled, l.RDT.Enabled, l.Network.Uplinks = true, true, []string{"eth7", "eth8"}
+	l.Network.Enabled, l.RDT.Enabled, l.Network.Uplinks = true, true, []string{"eth7", "eth8=1000"}
 	out, metrics, err := governors(&h.config.Node, spec.ModeAgent, h.roots, h.cgroups, slog.New(slog.DiscardHandler))
 	if err != nil || len(out) != 3 || len(metrics) != 1 {
 		t.Fatalf("%d governors, %d metrics, %v", len(out), len(metrics), err)
@@ -37,8 +37,8 @@ func TestGovernorsLookAtTheRoots(t *testing.T) {
 		t.Error("the ceiling that is wanted was removed")
 	}
 	sys := h.roots.Sys
-	if n, ok := out[1].(*network); !ok || !reflect.DeepEqual(n.options, egress.Options{
-		Uplinks: []string{"eth7", "eth8"}, Cgroups: sys + "/fs/cgroup", Proc: h.roots.Proc, Sys: sys, Pins: sys + "/fs/bpf/hilbert-egress",
+	if n, ok := out[1].(*network); !ok || !reflect.DeepEqual(egressOptions(&n.wanted, n.at), egress.Options{
+		Uplinks: []egress.Uplink{{Name: "eth7"}, {Name: "eth8", Link: 1.25e8}}, Cgroups: sys + "/fs/cgroup", Proc: h.roots.Proc, Sys: sys, Pins: sys + "/fs/bpf/hilbert-egress",
 	}) {
 		t.Errorf("network %+v", out[1])
 	}

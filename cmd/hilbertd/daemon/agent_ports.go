@@ -26,25 +26,33 @@ type agentAPI struct {
 	follow func(ctx context.Context, changed func([]spec.NamedProfile)) (stop func(), err error)
 	// configure keeps the agent told of its configuration until stop is called.
 	configure func(ctx context.Context, changed func(*spec.WantedConfiguration)) (stop func(), err error)
+	// annotate keeps the agent told of the annotations of its Node until stop is called.
+	annotate func(ctx context.Context, changed func(map[string]string)) (stop func(), err error)
 	// offers asks which device plugins and drivers offer the node's GPUs; nil: there is no API server to ask.
 	offers func(ctx context.Context) (gpu.Evidence, error)
 }
 
-// tell keeps the agent told of ServiceProfiles and of its configuration until stop is called.
+// tell keeps the agent told of ServiceProfiles, of its configuration and of its Node until stop is called.
 func (a *agentAPI) tell(ctx context.Context, to *node.Agent) (stop func(), err error) {
-	unfollow, err := a.follow(ctx, to.Profiles)
-	if err != nil {
-		return nil, err
+	var stops []func()
+	stop = func() {
+		for _, one := range slices.Backward(stops) {
+			one()
+		}
 	}
-	unconfigure, err := a.configure(ctx, to.Configure)
-	if err != nil {
-		unfollow()
-		return nil, err
+	for _, begin := range []func() (func(), error){
+		func() (func(), error) { return a.follow(ctx, to.Profiles) },
+		func() (func(), error) { return a.configure(ctx, to.Configure) },
+		func() (func(), error) { return a.annotate(ctx, to.Annotated) },
+	} {
+		one, err := begin()
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		stops = append(stops, one)
 	}
-	return func() {
-		unconfigure()
-		unfollow()
-	}, nil
+	return stop, nil
 }
 
 // maxKubeletWait bounds a request to the kubelet while a pod waits to start; maxDevicesWait bounds one that no pod waits for.
@@ -108,6 +116,7 @@ func connectAgent(config *spec.Configuration, o Options, name string, log *slog.
 		host: "none", close: func() {},
 		follow:    func(context.Context, func([]spec.NamedProfile)) (func(), error) { return func() {}, nil },
 		configure: func(context.Context, func(*spec.WantedConfiguration)) (func(), error) { return func() {}, nil },
+		annotate:  func(context.Context, func(map[string]string)) (func(), error) { return func() {}, nil },
 	}
 	connection := o.Connection
 	if connection == nil {
@@ -151,6 +160,13 @@ func connectAgent(config *spec.Configuration, o Options, name string, log *slog.
 		},
 		configure: func(ctx context.Context, changed func(*spec.WantedConfiguration)) (func(), error) {
 			w, err := agent.WatchConfiguration(ctx, connection, name, changed, log)
+			if err != nil {
+				return nil, err
+			}
+			return w.Stop, nil
+		},
+		annotate: func(ctx context.Context, changed func(map[string]string)) (func(), error) {
+			w, err := agent.WatchAnnotations(ctx, connection, name, changed, log)
 			if err != nil {
 				return nil, err
 			}
