@@ -42,7 +42,7 @@ func TestRequests(t *testing.T) {
 
 func requests() []request {
 	var all []request
-	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required(), nodes(), configurationRows(), deviceRows(), reclaimedRows(), tideRows(), boundRows(), nodeRows(), statusRows(), claimRows(), reservationRows(), overcommitRows()} {
+	for _, some := range [][]request{placements(), bindings(), spelling(), namespaces(), unchanging(), required(), nodes(), configurationRows(), deviceRows(), reclaimedRows(), tideRows(), boundRows(), nodeRows(), statusRows(), claimRows(), reservationRows(), overcommitRows(), uplinkRows()} {
 		all = append(all, some...)
 	}
 	return all
@@ -212,6 +212,9 @@ func spelling() []request {
 		{"no such bandwidth", creates(owner, plain, bandwidth("heavy")), `hilbert.dev/memory-bandwidth: "heavy": want intensive or sensitive`},
 		{"bandwidth of a system pod", creates(owner, both, level(spec.QoSSystem), bandwidth(spec.BandwidthIntensive)), "hilbert.dev/memory-bandwidth: pods of level system_cores are kept off no NUMA node"},
 		{"suffers anywhere", creates(owner, plain, bandwidth(spec.BandwidthSensitive)), "hilbert.dev/memory-bandwidth: only a pod of level dedicated_cores, or one with hilbert.dev/numa, can be sensitive"},
+		{"a service sends in the background", creates(owner, plain, annotation(spec.AnnotationTrafficClass, spec.TrafficBackground)), ""},
+		{"a reclaimed pod sends as others do", creates(owner, plain, level(spec.QoSReclaimed), annotation(spec.AnnotationTrafficClass, spec.TrafficBestEffort)), ""},
+		{"no such traffic", creates(owner, plain, annotation(spec.AnnotationTrafficClass, "voice")), `hilbert.dev/traffic-class: "voice": want background or best-effort`},
 		{"shared", creates(owner, plain, level(spec.QoSShared)), ""},
 		{"reclaimed", creates(owner, plain, level(spec.QoSReclaimed)), ""},
 		{"shared, in a pool", creates(owner, plain, pool("ads")), ""},
@@ -280,6 +283,7 @@ func unchanging() []request {
 		{"a pool is removed", patches(owner, "online", annotates(spec.AnnotationPool, "null")), "hilbert.dev/pool: " + anew},
 		{"a NUMA node is unbound", patches(owner, "bound", annotates(spec.AnnotationNUMA, "null")), "hilbert.dev/numa: " + anew},
 		{"it had asked for more CPU", patches(owner, "bound", annotates(spec.AnnotationRequestedCPU, `"main=9000m"`)), "hilbert.dev/requested-cpu: " + anew},
+		{"it sends in the background from now on", patches(owner, "bound", annotates(spec.AnnotationTrafficClass, `"background"`)), "hilbert.dev/traffic-class: " + anew},
 		{"it loads the memory after all", patches(owner, "bound", annotates(spec.AnnotationMemoryBandwidth, `"intensive"`)), "hilbert.dev/memory-bandwidth: " + anew},
 		{"NUMA nodes become exclusive", patches(owner, "bound", annotates(spec.AnnotationNUMA, `"exclusive"`)), "hilbert.dev/numa: " + anew},
 		{"Katalyst's level is changed", patches(owner, "katalyst", annotates(spec.AnnotationKatalystQoS, `"system_cores"`)), "katalyst.kubewharf.io/qos_level: " + anew},

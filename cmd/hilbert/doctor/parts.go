@@ -28,6 +28,7 @@ func Policies() []Policy {
 		{validating + "hilbert-cnr-own-node", "an agent can report for other nodes", true},
 		{validating + "hilbert-cnr-configuration", "whoever may write a node's report can set the parameters of its agent", false},
 		{validating + "hilbert-tide-nodes", "the controller may change whatever it likes of nodes, where it has the rights for TidePools", false},
+		{validating + "hilbert-node-uplinks", "a kubelet can say that traffic leaves its node by another interface than it does, so that it has no limit", false},
 		{validating + "hilbert-reclaimed", "reclaimed pods are admitted that no node can hold to what is lent", true},
 		{validating + "hilbert-reclaimed-node", "reclaimed pods are admitted to nodes that lend nothing", true},
 		{validating + "hilbert-required-plugin", "pods that need the agent are started where it is not", false},
