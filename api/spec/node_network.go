@@ -36,8 +36,8 @@ func TrafficClassOf(annotations map[string]string) (string, error) {
 
 // LendingNetwork limits what reclaimed pods send off the node, and what comes in for them.
 type LendingNetwork struct {
-	// Enabled limits what all reclaimed pods send together, by each uplink, to what the online pods leave. The agent then needs hostNetwork, /sys/fs/bpf, CAP_BPF
-	// and CAP_NET_ADMIN. The limit stays in the kernel after the agent stops: to remove it, start an agent once with false and these
+	// Enabled limits what all reclaimed pods send together, by each uplink, to what the online pods leave. The agent then needs hostNetwork, /sys/fs/bpf, CAP_BPF,
+	// CAP_NET_ADMIN and CAP_SYS_PTRACE (the chart gives them where the file says true). The limit stays in the kernel after the agent stops: to remove it, start an agent once with false and these
 	// permissions.
 	Enabled bool `json:"enabled,omitempty"`
 	// Uplinks are the network interfaces that lead off the node, MaxUplinks at most, each with the Mbit/s that it carries where its driver does not say that: "eth1=10000". Each has a

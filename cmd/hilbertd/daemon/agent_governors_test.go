@@ -86,3 +86,36 @@ func TestNetworkIsObserved(t *testing.T) {
 		t.Errorf("%+v, not %+v", got, want)
 	}
 }
+
+// The programs must know reclaimed pods, and online ones whose traffic is background; nobody else.
+func TestNetworkPods(t *testing.T) {
+	got := networkPods([]enforce.Pod{
+		{Cgroup: "web", Level: spec.QoSShared}, {Cgroup: "copy", Level: spec.QoSShared, Background: true},
+		{Cgroup: "batch", Level: spec.QoSReclaimed}, {Cgroup: "mirror", Level: spec.QoSReclaimed, Background: true},
+	})
+	want := []egress.Pod{{Cgroup: "copy", Background: true}, {Cgroup: "batch", Reclaimed: true}, {Cgroup: "mirror", Reclaimed: true, Background: true}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, not %+v", got, want)
+	}
+}
+
+// Limits that are switched off while the agent runs are asked nothing of; other uplinks are opened by the next call.
+func TestNetworkIsAdjusted(t *testing.T) {
+	h := newHost(t)
+	n := &network{at: h.roots, log: slog.New(slog.DiscardHandler)}
+	if knobs, notes := n.Tick(0, nil); len(knobs)+len(notes) != 0 {
+		t.Errorf("%v, %v though nothing is wanted", knobs, notes)
+	}
+	p := &spec.LendingParameters{Network: spec.LendingNetwork{Enabled: true, Uplinks: []string{"hilbert-none0"}, Incoming: true}}
+	n.Adjust(p)
+	if o := egressOptions(&n.wanted, n.at); !o.Incoming || len(o.Uplinks) != 1 {
+		t.Errorf("%+v", o)
+	}
+	if _, notes := n.Tick(0, nil); len(notes) != 1 {
+		t.Errorf("%v: an uplink that is not there, on whatever machine this is", notes)
+	}
+	n.Adjust(&spec.LendingParameters{})
+	if _, notes := n.Tick(0, nil); len(notes) != 0 {
+		t.Errorf("%v after it was switched off", notes)
+	}
+}

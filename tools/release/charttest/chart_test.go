@@ -68,7 +68,7 @@ const everything = `
 metrics: {enabled: true, certificate: existing}
 controller: {enabled: true, rescheduling: {mode: Auto, evictionRequestTimeout: 30m}, config: {recommendation: {enabled: true, changePods: true}, requests: {enabled: true}, tides: {enabled: true}}}
 namespace: {create: true}
-agent: {enabled: true, lending: {enabled: true}, config: {node: {quietCPUs: {interrupts: true}, plugins: {enabled: true, directory: /run/fpga/plugins}, memory: {logs: {bytesPerSecond: 67108864}}}}}
+agent: {enabled: true, lending: {enabled: true}, config: {node: {lending: {network: {enabled: true, incoming: true}}, quietCPUs: {interrupts: true}, plugins: {enabled: true, directory: /run/fpga/plugins}, memory: {logs: {bytesPerSecond: 67108864}}}}}
 mps: {enabled: true}
 priorityQuota: {enabled: true}
 migration: {systems: [koordinator, katalyst, volcano, kueue, hami, yunikorn, kai]}

@@ -70,6 +70,11 @@ caFile: /etc/hilbert-peers/ca.crt
 {{- if dig "node" "quietCPUs" "interrupts" false .Values.agent.config -}}true{{- end -}}
 {{- end -}}
 
+{{- /* Whether agents limit what reclaimed pods send: then they and what cleans up after them need the host's network, a BPF file system and the rights for programs. */ -}}
+{{- define "hilbert.limitsNetwork" -}}
+{{- if dig "node" "lending" "network" "enabled" false .Values.agent.config -}}true{{- end -}}
+{{- end -}}
+
 {{- /* The directories of log files that agents see: those whose page cache they drop, each up to its first wildcard. */ -}}
 {{- define "hilbert.logDirectories" -}}
 {{- if gt (int64 (dig "node" "memory" "logs" "bytesPerSecond" 0 .Values.agent.config)) 0 -}}
