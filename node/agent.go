@@ -395,11 +395,6 @@ func (a *Agent) Configure(w *spec.WantedConfiguration) {
 	a.node.loop.Post(func() { a.configuration.set(w, a.node.now()) })
 }
 
-// Annotated says what annotations the Node has. They must not be changed afterwards.
-func (a *Agent) Annotated(annotations map[string]string) {
-	a.node.loop.Post(func() { a.governors.annotated(annotations) })
-}
-
 // Observation calls look with the last observation; look must not keep it. False: there is none yet, or counters are not read.
 func (a *Agent) Observation(look func(*observe.Observation)) bool { return a.observer.Show(look) }
 

@@ -84,6 +84,11 @@ func (g *governorController) Tick(in *inputs) (changed bool) {
 	return false
 }
 
+// Annotated says what annotations the Node has. They must not be changed afterwards.
+func (a *Agent) Annotated(annotations map[string]string) {
+	a.node.loop.Post(func() { a.governors.annotated(annotations) })
+}
+
 // annotated takes the annotations of the Node, which are about its uplinks. What is wrong is told, and the uplinks stay as they are.
 func (g *governorController) annotated(annotations map[string]string) {
 	list, err := spec.UplinksOf(annotations)
