@@ -532,7 +532,7 @@ func TestGuestUplinks(t *testing.T) {
 	if now := e.Sent()[pods+"A"][uplink]; now.Value < sent[pods+"A"][uplink].Value {
 		t.Errorf("the counters of a pod began anew: %+v, before %+v", now, sent[pods+"A"])
 	}
-	g.shows(t, "the ceiling is as it was", oneLimited, addressA)
+	g.shows(t, "the ceiling is as it was", func(rates []float64) bool { return limited(rates[0] + rates[1] + rates[2]) }, addressA, addressC, "fd09:7::2")
 }
 
 // fetched is what pods receive, in bytes per second.

@@ -18,7 +18,7 @@ import (
 
 const (
 	// bootTimeout bounds the boot, runTimeout the tests of one package in the guest.
-	bootTimeout, runTimeout = 5 * time.Minute, 4 * time.Minute
+	bootTimeout, runTimeout = 5 * time.Minute, 8 * time.Minute
 	// stackTime is how long before that a test that hangs has to say where.
 	stackTime = 30 * time.Second
 	// binary is where the guest has the tests.
