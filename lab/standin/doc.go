@@ -10,6 +10,8 @@
 // Invariants: a stored object is never changed, only replaced; each change has a resource version of its own; a watch gets every change after its version,
 // once and in order, or 410.
 //
+// Custom resources (custom.go) are documents of JSON, with generations and the subresource status; patches of them are JSON patches or merge patches.
+//
 // What it lacks, and who looks at a rate must know: no disk, no consensus, no admission, no validation, no defaulting, no authorization, no managed fields,
-// no deletion grace. It is not for tests of behaviour: kube/standin is, which can break and lie.
+// no deletion grace, no finalizers and no garbage collector. It is not for tests of behaviour: kube/standin is, which can break and lie.
 package standin

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -67,14 +68,15 @@ func (h *handler) parse(r *http.Request) (*query, *collection, error) {
 	return q, c, q.selectBy(values)
 }
 
-// selectBy reads the field selector: of pods those fields that schedulers select by, of anything the name and the namespace.
+// selectBy reads the selectors, by labels and by fields: of pods those fields that schedulers select by, of anything the name and the namespace.
 func (q *query) selectBy(values url.Values) error {
 	selector, err := fields.ParseSelector(values.Get("fieldSelector"))
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	if values.Get("labelSelector") != "" {
-		return apierrors.NewBadRequest("the stand-in selects by fields only")
+	byLabels, err := labels.Parse(values.Get("labelSelector"))
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
 	}
 	for _, r := range selector.Requirements() {
 		pod := q.resource == "pods" && (r.Field == "status.phase" || r.Field == "spec.nodeName" || r.Field == "spec.schedulerName")
@@ -84,6 +86,9 @@ func (q *query) selectBy(values url.Values) error {
 	}
 	everything := selector.Empty()
 	q.selected = func(o object) bool {
+		if !byLabels.Matches(labels.Set(o.GetLabels())) {
+			return false
+		}
 		if everything {
 			return true
 		}
@@ -128,6 +133,8 @@ func (h *handler) serveObject(w http.ResponseWriter, r *http.Request, c *collect
 		return
 	case pod && q.sub == "status" && r.Method == http.MethodPatch:
 		s, err = h.patchStatus(r, c, key)
+	case c.custom() && (q.sub == "" || q.sub == fieldStatus) && (r.Method == http.MethodPut || r.Method == http.MethodPatch):
+		s, err = h.changeDocument(r, c, key, q.sub)
 	case q.sub != "":
 		err = apierrors.NewNotFound(c.name, q.name+"/"+q.sub)
 	case r.Method == http.MethodGet:
@@ -146,7 +153,27 @@ func (h *handler) serveObject(w http.ResponseWriter, r *http.Request, c *collect
 		h.fail(w, r, err)
 		return
 	}
+	if d, ok := s.object.(*document); ok {
+		h.answerDocument(w, r, c, code, d, s.encoded)
+		return
+	}
 	h.answer(w, r, code, s.encoded)
+}
+
+// answerDocument writes an object of a custom resource: JSON, whatever the client would rather have.
+func (h *handler) answerDocument(w http.ResponseWriter, r *http.Request, c *collection, code int, d *document, encoded []byte) {
+	var err error
+	switch {
+	case r.Method == http.MethodDelete:
+		encoded, err = c.removed(d)
+	case strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata"):
+		encoded, err = metadataOf(d)
+	}
+	if err != nil {
+		h.fail(w, r, apierrors.NewInternalError(err))
+		return
+	}
+	write(w, code, runtime.ContentTypeJSON, encoded)
 }
 
 // decode reads an object of the collection's kind.
@@ -162,13 +189,16 @@ func (h *handler) decode(r *http.Request, into runtime.Object) error {
 }
 
 func (h *handler) read(r *http.Request, c *collection) (object, error) {
-	empty, err := scheme.Scheme.New(c.kind)
+	if c.custom() {
+		body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		return parseDocument(body, c.kind)
+	}
+	o, err := c.form.empty(c.kind)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
-	}
-	o, ok := empty.(object)
-	if !ok {
-		return nil, apierrors.NewInternalError(errNoObject)
 	}
 	return o, h.decode(r, o)
 }
@@ -193,6 +223,9 @@ func (h *handler) create(r *http.Request, c *collection, namespace string) (*sto
 	if pod, ok := o.(*corev1.Pod); ok {
 		preparePod(pod)
 	}
+	if d, ok := o.(*document); ok {
+		return c.createDocument(d)
+	}
 	return c.create(o)
 }
 
@@ -214,9 +247,13 @@ func (h *handler) update(r *http.Request, c *collection, key types.NamespacedNam
 
 func (h *handler) serveList(w http.ResponseWriter, r *http.Request, c *collection, q *query) {
 	items, version := c.list(q.namespace, q.selected)
-	body, err := encodeList(c.kind, items, version)
+	body, err := c.form.list(c.kind, items, version)
 	if err != nil {
 		h.fail(w, r, apierrors.NewInternalError(err))
+		return
+	}
+	if c.custom() {
+		write(w, http.StatusOK, c.form.mediaType(), body)
 		return
 	}
 	h.answer(w, r, http.StatusOK, body)
@@ -246,9 +283,13 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, code int, encod
 			return
 		}
 	}
+	write(w, code, kind, encoded)
+}
+
+func write(w http.ResponseWriter, code int, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(code)
-	_, _ = w.Write(encoded) // the client went away
+	_, _ = w.Write(body) // the client went away
 }
 
 func asJSON(encoded []byte) (kind string, out []byte, err error) {

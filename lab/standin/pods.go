@@ -138,8 +138,17 @@ func (h *handler) remove(r *http.Request, c *collection, key types.NamespacedNam
 		return nil, err
 	}
 	check := func(o object) error {
-		if p := options.Preconditions; p != nil && p.UID != nil {
-			return refusal.UID(key.Name, *p.UID, o.GetUID())
+		p := options.Preconditions
+		if p == nil {
+			return nil
+		}
+		if p.UID != nil {
+			if err := refusal.UID(key.Name, *p.UID, o.GetUID()); err != nil {
+				return err
+			}
+		}
+		if v := p.ResourceVersion; v != nil && *v != o.GetResourceVersion() {
+			return refusal.Version(key.Name, *v, o.GetResourceVersion())
 		}
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,8 +26,8 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// kinds are the resources that are served: hilbertd writes or watches them, or a benchmark does. Custom resources are not there, as in a cluster without
-// their definitions.
+// kinds are the resources that are always served: hilbertd writes or watches them, or a benchmark does. Custom resources are served for whom Start names them;
+// without that it is as in a cluster without their definitions.
 var kinds = map[string]schema.GroupVersionKind{
 	"pods":                   corev1.SchemeGroupVersion.WithKind("Pod"),
 	"nodes":                  corev1.SchemeGroupVersion.WithKind("Node"),
@@ -46,6 +47,7 @@ var kinds = map[string]schema.GroupVersionKind{
 	"priorityclasses":        schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"),
 	"leases":                 coordinationv1.SchemeGroupVersion.WithKind("Lease"),
 	"events":                 eventsv1.SchemeGroupVersion.WithKind("Event"),
+	"podgroups":              schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"),
 }
 
 // maxStreams is how many requests one HTTP/2 connection may have under way, as the real one allows by default.
@@ -63,8 +65,8 @@ type Server struct {
 	failed   chan error
 }
 
-// Start serves on a free port of the loopback interface until Stop.
-func Start() (*Server, error) {
+// Start serves on a free port of the loopback interface until Stop. Beside the API server's own resources it has custom ones, such as Hilbert; nil: none.
+func Start(custom map[string]schema.GroupVersionKind) (*Server, error) {
 	const host = "127.0.0.1"
 	certificate, key, err := cert.GenerateSelfSignedCertKey(host, []net.IP{net.ParseIP(host)}, nil)
 	if err != nil {
@@ -78,7 +80,7 @@ func Start() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	h := &handler{store: newStore(kinds), token: rand.Text()}
+	h := &handler{store: newStore(kinds, custom), token: rand.Text()}
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if _, err := h.store.collections["namespaces"].create(ns); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -35,6 +36,8 @@ type player struct {
 	events watch.Interface
 	start  string // the resource version at which events began
 	uids   map[string]types.UID
+	// customStart is the version at which ResourceRequests are watched.
+	customStart string
 }
 
 // step is one request. It returns what is compared: no UID, time or version.
@@ -224,7 +227,7 @@ var script = []step{
 	lease("update it", "two", updateLease(func(v string) string { return v })),
 	lease("update it from another version", "three", updateLease(func(string) string { return "1" })),
 	{"an unknown resource", func(ctx context.Context, p *player) (any, error) {
-		return nil, p.CoreV1().RESTClient().Get().AbsPath("/apis/scheduling.hilbert.dev/v1alpha1").Do(ctx).Error()
+		return nil, p.CoreV1().RESTClient().Get().AbsPath("/apis/nowhere.example/v1").Do(ctx).Error()
 	}},
 	{"a wrong token", func(ctx context.Context, p *player) (any, error) {
 		config := rest.CopyConfig(p.config)
@@ -289,7 +292,7 @@ func play(t *testing.T, kubeconfig string) []string {
 	}
 	p := &player{Interface: client, config: config, uids: make(map[string]types.UID)}
 	var out []string
-	for _, s := range script {
+	for _, s := range slices.Concat(script, customScript) {
 		answer, err := s.do(t.Context(), p)
 		out = append(out, verdict(answer, err))
 	}
@@ -299,7 +302,7 @@ func play(t *testing.T, kubeconfig string) []string {
 // TestScript: the stand-in answers one script of requests as a real API server does, refusals word by word.
 func TestScript(t *testing.T) {
 	dir := t.TempDir()
-	server, err := standin.Start()
+	server, err := standin.Start(standin.Hilbert())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,11 +317,11 @@ func TestScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = plane.Stop(context.WithoutCancel(t.Context())) })
-	if err := plane.WriteKubeconfig(real); err != nil {
+	if err := errors.Join(plane.WriteKubeconfig(real), plane.InstallDefinitions(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	want := play(t, real)
-	for i, s := range script {
+	for i, s := range slices.Concat(script, customScript) {
 		if got[i] != want[i] {
 			t.Errorf("%s:\nstand-in %s\nreal     %s", s.name, got[i], want[i])
 		} else {

@@ -18,7 +18,7 @@ import (
 // maxHistory bounds the changes of one resource that a watch can resume behind. It is far more than a scheduler may lag.
 const maxHistory = 200_000
 
-// object is what is kept: every type of the Kubernetes API.
+// object is what is kept: every type of the Kubernetes API, and documents of custom resources.
 type object interface {
 	runtime.Object
 	metav1.Object
@@ -28,7 +28,7 @@ type object interface {
 // stored is an object with its encoding. Neither changes.
 type stored struct {
 	object  object
-	encoded []byte // protobuf, with the envelope
+	encoded []byte // as the collection's form has it
 	version int64
 }
 
@@ -44,6 +44,7 @@ type collection struct {
 	*store
 	kind schema.GroupVersionKind
 	name schema.GroupResource
+	form form
 
 	objects map[types.NamespacedName]*stored
 	// changes are those after the version oldest; wake is closed at the next one.
@@ -53,15 +54,26 @@ type collection struct {
 	wake    chan struct{}
 }
 
-func newStore(kinds map[string]schema.GroupVersionKind) *store {
+// newStore keeps the API server's own resources, and custom ones.
+func newStore(kinds, custom map[string]schema.GroupVersionKind) *store {
 	s := &store{version: 1, collections: make(map[string]*collection)}
-	for resource, kind := range kinds {
-		s.collections[resource] = &collection{
-			store: s, kind: kind, name: schema.GroupResource{Group: kind.Group, Resource: resource},
-			objects: make(map[types.NamespacedName]*stored), wake: make(chan struct{}),
+	add := func(kinds map[string]schema.GroupVersionKind, f form) {
+		for resource, kind := range kinds {
+			s.collections[resource] = &collection{
+				store: s, kind: kind, name: schema.GroupResource{Group: kind.Group, Resource: resource}, form: f,
+				objects: make(map[types.NamespacedName]*stored), wake: make(chan struct{}),
+			}
 		}
 	}
+	add(kinds, protobufForm{})
+	add(custom, jsonForm{})
 	return s
+}
+
+// custom reports whether the collection is of a custom resource.
+func (c *collection) custom() bool {
+	_, is := c.form.(jsonForm)
+	return is
 }
 
 func keyOf(o metav1.Object) types.NamespacedName {
@@ -94,7 +106,7 @@ func (c *collection) create(o object) (*stored, error) {
 	return c.put(nil, o)
 }
 
-// change replaces an object by what next makes of it. next must not change the old one; an error of it is the answer.
+// change replaces an object by what next makes of it, unless that is the old one. next must not change the old one; an error of it is the answer.
 func (c *collection) change(key types.NamespacedName, next func(old object) (object, error)) (*stored, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,6 +117,9 @@ func (c *collection) change(key types.NamespacedName, next func(old object) (obj
 	o, err := next(old.object)
 	if err != nil {
 		return nil, err
+	}
+	if o == old.object {
+		return old, nil
 	}
 	return c.put(old, o)
 }
@@ -166,7 +181,7 @@ func (c *collection) put(old *stored, o object) (*stored, error) {
 }
 
 func (c *collection) encode(o object) (*stored, error) {
-	encoded, err := envelope(c.kind, o)
+	encoded, err := c.form.object(c.kind, o)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}

@@ -8,12 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/scheme"
 )
-
-const watchType = runtime.ContentTypeProtobuf + ";stream=watch"
 
 // serveWatch streams changes, and before them, where that is asked for, everything that there is.
 func (h *handler) serveWatch(w http.ResponseWriter, r *http.Request, c *collection, q *query) {
@@ -31,7 +27,7 @@ func (h *handler) serveWatch(w http.ResponseWriter, r *http.Request, c *collecti
 		objects, version := c.list(q.namespace, q.selected)
 		from = version
 		for _, o := range objects {
-			event, err := encodeEvent(watch.Added, o.encoded)
+			event, err := c.form.event(watch.Added, o.encoded)
 			if err != nil {
 				h.fail(w, r, apierrors.NewInternalError(err))
 				return
@@ -46,13 +42,13 @@ func (h *handler) serveWatch(w http.ResponseWriter, r *http.Request, c *collecti
 		}
 	}
 	next, known := c.position(from)
-	w.Header().Set("Content-Type", watchType)
+	w.Header().Set("Content-Type", c.form.watchType())
 	w.WriteHeader(http.StatusOK)
 	controller := http.NewResponseController(w)
 	if !known { // the real one says it in the stream too
 		status := apierrors.NewResourceExpired("too old resource version: " + q.version).Status()
 		if expired, err := envelope(statusKind, &status); err == nil {
-			event, _ := encodeEvent(watch.Error, expired)
+			event, _ := c.form.event(watch.Error, expired)
 			_, _ = w.Write(event)
 		}
 		return
@@ -70,27 +66,23 @@ func (h *handler) serveWatch(w http.ResponseWriter, r *http.Request, c *collecti
 func (c *collection) initial(q *query) (events []byte, version int64, err error) {
 	objects, version := c.list(q.namespace, q.selected)
 	for _, o := range objects {
-		event, err := encodeEvent(watch.Added, o.encoded)
+		event, err := c.form.event(watch.Added, o.encoded)
 		if err != nil {
 			return nil, 0, apierrors.NewInternalError(err)
 		}
 		events = append(events, event...)
 	}
-	empty, err := scheme.Scheme.New(c.kind)
+	mark, err := c.form.empty(c.kind)
 	if err != nil {
 		return nil, 0, apierrors.NewInternalError(err)
-	}
-	mark, ok := empty.(object)
-	if !ok {
-		return nil, 0, apierrors.NewInternalError(errNoObject)
 	}
 	mark.SetResourceVersion(format(version))
 	mark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-	encoded, err := envelope(c.kind, mark)
+	encoded, err := c.form.object(c.kind, mark)
 	if err != nil {
 		return nil, 0, apierrors.NewInternalError(err)
 	}
-	event, err := encodeEvent(watch.Bookmark, encoded)
+	event, err := c.form.event(watch.Bookmark, encoded)
 	if err != nil {
 		return nil, 0, apierrors.NewInternalError(err)
 	}
@@ -129,7 +121,7 @@ func (c *collection) follow(ctx context.Context, next int, q *query, send func([
 			if q.namespace != "" && ch.now.object.GetNamespace() != q.namespace {
 				continue
 			}
-			event, err := ch.seen(q.selected)
+			event, err := ch.seen(c.form, q.selected)
 			if err != nil {
 				return
 			}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // magic heads every protobuf body of the Kubernetes API.
@@ -67,6 +68,46 @@ func compareKeys(a, b types.NamespacedName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
+// form is how the objects of a collection are written.
+type form interface {
+	mediaType() string // of objects and lists
+	watchType() string // of watches
+	object(kind schema.GroupVersionKind, o object) ([]byte, error)
+	list(kind schema.GroupVersionKind, items []*stored, version int64) ([]byte, error)
+	event(kind watch.EventType, encoded []byte) ([]byte, error)
+	empty(kind schema.GroupVersionKind) (object, error)
+}
+
+// protobufForm is how the API server's own resources are written.
+type protobufForm struct{}
+
+func (protobufForm) mediaType() string { return runtime.ContentTypeProtobuf }
+func (protobufForm) watchType() string { return runtime.ContentTypeProtobuf + ";stream=watch" }
+
+func (protobufForm) object(kind schema.GroupVersionKind, o object) ([]byte, error) {
+	return envelope(kind, o)
+}
+
+func (protobufForm) list(kind schema.GroupVersionKind, items []*stored, version int64) ([]byte, error) {
+	return encodeList(kind, items, version)
+}
+
+func (protobufForm) event(kind watch.EventType, encoded []byte) ([]byte, error) {
+	return encodeEvent(kind, encoded)
+}
+
+func (protobufForm) empty(kind schema.GroupVersionKind) (object, error) {
+	empty, err := scheme.Scheme.New(kind)
+	if err != nil {
+		return nil, err
+	}
+	o, ok := empty.(object)
+	if !ok {
+		return nil, errNoObject
+	}
+	return o, nil
+}
+
 // change is one entry of a resource's history. Its frames, one for each type of event, are encoded once for all watches.
 type change struct {
 	old, now *stored // old is nil for what is new
@@ -82,21 +123,21 @@ type frame struct {
 }
 
 // seen is what a watch with a selector is told of the change; nil: nothing.
-func (c *change) seen(selected func(object) bool) ([]byte, error) {
+func (c *change) seen(f form, selected func(object) bool) ([]byte, error) {
 	is, was := !c.gone && selected(c.now.object), c.old != nil && selected(c.old.object)
 	switch {
 	case is && was:
-		return c.modified.encode(watch.Modified, c.now.encoded)
+		return c.modified.encode(f, watch.Modified, c.now.encoded)
 	case is:
-		return c.added.encode(watch.Added, c.now.encoded)
+		return c.added.encode(f, watch.Added, c.now.encoded)
 	case was:
-		return c.deleted.encode(watch.Deleted, c.now.encoded)
+		return c.deleted.encode(f, watch.Deleted, c.now.encoded)
 	}
 	return nil, nil
 }
 
-func (f *frame) encode(kind watch.EventType, encoded []byte) ([]byte, error) {
-	f.once.Do(func() { f.bytes, f.err = encodeEvent(kind, encoded) })
+func (f *frame) encode(form form, kind watch.EventType, encoded []byte) ([]byte, error) {
+	f.once.Do(func() { f.bytes, f.err = form.event(kind, encoded) })
 	return f.bytes, f.err
 }
 

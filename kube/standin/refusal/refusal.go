@@ -46,3 +46,12 @@ func Binding(name string, pod *corev1.Pod, uid types.UID) error {
 	}
 	return nil
 }
+
+// Version refuses a deletion of the pod of that name with a precondition of another version than it has.
+func Version(name, precondition, pod string) error {
+	if precondition == pod {
+		return nil
+	}
+	return apierrors.NewConflict(schema.GroupResource{Resource: "Pod"}, name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). "+
+		"The object might have been modified", precondition, pod))
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -88,8 +89,13 @@ func newAPIServerCommand() *cobra.Command {
 
 func newStandinCommand() *cobra.Command {
 	var kubeconfig string
+	var custom bool
 	command := hidden("standin-apiserver", "a stand-in API server in memory, for benchmarks", func(ctx context.Context, out io.Writer) error {
-		server, err := standin.Start()
+		var kinds map[string]schema.GroupVersionKind
+		if custom {
+			kinds = standin.Hilbert()
+		}
+		server, err := standin.Start(kinds)
 		if err != nil {
 			return err
 		}
@@ -99,6 +105,7 @@ func newStandinCommand() *cobra.Command {
 		return errors.Join(err, server.Stop())
 	})
 	command.Flags().StringVar(&kubeconfig, "kubeconfig", "", "file for the kubeconfig")
+	command.Flags().BoolVar(&custom, "custom-resources", false, "have Hilbert's custom resources too")
 	return command
 }
 
