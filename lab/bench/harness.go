@@ -32,6 +32,8 @@ type harness struct {
 	dir        string // logs
 	data       string // the control plane's, removed at the end
 	kubeconfig string
+	// definitions: the API server has Hilbert's custom resources.
+	definitions bool
 
 	etcd, server *process
 	store        *clientv3.Client
@@ -79,8 +81,8 @@ func (h *harness) start(ctx context.Context, chosen []contestant) error {
 	if h.etcd, err = spawn(ctx, h.dir, "etcd", "etcd", "--dir="+etcdDir); err != nil {
 		return err
 	}
-	h.server, err = spawn(ctx, h.dir, "kube-apiserver", "kube-apiserver",
-		"--dir="+filepath.Join(h.data, "apiserver"), "--etcd="+url, "--kubeconfig="+h.kubeconfig)
+	h.server, err = spawn(ctx, h.dir, "kube-apiserver", h.withDefinitions("kube-apiserver",
+		"--dir="+filepath.Join(h.data, "apiserver"), "--etcd="+url, "--kubeconfig="+h.kubeconfig)...)
 	if err != nil {
 		return err
 	}
@@ -105,6 +107,14 @@ func (h *harness) start(ctx context.Context, chosen []contestant) error {
 		}
 	}
 	return nil
+}
+
+// withDefinitions are the arguments of an API server, with the custom resources where they are wanted.
+func (h *harness) withDefinitions(args ...string) []string {
+	if h.definitions {
+		args = append(args, "--custom-resources")
+	}
+	return args
 }
 
 func (h *harness) connect() error {

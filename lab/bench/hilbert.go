@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/cmd/hilbertd/daemon"
 )
@@ -29,12 +31,12 @@ func RunHilbert(ctx context.Context, kubeconfig, config, counts string, out io.W
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	metrics, ended := make(chan prometheus.Gatherer, 1), make(chan error, 1)
-	go func() {
-		ended <- daemon.Run(running, c, daemon.Options{
-			OnSynced:  func() { _ = Ready(out) }, // a parent that reads no more is gone, which ends ctx
-			OnMetrics: func(g prometheus.Gatherer) { metrics <- g },
-		})
-	}()
+	ready := func() { _ = Ready(out) } // a parent that reads no more is gone, which ends ctx
+	o := daemon.Options{OnSynced: ready, OnMetrics: func(g prometheus.Gatherer) { metrics <- g }}
+	if slices.Contains(c.Roles, spec.RoleController) {
+		o.OnListen = func(string) { ready() } // a controller lists when it leads
+	}
+	go func() { ended <- daemon.Run(running, c, o) }()
 	select {
 	case err := <-ended:
 		return err

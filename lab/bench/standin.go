@@ -126,7 +126,7 @@ func (h *harness) standinRound(ctx context.Context, percent int) (_ StandinRound
 // startStandin starts a stand-in API server with the nodes. It is to be stopped also after an error.
 func (h *harness) startStandin(ctx context.Context) (err error) {
 	h.kubeconfig = filepath.Join(h.dir, "kubeconfig")
-	if h.server, err = spawn(ctx, h.dir, "stand-in", "standin-apiserver", "--kubeconfig="+h.kubeconfig); err != nil {
+	if h.server, err = spawn(ctx, h.dir, "stand-in", h.withDefinitions("standin-apiserver", "--kubeconfig="+h.kubeconfig)...); err != nil {
 		return err
 	}
 	if err := h.connect(); err != nil {

@@ -189,9 +189,9 @@ func asks(cpu, gpus string) corev1.Container {
 	return corev1.Container{Name: "main", Image: "image", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}
 }
 
-// gang creates a PodGroup and as many members, which take whole nodes.
-func (b *bed) gang(name string, size int) {
-	b.group(name, size)
+// gang creates a PodGroup, with what its metadata has besides the name, and as many members, which take whole nodes.
+func (b *bed) gang(name string, size int, group ...metav1.ObjectMeta) {
+	b.group(name, size, group...)
 	b.each(size, func(ctx context.Context, i int) error {
 		_, err := b.admin.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, i), Labels: map[string]string{"gang": name}},
@@ -201,12 +201,17 @@ func (b *bed) gang(name string, size int) {
 	})
 }
 
-// group creates a PodGroup.
-func (b *bed) group(name string, size int) {
+// group creates a PodGroup, with what its metadata has besides the name.
+func (b *bed) group(name string, size int, more ...metav1.ObjectMeta) {
 	t := b.t
 	t.Helper()
+	meta := metav1.ObjectMeta{}
+	for _, m := range more {
+		meta = m
+	}
+	meta.Name = name
 	_, err := b.admin.SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).Create(t.Context(), &schedulingv1beta1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
+		ObjectMeta: meta, Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
 			Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(size)},
 		}},
 	}, metav1.CreateOptions{})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -129,6 +130,25 @@ var customScript = []step{
 				return strings.Join(out, "\n"), nil
 			}
 		}
+	}},
+	{"which resources there are", func(_ context.Context, p *player) (any, error) {
+		var there []string
+		for _, version := range []string{"scheduling.hilbert.dev/v1alpha1", "scheduling.k8s.io/v1beta1", "scheduling.x-k8s.io/v1alpha1"} {
+			list, err := p.Discovery().ServerResourcesForGroupVersion(version)
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			for _, r := range list.APIResources {
+				if !strings.Contains(r.Name, "/") && r.Name != "workloads" { // the stand-in names no subresources, and has no Workloads
+					there = append(there, version+" "+r.Name)
+				}
+			}
+		}
+		slices.Sort(there)
+		return there, nil
 	}},
 	{"a PodGroup", func(ctx context.Context, p *player) (any, error) {
 		g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g"}}

@@ -11,6 +11,7 @@
 // once and in order, or 410.
 //
 // Custom resources (custom.go) are documents of JSON, with generations and the subresource status; patches of them are JSON patches or merge patches.
+// What was asked is counted (calls.go) and told at /metrics under the real one's name.
 //
 // What it lacks, and who looks at a rate must know: no disk, no consensus, no admission, no validation, no defaulting, no authorization, no managed fields,
 // no deletion grace, no finalizers and no garbage collector. It is not for tests of behaviour: kube/standin is, which can break and lie.

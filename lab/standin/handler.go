@@ -30,6 +30,7 @@ var (
 type handler struct {
 	store *store
 	token string
+	calls calls
 }
 
 // query is what a request asks for.
@@ -106,7 +107,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, apierrors.NewUnauthorized("Unauthorized"))
 		return
 	}
+	if r.URL.Path == metricsPath {
+		h.calls.write(w)
+		return
+	}
+	if h.serveDiscovery(w, r) {
+		return
+	}
 	q, c, err := h.parse(r)
+	if c != nil {
+		h.calls.note(r, q)
+	}
 	switch {
 	case err != nil:
 		h.fail(w, r, err)

@@ -13,7 +13,7 @@ import (
 
 func newBenchCommand() *cobra.Command {
 	command := &cobra.Command{Use: "bench", Short: "Measure schedulers, on a real control plane or in memory"}
-	command.AddCommand(newBenchScheduleCommand(), newBenchDecideCommand(), newBenchStandinCommand(), newBenchSplitCommand())
+	command.AddCommand(newBenchScheduleCommand(), newBenchDecideCommand(), newBenchStandinCommand(), newBenchSplitCommand(), newBenchRequestsCommand())
 	return command
 }
 
@@ -149,6 +149,39 @@ func newBenchSplitCommand() *cobra.Command {
 	flags.BoolVar(&o.Mixed, "mixed", false, "sixteen kinds of pods instead of one")
 	flags.IntSliceVar(&o.Apart, "schedulers", []int{0, 1, 3}, "numbers of scheduler processes beside the leader (0: one process does everything)")
 	flags.IntSliceVar(&o.Inside, "inside", []int{1}, "numbers of schedulers in the one process, for the 0 of --schedulers")
+	flags.StringVar(&o.APIServer, "api-server", bench.StandinAPIServer, fmt.Sprintf("%s (in memory, no limit) or %s (with etcd)", bench.StandinAPIServer, bench.RealAPIServer))
+	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each")
+	flags.StringVar(&o.Dir, "dir", "", "directory for logs (default: a temporary one, kept only if the run fails)")
+	flags.StringVarP(&output, "output", "o", "table", "json or table")
+	return command
+}
+
+func newBenchRequestsCommand() *cobra.Command {
+	var o bench.ContainersOptions
+	var output string
+	command := &cobra.Command{
+		Use:   "requests",
+		Short: "Measure containers per second that masters ask for by ResourceRequests: the role controller, hilbertd and an API server",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			write, err := benchOutput(output, command.OutOrStdout())
+			if err != nil {
+				return err
+			}
+			o.Progress = os.Stderr
+			result, err := bench.Containers(command.Context(), o)
+			if err != nil {
+				return err
+			}
+			return write(result)
+		},
+	}
+	flags := command.Flags()
+	flags.IntVar(&o.Nodes, "nodes", 1000, "number of nodes")
+	flags.IntVar(&o.Masters, "masters", 40, "masters, each with a ResourceRequest of its own")
+	flags.IntVar(&o.Containers, "containers", 250, "containers that each master asks for")
+	flags.IntVar(&o.Rate, "rate", 0, "containers that the masters ask for in a second, one master after the other (0: all at once)")
+	flags.StringSliceVar(&o.Cases, "case", bench.ContainerCases(), "ways to ask: as there is room, all of a master's or none, and on named nodes or in their rack first")
 	flags.StringVar(&o.APIServer, "api-server", bench.StandinAPIServer, fmt.Sprintf("%s (in memory, no limit) or %s (with etcd)", bench.StandinAPIServer, bench.RealAPIServer))
 	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each")
 	flags.StringVar(&o.Dir, "dir", "", "directory for logs (default: a temporary one, kept only if the run fails)")

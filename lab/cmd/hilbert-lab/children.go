@@ -67,12 +67,16 @@ func newEtcdCommand() *cobra.Command {
 
 func newAPIServerCommand() *cobra.Command {
 	var dir, etcd, kubeconfig string
+	var custom bool
 	command := hidden("kube-apiserver", "kube-apiserver alone, for benchmarks", func(ctx context.Context, out io.Writer) error {
 		plane, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Etcd: etcd, Benchmark: true, Log: os.Stderr})
 		if err != nil {
 			return err
 		}
 		err = plane.WriteKubeconfig(kubeconfig)
+		if err == nil && custom {
+			err = plane.InstallDefinitions(ctx)
+		}
 		if err == nil {
 			err = serveUntil(ctx, out, plane.Failed())
 		}
@@ -84,6 +88,7 @@ func newAPIServerCommand() *cobra.Command {
 	flags.StringVar(&dir, "dir", "", "data directory")
 	flags.StringVar(&etcd, "etcd", "", "URL of etcd")
 	flags.StringVar(&kubeconfig, "kubeconfig", "", "file for the administrator's kubeconfig")
+	flags.BoolVar(&custom, "custom-resources", false, "install Hilbert's definitions")
 	return command
 }
 

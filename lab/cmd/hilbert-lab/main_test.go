@@ -257,3 +257,41 @@ func TestBenchSplit(t *testing.T) {
 		}
 	}
 }
+
+// TestBenchRequests: a few masters have what they asked for, give a half of it back and have as much anew; rates are not judged.
+func TestBenchRequests(t *testing.T) {
+	cases := bench.ContainerCases()
+	if testing.Short() {
+		cases = cases[:1]
+	}
+	const masters, each = 3, 20
+	out, err := lab(t.TempDir(), "bench", "requests", "--nodes=20", fmt.Sprintf("--masters=%d", masters), fmt.Sprintf("--containers=%d", each), "--rounds=1", "--case="+strings.Join(cases, ","), "-o", "json").Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("%v\n%s", err, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var result bench.ContainersResult
+	if err := json.Unmarshal(out, &result); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if len(result.Cases) != len(cases) {
+		t.Fatalf("cases: %+v, want %v", result.Cases, cases)
+	}
+	for _, c := range result.Cases {
+		// Each container is a pod and a Binding at least, and each master is told by a status.
+		if a := c.Ask; a.Containers != masters*each || a.ContainersPerSecond <= 0 || a.P50Millis <= 0 || a.P99Millis < a.P50Millis || a.Statuses < masters || a.Requests["POST pods"] < 1 || a.Requests["POST pods/binding"] != 1 {
+			t.Errorf("%s: %+v", c.Name, a)
+		}
+		if x := c.Exchange; (x == nil) != (c.Name == "gang") || x != nil && (x.Containers != masters*each/2 || x.Requests["DELETE pods"] < 1 || x.Requests["POST pods"] < 1) {
+			t.Errorf("%s, given back and asked for anew: %+v", c.Name, x)
+		}
+	}
+	for _, bad := range [][]string{{"--nodes=2"}, {"--masters=0"}, {"--containers=900"}, {"--case=some"}, {"--rate=-1"}, {"--api-server=etcd"}, {"-o", "xml"}} {
+		if out, err := lab(t.TempDir(), append([]string{"bench", "requests"}, bad...)...).CombinedOutput(); err == nil || !strings.Contains(string(out), "give") && !strings.Contains(string(out), "choose") {
+			t.Errorf("%v: %v, %s; want a refusal that says what to give", bad, err, out)
+		}
+	}
+}
