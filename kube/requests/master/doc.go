@@ -5,6 +5,7 @@
 //	Client.Release  gives containers back
 //	Client.Watch    shows what has become of them, each time that changes
 //	Client.Message  is what a container said at its end
+//	Client.Free     lets a pod go that a finalizer of the master keeps
 //
 // Example: a master opens words with an ask of 8, watches until 8 have succeeded, reads their messages and closes. If it is started again in between, Open finds the request, and Watch shows which have succeeded already.
 //

@@ -3,6 +3,7 @@ package master
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -187,6 +189,28 @@ func (c *Client) Message(ctx context.Context, a *v1alpha1.Allocation) (text stri
 		}
 	}
 	return "", true, nil
+}
+
+// Free takes a finalizer off an allocation's pod, which the master's template has put there so that no end is missed: once the master has seen the end, the pod may go. Of a pod that is gone it does nothing.
+func (c *Client) Free(ctx context.Context, a *v1alpha1.Allocation, finalizer string) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		pod, err := c.pods.Get(ctx, a.Pod, metav1.GetOptions{})
+		if err != nil || string(pod.UID) != a.UID || !slices.Contains(pod.Finalizers, finalizer) {
+			return err
+		}
+		others := slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool { return f == finalizer })
+		// At the version that was read: a finalizer that somebody adds meanwhile stays.
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "finalizers": others}})
+		if err != nil {
+			return err
+		}
+		_, err = c.pods.Patch(ctx, a.Pod, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("take the finalizer %s off pod %s/%s: %w", finalizer, c.namespace, a.Pod, err)
 }
 
 // Close deletes the request, and so its pods.
