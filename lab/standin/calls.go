@@ -35,14 +35,19 @@ func (c *calls) note(r *http.Request, q *query) {
 	if !known {
 		n, _ = c.of.LoadOrStore(key, new(atomic.Int64))
 	}
-	n.(*atomic.Int64).Add(1) //nolint:forcetypeassert // nothing else is put in
+	if counter, ok := n.(*atomic.Int64); ok { // nothing else is put in
+		counter.Add(1)
+	}
 }
 
 // write tells them in the text format of Prometheus.
 func (c *calls) write(w io.Writer) {
 	counts := make(map[call]int64)
 	c.of.Range(func(key, n any) bool {
-		counts[key.(call)] = n.(*atomic.Int64).Load() //nolint:forcetypeassert // as above
+		of, isCall := key.(call)
+		if counter, ok := n.(*atomic.Int64); ok && isCall {
+			counts[of] = counter.Load()
+		}
 		return true
 	})
 	keys := make([]call, 0, len(counts))
