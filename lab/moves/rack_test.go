@@ -39,7 +39,7 @@ func TestGangInOneRack(t *testing.T) {
 		t.Fatalf("%d members of the gang have places before anything was moved: %v", bound, err)
 	}
 
-	judge := newJudge(t, b)
+	judge := newJudge(t, b, "app")
 	controller := b.controller("controller")
 	b.until("the gang runs", func() error {
 		bound, err := b.bound("gang=train")
