@@ -56,6 +56,8 @@ type kind struct {
 	covers func(actual, want string) bool
 	// rounded: the kernel may keep another value than it was given.
 	rounded bool
+	// foreign, if set, reports whether the kernel's value is one that another process has set and that counts more than ours: it is not written over.
+	foreign func(actual string) bool
 }
 
 // pageSize is what the kernel rounds memory limits down to. A larger page rounds further; then what was read back after a write is right.
@@ -67,7 +69,7 @@ var kinds = map[string]kind{
 	Mems:        {canonical: canonicalSet},
 	CPUWeight:   {canonical: canonicalInteger(1, 10_000)},
 	CPUIdle:     {canonical: canonicalInteger(0, 1)},
-	CPUMax:      {canonical: canonicalBandwidth},
+	CPUMax:      {canonical: canonicalBandwidth, foreign: foreignLimit},
 	CPUMaxBurst: {canonical: canonicalInteger(0, math.MaxInt)},
 	MemoryMax:   {canonical: canonicalBytes, rounded: true},
 	MemoryHigh:  {canonical: canonicalBytes, rounded: true},
@@ -145,6 +147,12 @@ func canonicalBandwidth(text string) (string, error) {
 		fields[i] = strconv.FormatInt(n, 10)
 	}
 	return strings.Join(fields, " "), nil
+}
+
+// foreignLimit reports whether cpu.max has a limit that is not of an agent.
+func foreignLimit(actual string) bool {
+	quota, period, _ := strings.Cut(actual, " ")
+	return quota != unlimited && period != strconv.Itoa(LimitPeriod)
 }
 
 // below returns an error for a directory that is not strictly below the root: such a knob would be of the whole machine, or of no cgroup.

@@ -54,6 +54,7 @@ type Outcome struct {
 	Reverted   int // of Written: values that were right before and that another process had changed
 	BackingOff int // knobs that were refused lately and not tried
 	Left       int // knobs that only the runtime can write: ErrOwnContainer
+	Foreign    int // knobs that another process has set meanwhile, whose value counts
 	Refused    []Refused
 }
 
@@ -84,6 +85,9 @@ func (t *Table) Want(owner Owner, k Knob, value string) error {
 	want, err := kind.canonical(value)
 	if err != nil {
 		return fmt.Errorf("%s: %w", k.Path(), err)
+	}
+	if kind.foreign != nil && kind.foreign(want) {
+		return fmt.Errorf("%s: %q would be taken for a limit of another process", k.Path(), value)
 	}
 	r := t.rows[k]
 	switch {
@@ -197,6 +201,9 @@ func shrinks(r *row, actual string) bool {
 }
 
 func (o *Outcome) write(k Kernel, r *row) {
+	if o.foreign(k, r) {
+		return
+	}
 	var err error
 	for range MaxAttempts {
 		if err = k.Write(r.knob.Path(), r.want); err == nil || !transient(err) {
@@ -216,6 +223,23 @@ func (o *Outcome) write(k Kernel, r *row) {
 		r.accepted, _ = k.Read(r.knob.Path()) // what the kernel rounds is not written again and again
 		r.accepted, _ = r.kind.canonical(r.accepted)
 	}
+}
+
+// foreign reports whether a knob is not to be written, because it has a value of another process that counts, or nobody knows. It reads at the last moment: the kubelet may write while the others are compared.
+func (o *Outcome) foreign(k Kernel, r *row) bool {
+	if r.kind.foreign == nil {
+		return false
+	}
+	actual, err := k.Read(r.knob.Path())
+	if err != nil {
+		o.failed(r, err)
+		return true
+	}
+	if canonical, err := r.kind.canonical(actual); err != nil || !r.kind.foreign(canonical) {
+		return false
+	}
+	o.Foreign++
+	return true
 }
 
 func (r *row) isRight() { r.settled, r.failures, r.backoff = true, 0, 0 }

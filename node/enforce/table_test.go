@@ -290,6 +290,7 @@ func TestWhatIsNoKnob(t *testing.T) {
 		{Knob{"p", CPUWeight}, "0"},
 		{Knob{"p", CPUMax}, "max max"},
 		{Knob{"p", CPUMax}, "0"},
+		{Knob{"p", CPUMax}, "1000 100000"},
 		{Knob{"p", MemoryMax}, "-1"},
 		{Knob{"p", MemoryLow}, "-1"},
 		{Knob{"p", MemoryMin}, "1M"},
@@ -325,10 +326,10 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// Whatever happens, after one tick without faults the kernel is as wanted, and the next tick writes nothing.
+// Whatever happens, after one tick without faults the kernel is as wanted, but for limits that the kubelet has set, and the next tick writes nothing.
 func TestConverges(t *testing.T) {
 	values := map[string][]string{
-		CPUSet: {"0", "1-2", "0,1,2"}, CPUIdle: {"0", "1"}, CPUWeight: {"1", "100"}, CPUMax: {"max", "1000 100000"}, MemoryMax: {"max", "4096"},
+		CPUSet: {"0", "1-2", "0,1,2"}, CPUIdle: {"0", "1"}, CPUWeight: {"1", "100"}, CPUMax: {"max", "1000 99991"}, MemoryMax: {"max", "4096"},
 	}
 	files := slices.Sorted(maps.Keys(values))
 	rapid.Check(t, func(t *rapid.T) {
@@ -349,6 +350,14 @@ func TestConverges(t *testing.T) {
 				k := knob.Draw(t, "knob")
 				w.files[k.Path()] = rapid.SampledFrom(values[k.File]).Draw(t, "value")
 			},
+			"kubelet": func(t *rapid.T) {
+				k := Knob{knob.Draw(t, "knob").Cgroup, CPUMax}
+				w.files[k.Path()] = "1000 100000"
+				table.Tick(w)
+				if actual := w.files[k.Path()]; actual != "1000 100000" {
+					t.Fatalf("%s was written over: %q", k.Path(), actual)
+				}
+			},
 			"vanish": func(t *rapid.T) { delete(w.files, knob.Draw(t, "knob").Path()) },
 			"fault": func(t *rapid.T) {
 				k := knob.Draw(t, "knob")
@@ -365,7 +374,7 @@ func TestConverges(t *testing.T) {
 				for k, value := range wanted {
 					if actual, ok := w.files[k.Path()]; ok {
 						a, _ := kinds[k.File].canonical(actual)
-						if v, _ := kinds[k.File].canonical(value); a != v {
+						if v, _ := kinds[k.File].canonical(value); a != v && a != "1000 100000" {
 							t.Fatalf("%s is %q, want %q", k.Path(), actual, value)
 						}
 					}
@@ -377,4 +386,38 @@ func TestConverges(t *testing.T) {
 			},
 		})
 	})
+}
+
+// A limit that the kubelet writes while knobs are compared stays, and one of the agent's own is written over and taken away.
+func TestForeignLimitStays(t *testing.T) {
+	const limit, set = "pods/a/cpu.max", "pods/a/cpuset.cpus"
+	w := newWorld(limit+"=max 100000", set+"=0-3")
+	table := NewTable()
+	wants := func(value, cpus string) {
+		for file, value := range map[string]string{CPUMax: value, CPUSet: cpus} {
+			if err := table.Want("test", Knob{"pods/a", file}, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wants("25000 99991", "0-3")
+	if o := table.Tick(w); w.files[limit] != "25000 99991" || o.Foreign != 0 {
+		t.Errorf("%q, %+v", w.files[limit], o)
+	}
+	wants("50000 99991", "0")
+	w.before = func(path string) { // the set is written first
+		if path == set {
+			w.files[limit] = "70000 100000"
+		}
+	}
+	for _, value := range []string{"50000 99991", "max 100000"} {
+		wants(value, "0")
+		if o := table.Tick(w); w.files[limit] != "70000 100000" || o.Foreign != 1 || len(o.Refused) > 0 {
+			t.Errorf("want %q: %q, %+v", value, w.files[limit], o)
+		}
+	}
+	w.files[limit] = "50000 99991"
+	if table.Tick(w); w.files[limit] != "max 100000" {
+		t.Errorf("the agent's own is still there: %q", w.files[limit])
+	}
 }
