@@ -62,6 +62,8 @@ type Options struct {
 	Scraper *scrape.Scraper
 	// Governors keep what is not divided by CPUs and memory alone.
 	Governors []Governor
+	// RunQueues sees for whom threads wait; nil: nothing does.
+	RunQueues RunQueues
 	// Quiet keeps interrupts and the host's services off CPUs that pods have for themselves; nil: nothing does.
 	Quiet *quiet.Keeper
 	// LogPages drops page cache of log files; nil: nothing does.
@@ -251,6 +253,7 @@ func (a *Agent) Run(ctx context.Context) {
 		messages.Close()
 		wait()
 		a.governors.close()
+		a.interference.queues.close()
 		a.plugins.close()
 		a.flush()
 	}()
@@ -385,16 +388,6 @@ func (a *Agent) apply() {
 	a.updates.placementsChanged()
 }
 
-// Profiles says which ServiceProfiles there are, the oldest first. They must not be changed afterwards.
-func (a *Agent) Profiles(list []spec.NamedProfile) {
-	a.node.loop.Post(func() { a.profiles.set(list) })
-}
-
-// Configure says what the node is told of configuration; nil: nothing. It must not be changed afterwards.
-func (a *Agent) Configure(w *spec.WantedConfiguration) {
-	a.node.loop.Post(func() { a.configuration.set(w, a.node.now()) })
-}
-
 // Observation calls look with the last observation; look must not keep it. False: there is none yet, or counters are not read.
 func (a *Agent) Observation(look func(*observe.Observation)) bool { return a.observer.Show(look) }
 
@@ -460,6 +453,7 @@ type State struct {
 	Interference        *spec.Interference
 	InterferenceActions map[interference.Kind]uint64
 	Counters            perf.Status
+	RunQueues           RunQueueCounts
 	// Overcommit is what is said of how much CPU may be promised a second time; nil: nothing is.
 	Overcommit *spec.NodeOvercommitStatus
 	Plugins    PluginCounts
@@ -491,6 +485,7 @@ func (a *Agent) State() State {
 	s.Notes, s.Refused, s.Withheld = maps.Clone(n.counts.Notes), maps.Clone(n.counts.Refused), maps.Clone(n.counts.Withheld)
 	s.Interference, s.InterferenceActions = a.interference.status(n.now()), a.interference.counts()
 	s.Counters, s.Overcommit = a.interference.counters.status(), a.overcommit.status(n.now())
+	s.RunQueues = a.interference.queues.counts
 	s.Plugins, s.Overusing = a.plugins.counts, len(a.overuse.found)
 	k := a.devices.kubelet
 	all, found := k.assignments.DeviceCount()

@@ -207,3 +207,8 @@ func (h *healthController) status(now time.Time) *spec.NodeHealth {
 	out.RunDelay = int64(sum / float64(known) * thousandths)
 	return out
 }
+
+// Configure says what the node is told of configuration; nil: nothing. It must not be changed afterwards.
+func (a *Agent) Configure(w *spec.WantedConfiguration) {
+	a.node.loop.Post(func() { a.configuration.set(w, a.node.now()) })
+}

@@ -35,6 +35,7 @@ type interferenceController struct {
 	looked   map[string]bool        // pods whose cgroup was read for what another agent has left, by UID
 	told     map[string]string      // what was told of a victim last, by UID
 	names    map[string]spec.PodRef // of culprits to be kept apart, which may have gone
+	queues   *runQueueController
 }
 
 // cpuLimit is the limit of a pod that has one for interference, or had.
@@ -62,7 +63,7 @@ var limitPeriod = strconv.Itoa(enforce.LimitPeriod)
 
 func newInterferenceController(n *nodeState, profiles *profileController) *interferenceController {
 	return &interferenceController{
-		node: n, profiles: profiles, counters: processorCounters{poller: n.options.Counters}, limits: make(map[string]*cpuLimit), looked: make(map[string]bool), told: make(map[string]string), names: make(map[string]spec.PodRef),
+		node: n, profiles: profiles, queues: &runQueueController{node: n}, counters: processorCounters{poller: n.options.Counters}, limits: make(map[string]*cpuLimit), looked: make(map[string]bool), told: make(map[string]string), names: make(map[string]spec.PodRef),
 	}
 }
 
@@ -86,6 +87,7 @@ func (c *interferenceController) Tick(in *inputs) (changed bool) {
 	c.at = in.now
 	if c.config().Mode == spec.InterferenceOff {
 		c.book, c.decision = nil, nil
+		c.queues.look(nil)
 		clear(c.told)
 		c.counters.stop()
 		return c.limit(in.now)
@@ -109,7 +111,16 @@ func (c *interferenceController) Tick(in *inputs) (changed bool) {
 		c.names = names
 		c.tell()
 	}
+	c.queues.look(c.probed())
 	return c.limit(in.now)
+}
+
+// probed are the services of which it shall be looked for whom they wait.
+func (c *interferenceController) probed() []string {
+	if c.decision == nil || !c.config().RunQueueProbe {
+		return nil
+	}
+	return c.decision.Probe
 }
 
 // readings are the pods as the Book sees them.
@@ -118,6 +129,7 @@ func (c *interferenceController) readings(o *observation) (out []interference.Re
 	c.counters.begin()
 	defer c.counters.watch()
 	const milli = 1000
+	ahead := c.queues.take()
 	for _, p := range c.node.pods.sorted() {
 		asked, pool, ok := c.node.manager.Pod(p.name.UID)
 		if !ok || p.cgroup == "" {
@@ -127,6 +139,7 @@ func (c *interferenceController) readings(o *observation) (out []interference.Re
 		r := interference.Reading{
 			ID: p.name.UID, Name: p.name.String(), Watched: online && !p.bestEffort && asked.MilliCPU > 0, Request: float64(asked.MilliCPU) / milli, Limitable: c.limitable(p, pool),
 			Evictable: pool == spec.PoolReclaimed, Use: orNaN(rateOf(o.use(p.cgroup).CPU.Usage)), Delay: math.NaN(), Pressure: math.NaN(), Indicator: math.NaN(), Cycles: math.NaN(),
+			Ahead: ahead[p.name.UID],
 		}
 		if r.Watched {
 			r.Delay, r.Pressure, r.Indicator = orNaN(o.runDelay(p)), orNaN(pressureOf(o.use(p.cgroup))), orNaN(c.profiles.metric(p, o.laws.Wall))
@@ -390,6 +403,9 @@ func (c *interferenceController) unknown(d *interference.Decision) (out []string
 	}
 	if d.Watched > 0 && !c.known[knownPressure] {
 		out = append(out, interference.Pressure.String())
+	}
+	if c.config().RunQueueProbe && (c.node.options.RunQueues == nil || c.queues.why != "") {
+		out = append(out, spec.InterferenceRunQueues)
 	}
 	return out
 }

@@ -23,9 +23,16 @@ type harmRig struct {
 func newHarmRig(t *testing.T) *harmRig { return newHarmRigWith(t, nil) }
 
 func newHarmRigWith(t *testing.T, processor ProcessorCounters) *harmRig {
-	r := &harmRig{lender: &lender{world: newWorld(t), counters: newCounters(t), now: time.Now()}, used: make(map[string]int)}
+	r := &harmRig{lender: &lender{world: newWorld(t), counters: newCounters(t), now: time.Now()}}
 	r.processor = processor
-	r.seldom = true
+	r.fill(t)
+	return r
+}
+
+// fill starts the agent, and runs both.
+func (r *harmRig) fill(t *testing.T) {
+	t.Helper()
+	r.seldom, r.used = true, make(map[string]int)
 	r.start()
 	web, hog := sandbox("web", 2, "qos=shared_cores"), sandbox("hog", 0, "qos=reclaimed_cores", "besteffort")
 	hog.Annotations[spec.AnnotationReclaimed] = "4000m/512Mi"
@@ -33,7 +40,6 @@ func newHarmRigWith(t *testing.T, processor ProcessorCounters) *harmRig {
 	r.mustRun(web)
 	r.mustRun(hog)
 	r.kernel.set(r.hog+"/"+enforce.CPUMax, "max 100000\n")
-	return r
 }
 
 // pass lets so many windows pass in which web waits for that share of the time, and hog uses so many CPUs.

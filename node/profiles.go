@@ -178,3 +178,8 @@ func (c *profileController) addPools(o *observation) {
 	}
 	slices.SortFunc(o.laws.Profiles, func(x, y advise.Profile) int { return cmp.Compare(x.Name, y.Name) })
 }
+
+// Profiles says which ServiceProfiles there are, the oldest first. They must not be changed afterwards.
+func (a *Agent) Profiles(list []spec.NamedProfile) {
+	a.node.loop.Post(func() { a.profiles.set(list) })
+}

@@ -205,6 +205,7 @@ type world struct {
 	updates   map[string]string // what the runtime was told of each container
 	refuse    map[string]bool   // containers that it does not update
 	running   map[string]runningPod
+	runQueues RunQueues
 	logPages  LogPages
 	processor ProcessorCounters
 }
@@ -263,7 +264,7 @@ func (w *world) start() {
 	}
 	config.Devices.IgnoreToolkit = w.ignoreToolkit
 	agent, err := New(Options{
-		Thresholds: w.thresholds, LogPages: w.logPages, Counters: w.processor,
+		Thresholds: w.thresholds, LogPages: w.logPages, RunQueues: w.runQueues, Counters: w.processor,
 		Node: "n1", Machine: w.hardware, Devices: w.inspector, Plugins: w.plugins, Mode: w.mode, Config: config, Kernel: w.absence.Kernel, Absence: w.absence, Log: slog.New(slog.DiscardHandler),
 		Ports: Ports{
 			Report: func(_ context.Context, r *spec.NodeReport) error {

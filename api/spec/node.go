@@ -347,6 +347,7 @@ const (
 	ReasonKubeletEvictsFirst = "KubeletEvictsFirst"       // the kubelet would evict before the agent does: no memory is lent
 	ReasonEvictionNotice     = "EvictionNotice"           // a reclaimed pod will have to go if the node stays short
 	ReasonInterference       = "Interference"             // a neighbour harms a service
+	ReasonRunQueuesUnseen    = "RunQueuesUnseen"          // for whom services wait cannot be looked at
 	ReasonCulpritLimited     = "LimitedForInterference"   // a pod gets less CPU for a while, because it harms a service
 	ReasonStopped            = "StoppedForPressure"       // the agent stopped a reclaimed pod itself: a hard watermark was passed, and no eviction came
 	ReasonEgressFailed       = "EgressFailed"             // the agent could not limit what reclaimed pods send

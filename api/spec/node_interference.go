@@ -27,6 +27,9 @@ type NodeInterference struct {
 	Counters bool `json:"counters"`
 	// Apart is for how long the two are better kept apart on this node, once the culprit was to be evicted; 0: they are not. The scheduler then looks for another node for pods like the culprit.
 	Apart Duration `json:"apart"`
+	// RunQueueProbe has BPF programs look for whom the threads of a service wait, while it is harmed and nobody is named, for two minutes of each harm at most. What they see counts
+	// for more than what correlates. It needs CAP_BPF, CAP_PERFMON and tracefs; the report lists run queues as unknown where they are not seen.
+	RunQueueProbe bool `json:"runQueueProbe"`
 }
 
 // The values of NodeInterference.Mode.
@@ -94,6 +97,9 @@ const (
 	InterferenceEvicting      = "CulpritEvicted"
 	InterferenceLeftAlone     = "CulpritLeftAlone"
 )
+
+// InterferenceRunQueues is what a report calls the signal of NodeInterference.RunQueueProbe.
+const InterferenceRunQueues = "run queues"
 
 // Bounds of an Interference in a report.
 const (

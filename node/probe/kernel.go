@@ -90,6 +90,18 @@ func rdma(_ context.Context, m *Machine) verdict {
 	return pass(strings.Join(known, "; "))
 }
 
+// runQueues are seen by BPF programs: a kernel without them has none.
+func runQueues(_ context.Context, m *Machine) verdict {
+	err := m.RunQueues()
+	switch {
+	case err == nil:
+		return pass("programs at sched_switch and sched_wakeup can be loaded")
+	case errors.Is(err, fs.ErrPermission):
+		return unknown(err.Error(), "run it as root, or with CAP_BPF and CAP_PERFMON")
+	}
+	return unknown(err.Error(), "it needs CONFIG_BPF_SYSCALL, CONFIG_FTRACE and tracefs at /sys/kernel/tracing; the agent names neighbours by correlation without it")
+}
+
 func counters(_ context.Context, m *Machine) verdict {
 	instructions, cycles, err := m.Instructions()
 	switch {

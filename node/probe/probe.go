@@ -7,7 +7,8 @@
 //
 // For example, a GPU whose driver does not say how much memory it has fails gpu-inventory, for the agent would close it. A machine without GPUs has gpu-inventory absent.
 //
-// Invariants: nothing is changed unless Machine.Write is set, and then only what the agent would make too, which is removed again. No disk is written to that Machine.Disk does
+// Invariants: nothing is changed unless Machine.Write is set, and then only what the agent would make too, which is removed again; programs that see run queues are in the kernel
+// for a moment all the same. No disk is written to that Machine.Disk does
 // not name, and none that others use unless that is allowed. What cannot be read is unknown, never a
 // pass. A promise without its hardware is absent, never a pass.
 //
@@ -70,6 +71,8 @@ type Machine struct {
 	Driver  gpu.Driver
 	// Faults reads the faults of GPUs from the kernel's log.
 	Faults func() ([]gpu.Xid, error)
+	// RunQueues puts the programs that see for whom threads wait into the kernel, and takes them away.
+	RunQueues func() error
 	// Instructions counts the instructions and the cycles that this thread takes for some work.
 	Instructions func() (instructions, cycles uint64, err error)
 	RDT          rdt.Tree
@@ -85,10 +88,11 @@ type Machine struct {
 // Promises are all that are probed.
 func Promises() []Promise {
 	return []Promise{
-		{"pressure", "The kernel tells how long tasks wait for CPU, memory and disks.", "Linux 6.12 and 6.18 in virtual machines", pressure},
-		{"cgroups", "The cgroup v2 hierarchy has the controllers by which the agent sets limits.", "Linux 6.12 and 6.18 in virtual machines", cgroups},
+		{"pressure", "The kernel tells how long tasks wait for CPU, memory and disks.", "Linux 6.18 in a virtual machine", pressure},
+		{"cgroups", "The cgroup v2 hierarchy has the controllers by which the agent sets limits.", "Linux 6.18 in a virtual machine", cgroups},
 		{"machine", "CPUs, cores, caches, NUMA nodes and their distances are known.", "x86-64 and arm64 fixtures of real machines, virtual machines of 1 to 4 NUMA nodes", hardware},
 		{"counters", "Instructions and cycles of a thread can be counted, to name neighbours that slow each other down.", "", counters},
+		{"run-queues", "It is seen for whom threads wait, to name neighbours that take their CPUs.", "Linux 6.18 in a virtual machine", runQueues},
 		{"disk-model", "What a disk can do is measured, for io.cost, and written nowhere but to a file that goes.", "a virtual disk", diskModel},
 		{"rdt", "Reclaimed pods are kept to a part of the last-level cache and of the memory's bandwidth, and what they use is counted.", "", resctrl},
 		{"rdma", "The device files of network cards with RDMA are known, so that a pod can be given them.", "", rdma},

@@ -147,6 +147,7 @@ func newWorld(t *testing.T) *world {
 		Now: noon, Root: w.root, CDI: []string{w.cdi}, Toolkit: "/etc/nvidia-container-runtime/config.toml", Driver: w.driver, RDT: w.groups, Write: true,
 		Faults:       func() ([]gpu.Xid, error) { return nil, nil },
 		Instructions: func() (uint64, uint64, error) { return 300, 100, nil },
+		RunQueues:    func() error { return nil },
 	}
 	for name, text := range map[string]string{"sda/dev": "8:0", "sda/device/model": "x", "sda/stat": "5 0 40 1 7 0 56 2 0 0 3", "sdb/dev": "8:16", "sdb/device/model": "x"} {
 		w.root["sys/block/"+name] = &fstest.MapFile{Data: []byte(text + "\n")}
@@ -225,6 +226,8 @@ func TestProbe(t *testing.T) {
 		}},
 		{"cgroups", Fail, "no cgroup v2", without("sys/fs/cgroup/cgroup.controllers")},
 		{"machine", Fail, "not known", without("sys/devices/system/node/node0/distance")},
+		{"run-queues", Unknown, "not permitted", func(_ *testing.T, w *world) { w.RunQueues = func() error { return syscall.EPERM } }},
+		{"run-queues", Unknown, "not implemented", func(_ *testing.T, w *world) { w.RunQueues = func() error { return syscall.ENOSYS } }},
 		{"counters", Absent, "no such", func(_ *testing.T, w *world) { w.Instructions = counts(0, syscall.ENOENT) }},
 		{"counters", Unknown, "permission", func(_ *testing.T, w *world) { w.Instructions = counts(0, syscall.EACCES) }},
 		{"counters", Fail, "0 instructions", func(_ *testing.T, w *world) { w.Instructions = counts(0, nil) }},

@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/rdt"
+	"hilbert.dev/hilbert/node/runqueue"
 )
 
 // Real is the machine that this program runs on. toolkit is the path of the configuration of NVIDIA's container toolkit.
@@ -21,6 +22,7 @@ func Real(now time.Time, toolkit string, write bool) *Machine {
 	m := &Machine{
 		Now: now, Root: os.DirFS("/"), CDI: cdi.Dirs(), Toolkit: toolkit, Write: write,
 		Faults: func() ([]gpu.Xid, error) { return gpu.KernelLog("/dev/kmsg") }, Instructions: countInstructions,
+		RunQueues: runqueue.New(runqueue.Options{Tracing: "/sys/kernel/tracing"}).Check,
 	}
 	run := gpu.Spool(os.DirFS("/run/hilbert/gpu"), time.Minute, time.Now)
 	if program, err := exec.LookPath("nvidia-smi"); err == nil {

@@ -38,7 +38,7 @@ func (o *Options) Validate() error {
 
 // Score is how well harm was told.
 type Score struct {
-	// Sees is what was seen: the kernel's counters alone, or the service's indicator, or the processor's counters too.
+	// Sees is what was seen: the kernel's counters alone, or the service's indicator, the processor's counters, or for whom threads wait too.
 	Sees string `json:"sees"`
 	// Hog is the kind of hog, or all.
 	Hog   string `json:"hog"`
@@ -72,8 +72,22 @@ const (
 	countersAlone = "counters alone"
 	// withCycles adds the processor's counters, and no indicator.
 	withCycles = "counters and cycles per instruction"
-	allHogs    = "all"
+	// withQueues adds the probe of the run queues.
+	withQueues  = "counters and run queues"
+	crowdAlone  = "counters alone, two come together"
+	crowdQueues = "the same, and run queues"
+	allHogs     = "all"
 )
+
+// way is what a Watch may see, and of which mixes. crowd: whenever a hog may come, one that harms nobody comes with it, or alone.
+type way struct {
+	name          string
+	queues, crowd bool
+}
+
+func ways() []way {
+	return []way{{name: withIndicator}, {name: asAgent}, {name: countersAlone}, {name: withCycles}, {withQueues, true, false}, {crowdAlone, false, true}, {crowdQueues, true, true}}
+}
 
 // Run plays all mixes. progress, which may be nil, is told before each how many of how many are done.
 func Run(ctx context.Context, o *Options, progress func(done, of int)) (*Result, error) {
@@ -81,7 +95,7 @@ func Run(ctx context.Context, o *Options, progress func(done, of int)) (*Result,
 		return nil, err
 	}
 	res := &Result{Setup: *o}
-	ways := []string{withIndicator, asAgent, countersAlone, withCycles}
+	ways := ways()
 	for i, sees := range ways {
 		var list []outcome
 		for n := range o.Seeds {
@@ -97,11 +111,19 @@ func Run(ctx context.Context, o *Options, progress func(done, of int)) (*Result,
 			}
 			list = append(list, newMix(seed, n%2 == 0, sees, &o.Params).play())
 		}
-		for _, hog := range []string{allHogs, "threads", "bandwidth", "cache"} {
-			res.Scores = append(res.Scores, scored(sees, hog, list))
+		for _, hog := range hogs(sees) {
+			res.Scores = append(res.Scores, scored(sees.name, hog, list))
 		}
 	}
 	return res, nil
+}
+
+// hogs are the kinds of hog in the mixes of a way.
+func hogs(w way) []string {
+	if w.crowd {
+		return []string{allHogs}
+	}
+	return []string{allHogs, "threads", "bandwidth", "cache"}
 }
 
 // scored sums up the mixes of a kind of hog, or all.

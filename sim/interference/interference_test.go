@@ -18,6 +18,13 @@ func TestNames(t *testing.T) {
 	if blind := res.Scores[8]; blind.Sees != countersAlone || blind.Named > 0.8 {
 		t.Errorf("%+v: the kernel's counters do alone", blind)
 	}
+	// Of two that come together, correlation names whom chance says; for whom threads wait tells them apart.
+	if blind := res.Scores[20]; blind.Sees != crowdAlone || blind.Named > 0.6 {
+		t.Errorf("%+v: correlation does alone", blind)
+	}
+	if queues := res.Scores[21]; queues.Sees != crowdQueues || queues.Harmed < 5 || queues.Named < 0.8 || queues.FalseAlarms > 0.1 {
+		t.Errorf("%+v", queues)
+	}
 	for _, s := range []Score{all, res.Scores[4], res.Scores[12]} {
 		if s.Hog != allHogs || s.Harmed < 5 || s.Named < 0.8 || s.FalseAlarms > 0.1 || s.ReliefAfter > 60 || s.Largest > 0.8 {
 			t.Errorf("%+v", s)

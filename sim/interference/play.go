@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,6 +23,8 @@ const (
 	// ownChanges is by how much a service's own requests change what its instructions take, ownLasts how much of that is still so a window later.
 	ownChanges = 0.04
 	ownLasts   = 0.9
+	// probeWindows is for how many windows of one harm an agent has the run queues looked at.
+	probeWindows = 12
 )
 
 // neighbour is a job that comes and goes.
@@ -31,6 +34,7 @@ type neighbour struct {
 	on     bool
 	period float64 // mean seconds between changes
 	gone   bool
+	apart  bool // it has CPUs of its own: its use is seen, and nobody waits for it
 }
 
 // mix is one drawn machine and its outcome.
@@ -43,7 +47,9 @@ type mix struct {
 	hog        int // -1: a control
 	hogAt      int // window
 	watches    []*interference.Watch
-	sees       string
+	sees       way
+	queues     *rand.Rand // what the probe of the run queues sees, and who comes with the hog
+	probed     []int      // windows in a row in which it looks for a service
 	seen       advise.Observation
 	requests   *rand.Rand // what the services are asked to do changes
 	own        []float64  // what that makes of each service's cycles per instruction
@@ -60,8 +66,8 @@ type outcome struct {
 }
 
 // newMix draws a mix.
-func newMix(seed uint64, hog bool, sees string, p *interference.Params) *mix {
-	m := &mix{random: rand.New(rand.NewPCG(seed, 7)), requests: rand.New(rand.NewPCG(seed, 8)), hog: -1, sees: sees}
+func newMix(seed uint64, hog bool, sees way, p *interference.Params) *mix {
+	m := &mix{random: rand.New(rand.NewPCG(seed, 7)), requests: rand.New(rand.NewPCG(seed, 8)), queues: rand.New(rand.NewPCG(seed, 9)), hog: -1, sees: sees}
 	machine, params := corun.DefaultMachine(), corun.DefaultParams()
 	for z := range machine.NUMANodes {
 		m.services = append(m.services, corun.Service{
@@ -71,6 +77,7 @@ func newMix(seed uint64, hog bool, sees string, p *interference.Params) *mix {
 		m.phase = append(m.phase, 2*math.Pi*m.random.Float64())
 		m.watches = append(m.watches, interference.NewWatch(p))
 		m.own = append(m.own, 0)
+		m.probed = append(m.probed, 0)
 	}
 	m.node = corun.NewNode(&machine, &params, m.services, false)
 	for i := range 4 + m.random.IntN(4) {
@@ -85,11 +92,21 @@ func newMix(seed uint64, hog bool, sees string, p *interference.Params) *mix {
 	})
 	m.hogAt = learnWindows + m.random.IntN(60)
 	job, kind := m.drawHog()
+	if sees.crowd {
+		job, kind = m.comeTogether(), "threads"
+	}
 	if hog {
 		m.hog, m.out.hog, m.out.kind = len(m.neighbours), true, kind
 		m.neighbours = append(m.neighbours, neighbour{name: "hog", job: job})
 	}
 	return m
+}
+
+// comeTogether draws a hog of many threads, and one that comes with it and uses about as much on CPUs of its own: by their use the two cannot be told apart.
+func (m *mix) comeTogether() corun.Job {
+	innocent := corun.Job{ID: 98, Demand: 20 + 40*m.queues.Float64()}
+	m.neighbours = append(m.neighbours, neighbour{name: "pinned", job: innocent, apart: true})
+	return corun.Job{ID: 100, Demand: 30 + 20*m.queues.Float64(), Work: 1e9, Bandwidth: 1, Cache: 0.5, Memory: 2 << 30}
 }
 
 // drawHog draws a neighbour that harms.
@@ -132,15 +149,17 @@ func (m *mix) change(w int) {
 	for i := range m.neighbours {
 		n := &m.neighbours[i]
 		turn := n.period == 0 && w == 0 || n.period > 0 && m.random.Float64() < windowSeconds/n.period
-		if i == m.hog {
+		if i == m.hog || n.apart {
 			turn = w == m.hogAt
 		}
 		if n.gone || !turn {
 			continue
 		}
-		if n.on = !n.on; n.on {
+		switch n.on = !n.on; {
+		case n.apart:
+		case n.on:
 			m.node.Start(n.job)
-		} else {
+		default:
 			m.node.End(n.job.ID)
 		}
 	}
@@ -163,6 +182,9 @@ func (m *mix) watch(w int, offered []float64) {
 	var list []interference.Neighbour
 	for i := range m.neighbours {
 		n, use := &m.neighbours[i], 0.0
+		if n.apart && n.on {
+			use = max(n.job.Demand*(1+noise*m.queues.NormFloat64()), 0)
+		}
 		for k := range m.seen.Reclaimed {
 			if n.on && m.seen.Reclaimed[k].ID == strconv.FormatInt(n.job.ID, 10) {
 				use = measured(m.seen.Reclaimed[k].CPUUse.Value)
@@ -177,17 +199,43 @@ func (m *mix) watch(w int, offered []float64) {
 		x.Signals[interference.Delay] = measured(m.seen.NUMANodes[m.services[i].NUMANode].SharedDelay.Value)
 		x.Signals[interference.Pressure] = measured(m.seen.Services[i].CPUPressure.Value)
 		x.Signals[interference.Indicator], x.Signals[interference.Cycles] = math.NaN(), math.NaN()
-		switch m.sees {
+		switch m.sees.name {
 		case withCycles:
 			x.Signals[interference.Cycles] = m.cycles(i)
 		case withIndicator, asAgent:
 			x.Signals[interference.Indicator] = measured(use / offered[i])
 		}
-		if m.sees == withIndicator {
+		m.probe(i, use, &x)
+		if m.sees.name == withIndicator {
 			x.Load = measured(offered[i]) / m.services[i].Request
 		}
 		for _, a := range watch.See(&x, now) {
 			m.obey(w, &a)
+		}
+	}
+}
+
+// probe tells for whom a service waited, where that is looked at: for whoever ran on its CPUs, each by how much it ran. It begins a window after harm began, as an agent does.
+func (m *mix) probe(i int, own float64, x *interference.Window) {
+	switch watch := m.watches[i]; {
+	case !m.sees.queues || !watch.Suspects():
+		m.probed[i] = 0
+		return
+	case m.probed[i] >= probeWindows:
+		return
+	}
+	m.probed[i]++
+	x.Neighbours = slices.Clone(x.Neighbours)
+	ran := own
+	for k := range x.Neighbours {
+		if !m.neighbours[k].apart {
+			ran += x.Neighbours[k].Use / float64(len(m.services)) // jobs are spread over the NUMA nodes
+		}
+	}
+	x.Probed, x.Waited = true, x.Signals[interference.Delay]
+	for k := range x.Neighbours {
+		if n := &x.Neighbours[k]; ran > 0 && !m.neighbours[k].apart {
+			n.Ahead = max(x.Waited*n.Use/float64(len(m.services))/ran*(1+noise*m.queues.NormFloat64()), 0)
 		}
 	}
 }
@@ -220,11 +268,10 @@ func (m *mix) obey(w int, a *interference.Action) {
 		case interference.StopGrowth, interference.KeepApart, interference.Release:
 			continue
 		}
-		if n.on {
+		if n.on && !n.apart {
 			m.node.End(n.job.ID)
-			n.on = !n.gone
 		}
-		if n.on {
+		if n.on = n.on && !n.gone; n.on && !n.apart {
 			m.node.Start(n.job)
 		}
 	}

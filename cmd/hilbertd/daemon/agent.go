@@ -25,6 +25,7 @@ import (
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/node/perf"
 	"hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/node/runqueue"
 	"hilbert.dev/hilbert/node/scrape"
 )
 
@@ -90,6 +91,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	}
 	options.Changed, options.Scraper = host.changed, scrape.New(scrape.Defaults())
 	options.Observe, options.Quiet = observe.New(roots.Observed, observe.Params{}), quietKeeper(config, roots, kernel)
+	options.RunQueues = runqueue.New(runqueue.Options{Cgroups: roots.Cgroups(), Tracing: filepath.Join(roots.Sys, "kernel", "tracing")})
 	options.LogPages, options.Counters = logpages.New(logpages.Host, config.Node.LogDirectories), processorCounters(roots)
 	options.Absence, options.Kernel = absence(roots, kernel, log)
 	if path := config.Node.Lending.Record; path != "" {

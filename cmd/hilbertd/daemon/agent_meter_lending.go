@@ -38,10 +38,15 @@ var (
 	agentCounted    = agentDesc("counted_services", "Services whose cycles per instruction are wanted, by state: counted, waiting for their turn as files are bounded, or unknown where the node has no counters.", "state")
 	agentCountFiles = agentDesc("counter_files", "Open files of the processor's counters; their bound is a quarter of those that the agent may open, and 16384.")
 	agentLadder     = agentDesc("interference_actions_total", "Steps against harmful neighbours that were decided.", "step")
+	agentProbed     = agentDesc("run_queue_victims", "Services of which it is looked at the moment for whom their threads wait.")
+	agentLooked     = agentDesc("run_queue_seconds_total", "Seconds in which the run queues were looked at.")
+	agentUncounted  = agentDesc("run_queue_dropped_seconds_total", "Seconds of threads' waiting that were seen and found no room in the table of who waited for whom.")
+	agentUnlooked   = agentDesc("run_queue_failures_total", "Looks at the run queues that failed.")
 	agentOvercommit = agentDesc("overcommit_percent", "Percent of the CPUs that services share which may be promised to them, by why it is not more.", "reason")
 	agentLendings   = []*prometheus.Desc{
 		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentRequested, agentFollowed, agentStopped, agentShrinks,
 		agentShrunk, agentShrinking, agentLogPages, agentPartBytes, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered, agentWatched, agentHarmed, agentLadder, agentCounted, agentCountFiles,
+		agentProbed, agentLooked, agentUncounted, agentUnlooked,
 		agentOvercommit, agentHeldBack, agentOverusing,
 	}
 )
@@ -120,6 +125,10 @@ func collectInterference(send func(prometheus.ValueType, *prometheus.Desc, float
 	for step, n := range s.InterferenceActions {
 		send(prometheus.CounterValue, agentLadder, float64(n), strings.ReplaceAll(string(step), " ", "_"))
 	}
+	send(prometheus.GaugeValue, agentProbed, float64(s.RunQueues.Victims))
+	send(prometheus.CounterValue, agentLooked, s.RunQueues.Looked.Seconds())
+	send(prometheus.CounterValue, agentUncounted, s.RunQueues.Dropped.Seconds())
+	send(prometheus.CounterValue, agentUnlooked, float64(s.RunQueues.Failed))
 	i := s.Interference
 	if i == nil {
 		return
