@@ -130,6 +130,14 @@ func TestReasons(t *testing.T) {
 			v.Pods[0].Use = 0.3
 		}, ""},
 		{"better", func(_ *View, n *naive, _ *Params) { n.steps, n.gains = []Step{{0, 2, 0}}, []float64{70} }, "p0 n0>n2 fragmentation: 70 thousandths of a GPU are won"},
+		{"better, but somebody waits for GPUs", func(v *View, n *naive, _ *Params) {
+			n.steps, n.gains = []Step{{0, 2, 0}}, []float64{70}
+			v.Waiting = []Waiting{{Name: "queued", Needs: 1000}, {Name: "big", Needs: 8000, Tried: true}}
+		}, ""},
+		{"better, and somebody waits for a queue's limit, or other things", func(v *View, n *naive, _ *Params) {
+			n.steps, n.gains = []Step{{0, 2, 0}}, []float64{70}
+			v.Waiting = []Waiting{{Name: "cpu", Tried: true}, {Name: "queued", Needs: 1000}}
+		}, "p0 n0>n2 fragmentation: 70 thousandths of a GPU are won"},
 		{"no room for two", func(_ *View, n *naive, _ *Params) { n.steps, n.gains = []Step{{1, 2, 0}, {0, 2, 0}}, []float64{90, 70} }, "p1 n1>n2 fragmentation: 90 thousandths of a GPU are won"},
 		{"the budget", func(v *View, _ *naive, p *Params) { p.Most, v.Nodes[1].Leaving = 0, "scale-down" }, ""},
 	} {

@@ -257,10 +257,12 @@ func loaded(d *decision) []Proposal {
 	return list
 }
 
-// fragmentation moves pods to where the market's prices value them more.
+// fragmentation moves pods to where the market's prices value them more, unless somebody waits for GPUs and fits nowhere. What such a move frees is soon taken by the pods
+// that are most frequent, those of one GPU or less, and pods of several find fewer empty nodes (docs/benchmarks/gpu-packing.md). While somebody waits,
+// only moves pay that let them in.
 func fragmentation(d *decision) []Proposal {
 	left := d.p.Most - d.taken
-	if left <= 0 {
+	if left <= 0 || slices.ContainsFunc(d.v.Waiting, func(w Waiting) bool { return w.Tried && w.Needs > 0 }) {
 		return nil
 	}
 	steps, gains := d.judge.Better(left, func(pod int) bool { return d.may(pod, false) })

@@ -82,6 +82,8 @@ type Waiting struct {
 	Name string
 	// Needs is what it asks for, in thousandths of a GPU.
 	Needs float64
+	// Tried: the scheduler tried to place it, and it fits nowhere. What waits for the limit of a queue was not tried.
+	Tried bool
 }
 
 // Growth is room that a pod waits for on its node, to grow in place.

@@ -152,7 +152,7 @@ func (s *Steady) Run(o ChurnOptions) (*ChurnOutcome, error) {
 	c := &churn{
 		run: r, steady: s, o: &o, random: rand.New(rand.NewPCG(s.seed, streamChurn)), onNode: make([][]*tenant, len(r.nodes)),
 		gap: s.work() / (o.Load * float64(s.arrivals.capacity)) * float64(time.Second),
-		out: &ChurnOutcome{Policy: o.Policy, Load: 100 * o.Load, MovesAllowed: 100 * o.Moves, Seed: s.seed, Refused: make(map[string]int)},
+		out: &ChurnOutcome{Policy: o.Policy, Load: 100 * o.Load, MovesAllowed: 100 * o.Moves, Seed: s.seed, Refused: make(map[string]int), lost: make(map[string]float64)},
 	}
 	c.ends = heap.New(func(a, b *tenant) bool {
 		return a.ends < b.ends || a.ends == b.ends && a.sequence < b.sequence
@@ -249,6 +249,7 @@ func (c *churn) arrive(kind int32, left, began int64) {
 		c.allocated += request.GPU.Total()
 	}
 	c.policy.answered(kind, ok)
+	c.moves.answered(kind, ok)
 	c.busy += c.wall() - wall
 	c.out.decided++
 	if !c.measured() {
@@ -262,6 +263,7 @@ func (c *churn) arrive(kind int32, left, began int64) {
 		return
 	}
 	c.out.Refused[sizeOf(request)]++
+	c.out.lost[sizeOf(request)] += work
 	if c.fitsSomewhere(request) {
 		c.out.RefusedThoughFit++
 	}

@@ -29,12 +29,14 @@ type ChurnOutcome struct {
 	CPUFragmented float64 `json:"cpuFragmentedPercent"`
 	Running       float64 `json:"running"`
 
-	Arrived          int            `json:"arrived"`
-	Served           float64        `json:"servedPercent"` // of the GPU hours that were asked for
-	Refused          map[string]int `json:"refusedByGPUs"`
-	RefusedThoughFit int            `json:"refusedThoughFit"`
-	Moves            int            `json:"moves"` // with those of the warm-up
-	MovedPerDay      float64        `json:"movedPercentPerDay"`
+	Arrived int            `json:"arrived"`
+	Served  float64        `json:"servedPercent"` // of the GPU hours that were asked for
+	Refused map[string]int `json:"refusedByGPUs"`
+	// Unserved is what Served lacks of 100, by the size of the pods that found no room.
+	Unserved         map[string]float64 `json:"unservedPercentByGPUs"`
+	RefusedThoughFit int                `json:"refusedThoughFit"`
+	Moves            int                `json:"moves"` // with those of the warm-up
+	MovedPerDay      float64            `json:"movedPercentPerDay"`
 	// Interrupted is the GPU hours for which the moved pods had run, in percent of the GPU hours that were served: the work that is lost if all of
 	// them begin anew.
 	Interrupted   float64      `json:"interruptedPercent"`
@@ -43,6 +45,7 @@ type ChurnOutcome struct {
 
 	decided, moved               int
 	offered, served, interrupted float64
+	lost                         map[string]float64
 	samples                      []ChurnPoint
 }
 
@@ -72,6 +75,10 @@ func (o *ChurnOutcome) finish(options *ChurnOptions, busy time.Duration) {
 	}
 	if o.offered > 0 {
 		o.Served = 100 * o.served / o.offered
+		o.Unserved = make(map[string]float64)
+		for size, work := range o.lost {
+			o.Unserved[size] = 100 * work / o.offered
+		}
 	}
 	if o.served > 0 {
 		o.Interrupted = 100 * o.interrupted / o.served

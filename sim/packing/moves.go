@@ -18,6 +18,8 @@ const (
 	roomPart = 0.25
 	// saved is how many days' moves are kept for later.
 	saved = 0.25
+	// waits is how long a pod that found no room counts as one that waits. Here it goes away; in a cluster it would wait until somebody ends.
+	waits = int64(24 * time.Hour)
 	// lookEvery is the least time between two looks for pods that would be better elsewhere.
 	lookEvery = int64(10 * time.Minute)
 )
@@ -28,13 +30,14 @@ type moves struct {
 	better   float64 // left for pods that would be better elsewhere
 	room     float64 // left for pods that find no room
 	looked   int64
+	refused  int64 // when a pod with GPUs found no room last
 	mover    fragment.Mover
 	surveyed int // changes of nodes when the Mover looked last
 	hopeless map[int32]bool
 }
 
 func newMoves(c *churn) *moves {
-	return &moves{c: c, surveyed: math.MinInt, mover: fragment.Mover{MaxGPUs: maxMovedGPUs}}
+	return &moves{c: c, surveyed: math.MinInt, refused: math.MinInt64, mover: fragment.Mover{MaxGPUs: maxMovedGPUs}}
 }
 
 // earn adds what may be moved for time that has passed. What is not used is kept up to saved days of it, so that no day has many more.
@@ -71,11 +74,19 @@ func (m *moves) may(p *tenant) bool {
 	return m.c.now-p.began >= moveAge && (p.moved == p.began || m.c.now-p.moved >= moveAgain)
 }
 
-// improve moves pods that would be better elsewhere.
+// answered takes in whether a pod that came found a place.
+func (m *moves) answered(kind int32, placed bool) {
+	if !placed && !m.c.a.kinds[kind].GPU.IsZero() {
+		m.refused = m.c.now
+	}
+}
+
+// improve moves pods that would be better elsewhere, unless pods with GPUs wait, as control/reschedule does. What such a move frees is soon taken by
+// the pods that are most frequent, those of one GPU or less, and pods of several find fewer empty nodes. Then only moves pay that let a pod in.
 func (m *moves) improve() {
 	c := m.c
 	v, ok := c.policy.(valuer)
-	if !ok || m.better < 1 || c.now-m.looked < lookEvery {
+	if waiting := m.refused >= c.now-waits; !ok || waiting || m.better < 1 || c.now-m.looked < lookEvery {
 		return
 	}
 	m.looked = c.now

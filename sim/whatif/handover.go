@@ -187,13 +187,19 @@ func stuck(f *facts.Pod, protected string) bool {
 	return !f.Ours || f.Unit != "" || protected != "" || len(f.ResourceClaims) > 0 || len(f.Claims) > 0 || f.Consent == spec.ConsentRefused || f.Consent == spec.ConsentUnreplaced
 }
 
-// wait notes which pods of online wait that a node of the pool would take, were it theirs. Those that were not tried yet may have a place elsewhere.
-func (p *pool) wait(d *inspect.Dump) {
+// triedOf are the pods that wait and fit nowhere: the scheduler tried them. Those that wait for the limit of a queue, or for their gang, are not among them.
+func triedOf(d *inspect.Dump) map[facts.UID]bool {
 	tried := make(map[facts.UID]bool)
 	for i := range d.Queue {
 		w := &d.Queue[i]
 		tried[w.UID] = !w.Placeholder && w.Attempts > 0 && (w.State == inspect.WaitingUnschedulable || w.State == inspect.WaitingBackoff || w.State == inspect.WaitingActive)
 	}
+	return tried
+}
+
+// wait notes which pods of online wait that a node of the pool would take, were it theirs. Those that were not tried yet may have a place elsewhere.
+func (p *pool) wait(d *inspect.Dump) {
+	tried := triedOf(d)
 	for i := range d.Ledger.Pods {
 		f := &d.Ledger.Pods[i].Facts
 		if f.Node != "" || !tried[f.UID] {

@@ -295,20 +295,22 @@ func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[str
 	slices.SortStableFunc(v.Pods, func(a, b reschedule.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+	tried := triedOf(d)
 	for i := range d.Ledger.Pods {
 		r := &d.Ledger.Pods[i]
 		if f := &r.Facts; f.Ours && f.Node == "" && f.Unit == "" && !f.Gated && !f.Deleting && !f.Finished && !r.Placeholder && f.Requirements.GPU.Total() > 0 {
-			v.Waiting = append(v.Waiting, reschedule.Waiting{Name: f.Namespace + "/" + f.Name, Needs: float64(f.Requirements.GPU.Total())})
+			v.Waiting = append(v.Waiting, reschedule.Waiting{Name: f.Namespace + "/" + f.Name, Needs: float64(f.Requirements.GPU.Total()), Tried: tried[f.UID]})
 		}
 	}
 	v.Growths = growthsOf(d.Ledger, store, index)
 	for name, u := range units {
-		needs := int64(0)
+		needs, failed := int64(0), false
 		for _, f := range u.members {
 			needs += f.Requirements.GPU.Total()
+			failed = failed || tried[f.UID]
 		}
 		if needs > 0 {
-			v.Waiting = append(v.Waiting, reschedule.Waiting{Name: name, Needs: float64(needs)})
+			v.Waiting = append(v.Waiting, reschedule.Waiting{Name: name, Needs: float64(needs), Tried: failed})
 		}
 	}
 	slices.SortStableFunc(v.Waiting, func(a, b reschedule.Waiting) int {
