@@ -117,3 +117,12 @@ func (m *Mix) Common(cover float64) []Share {
 	}
 	return list
 }
+
+// Shares lists all kinds, with their memory.
+func (m *Mix) Shares() []Share {
+	list := make([]Share, len(m.kinds))
+	for i := range m.kinds {
+		list[i] = Share{m.kinds[i].request, m.kinds[i].count / m.seen}
+	}
+	return list
+}

@@ -89,7 +89,7 @@ func placeOnMarket(p *Placer, c *cluster.Class, name string) string {
 func TestPricedRankingIsExact(t *testing.T) {
 	lists := uint64(0)
 	rapid.Check(t, func(t *rapid.T) {
-		profile, err := rules.NewProfile(map[string]int64{"GPUWorth": rapid.Int64Range(0, 3).Draw(t, "weight"), "MostAllocated": rapid.Int64Range(0, 2).Draw(t, "most")})
+		profile, err := rules.NewProfile(map[string]int64{"GPUWorth": rapid.Int64Range(0, 3).Draw(t, "weight"), "MostAllocated": rapid.Int64Range(0, 2).Draw(t, "most"), "CPUWorth": rapid.Int64Range(0, 2).Draw(t, "cpu worth")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,6 +115,50 @@ func TestPricedRankingIsExact(t *testing.T) {
 				store.Apply(facts.NodeUpserted{Node: pricedNode(random, random.IntN(60))})
 			case 2:
 				market.Learn(store)
+			}
+			if store.Pod(uid) != nil {
+				placeRanked(t, store, placer, uid)
+			}
+			if err := placer.index.Verify(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lists = max(lists, market.Revision())
+	})
+	if lists < 3 {
+		t.Errorf("at most %d price lists were found in a history", lists)
+	}
+}
+
+// TestHostPricedRankingIsExact does the same with nodes and pods without GPUs, and with lists as they are due.
+func TestHostPricedRankingIsExact(t *testing.T) {
+	lists := uint64(0)
+	rapid.Check(t, func(t *rapid.T) {
+		profile, err := rules.NewProfile(map[string]int64{"CPUWorth": rapid.Int64Range(1, 2).Draw(t, "cpu worth")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		market := profile.Market()
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		store, snapshot := cluster.NewStore(), cluster.NewSnapshot()
+		placer := NewPlacer(snapshot, profile, 7, rapid.IntRange(1, 9).Draw(t, "rankings"))
+		placer.SetUsesBeforeIndex(rapid.SampledFrom([]int{0, 1000}).Draw(t, "uses before an index"))
+		for i := range rapid.IntRange(2, 30).Draw(t, "nodes") {
+			n := rankedNode(random, i)
+			n.GPU = topology.Shape{}
+			store.Apply(facts.NodeUpserted{Node: n})
+		}
+		for i := range 120 {
+			uid := facts.UID(fmt.Sprint(i))
+			r := pricedRequirements(random)
+			r.GPU = topology.Request{}
+			r.Required, r.NodeSelector = nil, nil
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Ours: true, Requirements: r, Labels: []facts.Label{{Key: "app", Value: "a"}}}})
+			if market.Arrived(r); market.Due() {
+				market.Learn(store)
+			}
+			if random.IntN(3) == 0 {
+				store.Apply(facts.PodRemoved{UID: facts.UID(fmt.Sprint(random.IntN(i + 1)))})
 			}
 			if store.Pod(uid) != nil {
 				placeRanked(t, store, placer, uid)

@@ -21,7 +21,7 @@ const streamChurn = 1003
 type ChurnOptions struct {
 	Policy string
 	Params fragment.Params // of our policy
-	// Load is how much is offered: what arrives in a second times how long it runs, of the cluster's GPUs.
+	// Load is how much is offered: what arrives in a second times how long it runs, of the cluster's GPUs; of its CPU or memory where it has none.
 	Load float64
 	// Warmup is not measured; then Measured is.
 	Warmup, Measured time.Duration
@@ -67,15 +67,13 @@ func (o *ChurnOptions) Validate() error {
 // places are better than in a cluster that grew; the warm-up undoes that.
 type Steady struct {
 	arrivals  *Arrivals
+	binding   binding
 	durations []int64 // of the tasks of the list; their kinds are arrivals.pods
 	seed      uint64
 }
 
 // NewSteady makes it of a workload whose tasks have times.
 func NewSteady(w *trace.Workload, seed uint64) (*Steady, error) {
-	if w.Capacity().GPUMilli == 0 {
-		return nil, fmt.Errorf("%s: %w", w.Name, trace.ErrNoGPUs)
-	}
 	a, err := newArrivals(w, seed)
 	if err != nil {
 		return nil, err
@@ -91,17 +89,40 @@ func NewSteady(w *trace.Workload, seed uint64) (*Steady, error) {
 		}
 		s.durations = append(s.durations, max(t.Deleted-t.Created, leastDuration))
 	}
-	if s.work() == 0 {
-		return nil, fmt.Errorf("%s: %w", w.Name, trace.ErrNoGPURequest)
+	if err := s.bind(w.Name); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
 
-// work is the mean of GPU thousandths times seconds of a task.
-func (s *Steady) work() float64 {
+// bind finds the resource that loads are of.
+func (s *Steady) bind(name string) error {
+	most := 0.0
+	for _, b := range []binding{bindingGPU, bindingCPU, bindingMemory} {
+		if all := b.capacity(s.arrivals.nodes); all > 0 && s.work(b)/float64(all) > most {
+			s.binding, s.arrivals.capacity, most = b, all, s.work(b)/float64(all)
+		}
+		if b == bindingGPU && s.arrivals.capacity > 0 {
+			if most == 0 {
+				return fmt.Errorf("%s: %w", name, trace.ErrNoGPURequest)
+			}
+			return nil
+		}
+	}
+	if most == 0 {
+		return fmt.Errorf("%s: %w", name, ErrNothingAsked)
+	}
+	return nil
+}
+
+// ErrNothingAsked says that no load can be offered.
+var ErrNothingAsked = errors.New("its pods ask for nothing that its nodes have")
+
+// work is the mean of what a task asks of a resource times seconds.
+func (s *Steady) work(b binding) float64 {
 	sum := 0.0
 	for i, k := range s.arrivals.pods {
-		sum += float64(s.arrivals.kinds[k].GPU.Total()) * seconds(s.durations[i])
+		sum += float64(b.amount(&s.arrivals.kinds[k])) * seconds(s.durations[i])
 	}
 	return sum / float64(len(s.durations))
 }
@@ -134,10 +155,9 @@ type churn struct {
 	count  int // of pods placed
 	begun  bool
 
-	allocated int64 // GPU thousandths
-	moves     *moves
-	gauge     *gauge
-	out       *ChurnOutcome
+	moves *moves
+	gauge *gauge
+	out   *ChurnOutcome
 }
 
 // Run plays it under a policy.
@@ -151,13 +171,13 @@ func (s *Steady) Run(o ChurnOptions) (*ChurnOutcome, error) {
 	}
 	c := &churn{
 		run: r, steady: s, o: &o, random: rand.New(rand.NewPCG(s.seed, streamChurn)), onNode: make([][]*tenant, len(r.nodes)),
-		gap: s.work() / (o.Load * float64(s.arrivals.capacity)) * float64(time.Second),
+		gap: s.work(s.binding) / (o.Load * float64(s.arrivals.capacity)) * float64(time.Second),
 		out: &ChurnOutcome{Policy: o.Policy, Load: 100 * o.Load, MovesAllowed: 100 * o.Moves, Seed: s.seed, Refused: make(map[string]int), lost: make(map[string]float64)},
 	}
 	c.ends = heap.New(func(a, b *tenant) bool {
 		return a.ends < b.ends || a.ends == b.ends && a.sequence < b.sequence
 	}, nil)
-	c.gauge = newGauge(s.arrivals)
+	c.gauge = newGauge(s.arrivals, s.binding)
 	c.moves = newMoves(c)
 	c.begin()
 	if err := c.play(); err != nil {
@@ -181,7 +201,7 @@ func (c *churn) begin() {
 		i = min(i, len(sums)-1)
 		left := max(int64(c.random.Float64()*float64(s.durations[i])), 1)
 		kind := s.arrivals.pods[i]
-		offered += c.a.kinds[kind].GPU.Total()
+		offered += s.binding.amount(&c.a.kinds[kind])
 		c.arrive(kind, left, left-s.durations[i])
 	}
 }
@@ -246,7 +266,6 @@ func (c *churn) arrive(kind int32, left, began int64) {
 		c.settle(t)
 		c.ends.Push(t)
 		c.count++
-		c.allocated += request.GPU.Total()
 	}
 	c.policy.answered(kind, ok)
 	c.moves.answered(kind, ok)
@@ -256,7 +275,7 @@ func (c *churn) arrive(kind int32, left, began int64) {
 		return
 	}
 	c.out.Arrived++
-	work := float64(request.GPU.Total()) * seconds(left)
+	work := float64(c.steady.binding.amount(request)) * seconds(left)
 	c.out.offered += work
 	if ok {
 		c.out.served += work
@@ -299,7 +318,6 @@ func (c *churn) unsettle(t *tenant) {
 func (c *churn) leave(t *tenant) {
 	c.unsettle(t)
 	c.release(t.node, t.kind, t.grant)
-	c.allocated -= c.a.kinds[t.kind].GPU.Total()
 }
 
 // sample measures the cluster as it is.

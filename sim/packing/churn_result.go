@@ -23,14 +23,15 @@ type ChurnOutcome struct {
 	Excluded    float64 `json:"excludedPercentOfFree"`
 	LeastOfFree float64 `json:"leastFragmentedPercentOfFree"`
 
-	Broken        float64 `json:"brokenPercent"`
-	CPU           float64 `json:"cpuAllocatedPercent"`
-	Memory        float64 `json:"memoryAllocatedPercent"`
-	CPUFragmented float64 `json:"cpuFragmentedPercent"`
-	Running       float64 `json:"running"`
+	Broken           float64 `json:"brokenPercent"`
+	CPU              float64 `json:"cpuAllocatedPercent"`
+	Memory           float64 `json:"memoryAllocatedPercent"`
+	CPUFragmented    float64 `json:"cpuFragmentedPercent"`
+	MemoryFragmented float64 `json:"memoryFragmentedPercent"`
+	Running          float64 `json:"running"`
 
 	Arrived int            `json:"arrived"`
-	Served  float64        `json:"servedPercent"` // of the GPU hours that were asked for
+	Served  float64        `json:"servedPercent"` // of the GPU hours that were asked for; of those of CPU or memory without GPUs
 	Refused map[string]int `json:"refusedByGPUs"`
 	// Unserved is what Served lacks of 100, by the size of the pods that found no room.
 	Unserved         map[string]float64 `json:"unservedPercentByGPUs"`
@@ -68,6 +69,7 @@ func (o *ChurnOutcome) finish(options *ChurnOptions, busy time.Duration) {
 		o.CPU += p.CPU / n
 		o.Memory += p.Memory / n
 		o.CPUFragmented += p.CPUFragmented / n
+		o.MemoryFragmented += p.MemoryFragmented / n
 		o.Running += float64(p.Running) / n
 	}
 	if free > 0 {

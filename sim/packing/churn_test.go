@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/fragment"
 	"hilbert.dev/hilbert/sim/trace"
@@ -204,7 +205,7 @@ func TestGauge(t *testing.T) {
 	}
 	shape := topology.Shape{GPUs: 2, Model: "A", Shareable: true}
 	a.nodes = []fragment.Node{{CPU: 4000, Memory: 10, Shape: shape, Free: topology.NewFree(shape)}, {CPU: 4000, Memory: 10, Shape: shape, Free: topology.NewFree(shape)}}
-	g := newGauge(a)
+	g := newGauge(a, bindingGPU)
 	nodes := []fragment.Node{a.nodes[0], a.nodes[1]}
 	nodes[0].Free[0], nodes[0].CPU = 500, 2000
 	p := g.read(nodes)
@@ -309,5 +310,43 @@ func TestChurnOpenB(t *testing.T) {
 	o.Load, o.Moves = 0.95, 0
 	if out := churned(t, s, o); out.Served < 98 {
 		t.Errorf("%.2f %% were served at 95 %% load, want at least 98", out.Served)
+	}
+}
+
+// Nodes and pods without GPUs alone: the load is of CPU or memory, kept scores are exact, and prices leave less that pods cannot use than the other policies do.
+func TestChurnWithoutGPUs(t *testing.T) {
+	w := invent(40, 1, 1)
+	w.Tasks = w.Tasks[:0]
+	for i := range w.Nodes {
+		w.Nodes[i].GPU = topology.Shape{}
+		w.Nodes[i].Allocatable = []resource.Quantity{{Name: resource.NameCPU, Amount: 32_000 * int64(1+i%3)}, {Name: resource.NameMemory, Amount: 1 << 40}}
+	}
+	for i, cpu := range []int64{8000, 8000, 8000, 12_500, 12_500, 32_000} {
+		w.Tasks = append(w.Tasks, trace.Task{
+			Requirements: &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: cpu}, {Name: resource.NameMemory, Amount: 1 << 30}}},
+			Deleted:      int64(1+i) * int64(time.Hour),
+		})
+	}
+	s, err := NewSteady(WithoutGPUs(w), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.binding != bindingCPU {
+		t.Errorf("the load is of resource %d, want of CPU", s.binding)
+	}
+	best := make(map[string]float64)
+	for _, policy := range HostPolicies() {
+		o := ChurnOptions{Policy: policy, Load: 0.95, Warmup: 24 * time.Hour, Measured: 4 * 24 * time.Hour}
+		out := churned(t, s, o)
+		o.exhaustive = true
+		if a, b := asJSON(t, out), asJSON(t, churned(t, s, o)); a != b || out.RefusedThoughFit > 0 {
+			t.Errorf("%s: with kept scores\n%s\nwithout\n%s", policy, a, b)
+		}
+		best[policy] = out.Allocated
+	}
+	for policy, allocated := range best {
+		if policy != PolicyCPUWorth && allocated >= best[PolicyCPUWorth] {
+			t.Errorf("%s allocates %.2f %%, %s %.2f", policy, allocated, PolicyCPUWorth, best[PolicyCPUWorth])
+		}
 	}
 }

@@ -1,12 +1,19 @@
 package packing
 
 import (
+	"cmp"
+	"slices"
+
 	"hilbert.dev/hilbert/schedule/fragment"
 )
+
+// gaugedKinds bounds the kinds of pods without GPUs that a gauge looks at, the most frequent ones.
+const gaugedKinds = 64
 
 // gauge measures how a cluster is packed. It does not depend on the policy.
 type gauge struct {
 	capacity    int64 // GPU thousandths
+	of          binding
 	cpu, memory int64
 	gpus        *remembered     // of the common kinds with GPUs
 	cpus        fragment.Target // the common kinds without
@@ -14,15 +21,17 @@ type gauge struct {
 	least       float64         // the least of these, of nodes with GPUs
 }
 
-func newGauge(a *Arrivals) *gauge {
-	g := &gauge{capacity: a.capacity}
+func newGauge(a *Arrivals, of binding) *gauge {
+	g := &gauge{of: of, capacity: bindingGPU.capacity(a.nodes)}
 	for i := range a.nodes {
 		g.cpu += a.nodes[i].CPU
 		g.memory += a.nodes[i].Memory
 	}
 	common := a.workload.Common(fragment.CommonCover)
 	g.gpus = remember(only(common, func(r *fragment.Request) bool { return !r.GPU.IsZero() }))
-	g.cpus = only(common, func(r *fragment.Request) bool { return r.GPU.IsZero() })
+	g.cpus = only(a.workload.Shares(), func(r *fragment.Request) bool { return r.GPU.IsZero() })
+	slices.SortStableFunc(g.cpus, func(a, b fragment.Share) int { return cmp.Compare(b.Part, a.Part) })
+	g.cpus = only(g.cpus[:min(len(g.cpus), gaugedKinds)], func(*fragment.Request) bool { return true })
 	g.exclude(a.nodes, only(common, func(r *fragment.Request) bool { return !r.GPU.IsZero() }))
 	return g
 }
@@ -47,6 +56,9 @@ func (g *gauge) exclude(nodes []fragment.Node, kinds fragment.Target) {
 		if n.Shape.GPUs > 0 {
 			g.least = min(g.least, part)
 		}
+	}
+	if g.of != bindingGPU {
+		g.least = 0
 	}
 }
 
@@ -80,13 +92,15 @@ type ChurnPoint struct {
 	Memory float64 `json:"memoryAllocated"`
 	// CPUFragmented is free CPU that a pod without a GPU, drawn from the list, cannot use.
 	CPUFragmented float64 `json:"cpuFragmented"`
-	Running       int     `json:"running"`
-	Moves         int     `json:"moves"`
+	// MemoryFragmented is the same of memory.
+	MemoryFragmented float64 `json:"memoryFragmented"`
+	Running          int     `json:"running"`
+	Moves            int     `json:"moves"`
 }
 
 func (g *gauge) read(nodes []fragment.Node) (p ChurnPoint) {
 	free, broken, cpu, memory := int64(0), int64(0), int64(0), int64(0)
-	lost, lostCPU, excluded := 0.0, 0.0, 0.0
+	lost, lostCPU, lostMemory, excluded := 0.0, 0.0, 0.0, 0.0
 	for i := range nodes {
 		n := &nodes[i]
 		free += n.Free.Total(n.Shape)
@@ -102,6 +116,7 @@ func (g *gauge) read(nodes []fragment.Node) (p ChurnPoint) {
 		for j := range g.cpus {
 			if n.CPU < g.cpus[j].Request.CPU || n.Memory < g.cpus[j].Request.Memory {
 				lostCPU += g.cpus[j].Part * float64(n.CPU)
+				lostMemory += g.cpus[j].Part * float64(n.Memory)
 			}
 		}
 	}
@@ -110,6 +125,12 @@ func (g *gauge) read(nodes []fragment.Node) (p ChurnPoint) {
 	p.Fragmented, p.Broken = part(lost, g.capacity), part(float64(broken), g.capacity)
 	p.Excluded = part(excluded, g.capacity)
 	p.CPU, p.Memory = part(float64(g.cpu-cpu), g.cpu), part(float64(g.memory-memory), g.memory)
-	p.CPUFragmented = part(lostCPU, g.cpu)
+	p.CPUFragmented, p.MemoryFragmented = part(lostCPU, g.cpu), part(lostMemory, g.memory)
+	switch g.of {
+	case bindingCPU:
+		p.Allocated, p.Fragmented = p.CPU, p.CPUFragmented
+	case bindingMemory:
+		p.Allocated, p.Fragmented = p.Memory, p.MemoryFragmented
+	}
 	return p
 }

@@ -39,8 +39,14 @@ func newPolicy(name string, a *Arrivals, nodes []fragment.Node, params fragment.
 		return newBestFit(a, nodes), nil
 	case PolicyHilbert:
 		return newHilbert(a, nodes, params), nil
+	case PolicyCPUWorth:
+		h := newHilbert(a, nodes, params)
+		h.hosts = &fragment.HostPrices{}
+		return h, nil
+	case PolicySpread, PolicyPacked:
+		return &byShares{a: a, nodes: nodes, empty: a.nodes, spreads: name == PolicySpread}, nil
 	}
-	return nil, fmt.Errorf("policy %q is not known; want one of %v", name, Policies())
+	return nil, fmt.Errorf("policy %q is not known; want one of %v", name, append(Policies(), HostPolicies()...))
 }
 
 // fgd is Fragmentation Gradient Descent in its published form: it knows the whole workload's mix from the beginning.
@@ -108,7 +114,8 @@ type hilbert struct {
 	nodes  []fragment.Node
 	mix    fragment.Mix
 	market fragment.Market
-	fresh  int // arrivals since prices were found
+	hosts  *fragment.HostPrices // nil: without CPUWorth
+	fresh  int                  // arrivals since prices were found
 	due    float64
 	values []value // by node
 
@@ -146,6 +153,9 @@ func (h *hilbert) see(kind int32) bool {
 	h.fresh = 0
 	h.due = max(firstLearn, min(h.mix.Seen()/2, learnPerNode*float64(len(h.nodes))))
 	h.market.Learn(&h.mix, h.wanted(), h.nodes)
+	if h.hosts != nil {
+		h.hosts.Learn(&h.mix, h.nodes)
+	}
 	clear(h.values)
 	return true
 }
@@ -180,8 +190,15 @@ func (h *hilbert) wanted() *fragment.Demand {
 func (h *hilbert) changed(node int) { h.values[node].prices = nil }
 
 func (h *hilbert) score(node int, kind int32) (float64, int, bool) {
+	n, r := &h.nodes[node], &h.a.kinds[kind]
+	if h.hosts != nil && n.Shape.GPUs == 0 && r.GPU.IsZero() {
+		if !n.Fits(r) {
+			return 0, 0, false
+		}
+		return -h.hosts.Worth(n.CPU, n.Memory, r), 0, true
+	}
 	v := h.value(node)
-	return v.prices.Score(&h.nodes[node], &v.standing, &h.a.kinds[kind])
+	return v.prices.Score(n, &v.standing, r)
 }
 
 func (h *hilbert) value(node int) *value {

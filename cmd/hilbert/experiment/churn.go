@@ -24,6 +24,8 @@ const durationsFile = "openb_pod_list_default.csv"
 // churnExperiment are the flags of hilbert sim experiment churn.
 type churnExperiment struct {
 	nodes, pods, durations string
+	dlrm                   string
+	withoutGPUs            bool
 	loads                  []float64
 	policies               []string
 	moves                  string
@@ -41,9 +43,13 @@ func newExperimentChurn() *cobra.Command {
 		Long: `Play a steady state: pods of an openb list arrive at random times, run for as long as the list says, and end, so that on the average the load that
 is offered is a given percentage of the GPUs. A pod that finds no room goes away. Each policy is played without moves, and with them where --moves allows some.
 fgd and bestfit move pods only to make room; hilbert also moves them to where they are better. What is compared is what pods of the list cannot use, over time and at equal allocation.
-A list without times takes durations from another, by the number of GPUs.`,
+A list without times takes durations from another, by the number of GPUs.
+
+With --without-gpus the nodes and pods without GPUs are played alone, by their CPU and memory. Loads and what is allocated, fragmented and served are then of that resource
+of which the pods want the larger part. --dlrm FILE plays those of the DLRM trace; pods that have no end there run as long as others of it.`,
 		Example: `  hilbert sim experiment churn --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv --load 80,95,105 --moves 2% -o json
-  hilbert sim experiment churn --nodes NODES.csv --pods PODS.csv --policy hilbert --warmup 30 --days 30 --report churn.html`,
+  hilbert sim experiment churn --nodes NODES.csv --pods PODS.csv --policy hilbert --warmup 30 --days 30 --report churn.html
+  hilbert sim experiment churn --nodes openb_node_list_all_node.csv --pods openb_pod_list_default.csv --without-gpus --load 80,95,105`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -51,8 +57,10 @@ A list without times takes durations from another, by the number of GPUs.`,
 	flags.StringVar(&f.nodes, "nodes", "", "node list of an openb trace (CSV)")
 	flags.StringVar(&f.pods, "pods", "", "pod list of an openb trace (CSV)")
 	flags.StringVar(&f.durations, "durations", "", "list to draw durations from where the pods have no times; without it "+durationsFile+" beside the pods'")
+	flags.StringVar(&f.dlrm, "dlrm", "", "DLRM trace (CSV), in the place of --nodes and --pods; with --without-gpus")
+	flags.BoolVar(&f.withoutGPUs, "without-gpus", false, "play nodes and pods without GPUs alone")
 	flags.Float64SliceVar(&f.loads, "load", []float64{95}, "loads that are offered, in percent of the GPUs")
-	flags.StringSliceVar(&f.policies, "policy", packing.Policies(), "policies to compare")
+	flags.StringSliceVar(&f.policies, "policy", nil, "policies to compare: fgd, bestfit, hilbert; with --without-gpus spread, packed, bestfit, cpuworth (default all of these)")
 	flags.StringVar(&f.moves, "moves", "0%", "percentage of the running pods that may be moved in a day")
 	flags.Float64Var(&f.warmup, "warmup", 14, "days before anything is measured")
 	flags.Float64Var(&f.days, "days", 14, "days that are measured")
@@ -78,7 +86,7 @@ func (f *churnExperiment) run(cmd *cobra.Command) error {
 	if err := playChurn(cmd.Context(), newProgress(cmd.ErrOrStderr()), jobs); err != nil {
 		return err
 	}
-	result := &packing.ChurnResult{Workload: f.pods, Warmup: f.warmup, Measured: f.days}
+	result := &packing.ChurnResult{Workload: f.pods + f.dlrm, Warmup: f.warmup, Measured: f.days}
 	for i := range jobs {
 		result.Add(jobs[i].outcome)
 	}
@@ -94,13 +102,20 @@ func (f *churnExperiment) validate() (part float64, err error) {
 	if part, err = percentage(f.moves); err != nil {
 		return 0, exitcode.Usagef("sim experiment churn: --moves %w", err)
 	}
+	if len(f.policies) == 0 {
+		if f.policies = packing.Policies(); f.withoutGPUs {
+			f.policies = packing.HostPolicies()
+		}
+	}
 	switch {
-	case f.nodes == "" || f.pods == "":
+	case f.dlrm != "" && (!f.withoutGPUs || f.nodes != "" || f.pods != ""):
+		return 0, exitcode.Usagef("sim experiment churn: --dlrm goes with --without-gpus, and without --nodes and --pods")
+	case f.dlrm == "" && (f.nodes == "" || f.pods == ""):
 		return 0, exitcode.Usagef("sim experiment churn: write --nodes FILE and --pods FILE, the lists of an openb trace")
 	case f.seeds < 1 || f.seeds > mostSeeds:
 		return 0, exitcode.Usagef("sim experiment churn: --seeds %d: want 1 to %d", f.seeds, mostSeeds)
-	case len(f.loads) == 0 || len(f.policies) == 0:
-		return 0, exitcode.Usagef("sim experiment churn: name at least one --load and one --policy")
+	case len(f.loads) == 0:
+		return 0, exitcode.Usagef("sim experiment churn: name at least one --load")
 	}
 	if err := knownPolicies(f.policies); err != nil {
 		return 0, exitcode.Usagef("sim experiment churn: --policy %w", err)
@@ -124,9 +139,20 @@ func (f *churnExperiment) options(load, moves float64) packing.ChurnOptions {
 
 // load reads the lists; durations are drawn once, with the first seed.
 func (f *churnExperiment) load() (*trace.Workload, error) {
+	if f.dlrm != "" {
+		w, err := trace.LoadDLRM(f.dlrm)
+		if err != nil {
+			return nil, err
+		}
+		w = packing.WithoutGPUs(w)
+		return packing.WithDurations(w, w, f.seed)
+	}
 	w, err := trace.LoadOpenB(f.nodes, f.pods)
 	if err != nil {
 		return nil, err
+	}
+	if f.withoutGPUs {
+		w = packing.WithoutGPUs(w)
 	}
 	timed, err := packing.WithDurations(w, nil, f.seed)
 	if !errors.Is(err, packing.ErrNoDurations) {

@@ -21,9 +21,15 @@ func percentage(text string) (part float64, err error) {
 
 // knownPolicies refuses the first policy that there is not.
 func knownPolicies(names []string) error {
+	known := packing.Policies()
+	for _, p := range packing.HostPolicies() {
+		if !slices.Contains(known, p) {
+			known = append(known, p)
+		}
+	}
 	for _, p := range names {
-		if !slices.Contains(packing.Policies(), p) {
-			return fmt.Errorf("%q is not known; write some of %s%s", p, strings.Join(packing.Policies(), ", "), nearest.Hint(p, packing.Policies()))
+		if !slices.Contains(known, p) {
+			return fmt.Errorf("%q is not known; write some of %s%s", p, strings.Join(known, ", "), nearest.Hint(p, known))
 		}
 	}
 	return nil

@@ -138,11 +138,11 @@ func (h *nodeHeaps) down(g []cluster.Slot, i int) {
 	h.cells[slot].position = int32(i)
 }
 
-// reprice evaluates the nodes with GPUs again, after their prices have changed.
+// reprice evaluates the nodes with GPUs again, after their prices have changed, and the others where they have prices too.
 func (h *nodeHeaps) reprice(ix *Index, c *cluster.Class) {
-	s := &ix.snapshot.State
+	s, hosts := &ix.snapshot.State, ix.profile.PricesHosts(c)
 	for i := range h.cells {
-		if slot := cluster.Slot(i); h.cells[i].position != absent && s.HasGPUs(slot) {
+		if slot := cluster.Slot(i); h.cells[i].position != absent && (hosts || s.HasGPUs(slot)) {
 			h.cells[i].key = ix.key(slot, c)
 		}
 	}

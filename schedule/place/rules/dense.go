@@ -86,7 +86,7 @@ func (p *Profile) DenseScorer(c *cluster.Class, states *GPUStates) (x DenseScore
 	plain := c.NUMANodes.IsZero() && !c.AsksReclaimed()
 	x.priced = p.PriceList() != 0
 	x.Filters = amountsOnly && plain && !asksDevices(c)
-	plain = plain && !p.ReadsLoad() // a Dense does not say what the node uses
+	plain = plain && !p.ReadsLoad() && !p.PricesHosts(c) // a Dense does not say what the node uses, and no bound is known of CPUWorth
 	x.canScore = plain && !asksDevices(c)
 	if plain && x.priced && (x.canScore || asksGPUsOnly(c)) {
 		x.states, x.gpu = states, topology.Request{Milli: c.GPU.Milli, Whole: c.GPU.Whole}

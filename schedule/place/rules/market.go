@@ -28,6 +28,13 @@ type Market struct {
 	revision uint64
 	prices   []modelPrices
 	nodes    []fragment.Node
+
+	// Of nodes and pods without GPUs, where a profile scores CPUWorth.
+	pricesHosts bool
+	hostMix     fragment.Mix
+	hosts       fragment.HostPrices
+	freshHosts  int
+	dueHosts    int
 }
 
 // modelPrices is what GPUs of a model are worth.
@@ -45,12 +52,16 @@ const (
 )
 
 func newMarket() *Market {
-	return &Market{market: fragment.Market{Params: fragment.Defaults()}, due: firstArrivals}
+	return &Market{market: fragment.Market{Params: fragment.Defaults()}, due: firstArrivals, dueHosts: firstArrivals}
 }
 
-// Arrived counts a pod that has arrived. Those that ask for no GPU change nothing.
+// Arrived counts a pod that has arrived. Those that ask for no GPU change nothing, unless a profile scores CPUWorth.
 func (m *Market) Arrived(r *facts.Requirements) {
-	if r.GPU.IsZero() || r.GPU.Contradiction(nil) != "" {
+	if r.GPU.IsZero() {
+		m.hostArrived(r)
+		return
+	}
+	if r.GPU.Contradiction(nil) != "" {
 		return
 	}
 	request := requestOf(r)
@@ -69,14 +80,20 @@ func requestOf(r *facts.Requirements) fragment.Request {
 }
 
 // Due reports whether enough pods have arrived that prices should be computed again.
-func (m *Market) Due() bool { return m.fresh >= m.due }
+func (m *Market) Due() bool { return m.fresh >= m.due || m.hostsDue() }
 
 // Revision numbers the price list; 0: there is none yet.
 func (m *Market) Revision() uint64 { return m.revision }
 
 // Learn finds prices for what has arrived and what is free. GPUs of models that are scarce, by all pods that run or wait, are worth more. Where
-// nothing is free the old list stays.
+// nothing is free the old list stays. Where the prices of nodes without GPUs alone are due, only they are found.
 func (m *Market) Learn(store *cluster.Store) {
+	if m.hostsDue() {
+		m.learnHosts(&store.State)
+		if m.fresh < m.due {
+			return
+		}
+	}
 	s := &store.State
 	m.nodes = m.nodes[:0]
 	for i := range s.Slots() {
@@ -110,7 +127,7 @@ func (m *Market) Learn(store *cluster.Store) {
 func (m *Market) Recall(store *cluster.Store) {
 	var pods []*cluster.Pod
 	store.EachPod(func(pod *cluster.Pod) {
-		if pod.Class != nil && !pod.Class.GPU.IsZero() {
+		if pod.Class != nil && (m.pricesHosts || !pod.Class.GPU.IsZero()) {
 			pods = append(pods, pod)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 )
 
-// LocalScore judges a node by itself, from 0 to MaxScore (GPUWorth to MaxWorth), as if a pod of the class were placed there.
+// LocalScore judges a node by itself, from 0 to MaxScore (GPUWorth and CPUWorth to MaxWorth), as if a pod of the class were placed there.
 type LocalScore struct {
 	Name    string
 	Plugin  string // upstream's name for it; empty: Hilbert's own
@@ -29,7 +29,7 @@ type NormalizedScore struct {
 
 // How many there are of each: the tables' lengths, by name because the tables' functions refer to types of that length.
 const (
-	localScores      = 9
+	localScores      = 10
 	normalizedScores = 7
 )
 
@@ -50,6 +50,7 @@ var LocalScores = [localScores]LocalScore{
 	{"HeadroomSpread", "", 20, scoreHeadroomSpread},
 	{"GPUWorth", "", 2, scoreGPUWorth},
 	{"LoadAware", "", 0, scoreLoadAware},
+	{"CPUWorth", "", 0, scoreCPUWorth},
 }
 
 // NormalizedScores is every score that is relative to the feasible nodes, or depends on the cluster as a whole.
@@ -104,7 +105,7 @@ func NewProfile(weights map[string]int64) (*Profile, error) {
 		}
 		*weight = weights[name]
 	}
-	return p, nil
+	return p.WithMarket(p.market), nil
 }
 
 // WithRatio sets the broken line of RequestedToCapacityRatio: utilization in percent, ascending, to a score of 0 to MaxScore.
@@ -116,6 +117,7 @@ func (p *Profile) WithRatio(points []spec.RatioPoint) *Profile {
 // WithMarket has the profile go by the prices of another.
 func (p *Profile) WithMarket(m *Market) *Profile {
 	p.market = m
+	m.pricesHosts = m.pricesHosts || p.local[hostScore] != 0 && p.local[worthScore] != 0
 	return p
 }
 
@@ -165,6 +167,7 @@ const (
 	headroomScore = 6
 	worthScore    = 7
 	loadScore     = 8
+	hostScore     = 9
 )
 
 // concerns reports whether a local score tells nodes apart for a class. GPUWorth takes the place of GPUPacking as soon as it has prices.
@@ -178,8 +181,15 @@ func (p *Profile) concerns(score int, c *cluster.Class) bool {
 		return !c.NUMANodes.IsZero()
 	case headroomScore:
 		return c.AsksReclaimed()
+	case hostScore:
+		return p.PricesHosts(c) && p.PriceList() != 0
 	}
 	return true
+}
+
+// PricesHosts reports whether pods of a class go by the prices of CPU and memory on nodes without GPUs.
+func (p *Profile) PricesHosts(c *cluster.Class) bool {
+	return p.local[hostScore] != 0 && c.GPU.IsZero()
 }
 
 // ranks reports whether a normalised score says anything about pods of a class.
