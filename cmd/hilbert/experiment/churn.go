@@ -102,10 +102,12 @@ func (f *churnExperiment) validate() (part float64, err error) {
 	if part, err = percentage(f.moves); err != nil {
 		return 0, exitcode.Usagef("sim experiment churn: --moves %w", err)
 	}
+	known := packing.Policies()
+	if f.withoutGPUs {
+		known = packing.HostPolicies()
+	}
 	if len(f.policies) == 0 {
-		if f.policies = packing.Policies(); f.withoutGPUs {
-			f.policies = packing.HostPolicies()
-		}
+		f.policies = known
 	}
 	switch {
 	case f.dlrm != "" && (!f.withoutGPUs || f.nodes != "" || f.pods != ""):
@@ -117,7 +119,7 @@ func (f *churnExperiment) validate() (part float64, err error) {
 	case len(f.loads) == 0:
 		return 0, exitcode.Usagef("sim experiment churn: name at least one --load")
 	}
-	if err := knownPolicies(f.policies); err != nil {
+	if err := knownPolicies(f.policies, known); err != nil {
 		return 0, exitcode.Usagef("sim experiment churn: --policy %w", err)
 	}
 	for _, load := range f.loads {

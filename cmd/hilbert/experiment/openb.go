@@ -111,7 +111,7 @@ func (f *openbExperiment) validate() (part float64, err error) {
 			return 0, exitcode.Usagef("sim experiment: --workload %q: want a name such as default", w)
 		}
 	}
-	if err := knownPolicies(f.policies); err != nil {
+	if err := knownPolicies(f.policies, packing.Policies()); err != nil {
 		return 0, exitcode.Usagef("sim experiment: --policy %w", err)
 	}
 	return part, nil

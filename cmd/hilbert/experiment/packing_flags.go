@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"hilbert.dev/hilbert/internal/nearest"
-	"hilbert.dev/hilbert/sim/packing"
 )
 
 // percentage reads the value of a flag such as 2%, and returns it as a part of one.
@@ -20,13 +19,7 @@ func percentage(text string) (part float64, err error) {
 }
 
 // knownPolicies refuses the first policy that there is not.
-func knownPolicies(names []string) error {
-	known := packing.Policies()
-	for _, p := range packing.HostPolicies() {
-		if !slices.Contains(known, p) {
-			known = append(known, p)
-		}
-	}
+func knownPolicies(names, known []string) error {
 	for _, p := range names {
 		if !slices.Contains(known, p) {
 			return fmt.Errorf("%q is not known; write some of %s%s", p, strings.Join(known, ", "), nearest.Hint(p, known))
