@@ -33,6 +33,7 @@ type givenPlace struct {
 	class   *Class
 	phase   Phase
 	node    string
+	slot    Slot
 	grant   topology.Grant
 	victims []*Pod
 	running bool // its unit ran
@@ -60,6 +61,7 @@ func (s *Store) Commit(plan *Plan, check Check) (verdict Verdict) {
 		}
 		return verdict
 	}
+	j.guessAnew()
 	j.ease()
 	j.markTakers()
 	j.settlePlaceholders()
@@ -88,21 +90,32 @@ func (j *judgement) mayGiveUp() bool {
 	return true
 }
 
-// giveUp takes the pods that the Plan replaces off their nodes.
+// giveUp takes the pods that the Plan replaces off their nodes. What other pods there are guessed to hold is not guessed anew before the Plan is judged: that might be the very
+// GPUs that the Plan takes, though others are as free.
 func (j *judgement) giveUp() {
-	j.s.inJudgement = true
+	j.s.inJudgement, j.s.keepGuesses = true, true
 	for _, uid := range slices.Concat(j.plan.Replaces, j.plan.Takes) {
 		pod := j.s.pods.byUID[uid]
-		j.given = append(j.given, givenPlace{pod, pod.Scheduled, pod.tookBack, pod.Class, pod.Phase, pod.node, pod.Grant(), slices.Clone(pod.victims), pod.Unit != nil && pod.Unit.Running()})
+		j.given = append(j.given, givenPlace{pod, pod.Scheduled, pod.tookBack, pod.Class, pod.Phase, pod.node, pod.slot, pod.Grant(), slices.Clone(pod.victims), pod.Unit != nil && pod.Unit.Running()})
 		j.s.takeBack(pod)
 		j.s.catchUp(pod)
 	}
-	j.s.inJudgement = false
+	j.s.inJudgement, j.s.keepGuesses = false, false
+}
+
+// guessAnew guesses again what pods hold on nodes on which others gave up their places.
+func (j *judgement) guessAnew() {
+	for i := range j.given {
+		if slot := j.given[i].slot; slot != NoSlot && j.s.grants.guessed[slot] > 0 {
+			j.s.recountSlot(slot)
+		}
+	}
 }
 
 // restore gives the pods their places back, with the victims that they wait for. A pod that asks for something else by now stays Pending: its place
 // was for what it had asked before. some says that there were any.
 func (j *judgement) restore() (some bool) {
+	defer j.guessAnew()
 	for i := range j.given {
 		g := &j.given[i]
 		if g.pod.Class != g.class && (g.pod.Class.private || g.pod.Class.request != g.class.request || !sameNeeds(g.pod.Class, g.class)) || g.pod.Deleting {

@@ -72,7 +72,7 @@ func (s *Store) unplace(pod *Pod) {
 	recount := s.grants.depart(pod, slot, node)
 	pod.slot = NoSlot
 	pod.release()
-	if recount {
+	if recount && !s.keepGuesses {
 		s.recountSlot(slot)
 	}
 	s.note(slot, changes.Freed)

@@ -31,6 +31,7 @@ type Placeholders struct {
 	takers      map[*Pod]*place                // assumed pods that have the room of a placeholder
 	used        map[facts.UID]*Pod             // bound pods, by the placeholder that their Binding names
 	controllers map[facts.UID]facts.Controller // of pods that wait
+	denied      map[*place]changes.Revision    // placeholders that may evict nobody, see EndPermission, and the last change of their nodes then
 	onSlots     map[Slot]int                   // how many placeholders are on a slot
 	checked     changes.Revision               // crowded slots have been looked for up to here
 	changed     changes.Things[*PlaceholderSet]
@@ -40,6 +41,7 @@ func newPlaceholders() Placeholders {
 	return Placeholders{
 		byUID: make(map[facts.UID]*PlaceholderSet), inNamespace: make(map[string][]*PlaceholderSet), byPod: make(map[facts.UID]*place),
 		takers: make(map[*Pod]*place), used: make(map[facts.UID]*Pod), controllers: make(map[facts.UID]facts.Controller), onSlots: make(map[Slot]int),
+		denied: make(map[*place]changes.Revision),
 	}
 }
 
@@ -367,6 +369,7 @@ func (s *Store) removeReservation(uid facts.UID) {
 		p := &set.places[i]
 		s.dropPlaceholder(p)
 		delete(b.takers, p.taken)
+		delete(b.denied, p)
 		delete(b.byPod, p.uid())
 		p.taken = nil
 	}

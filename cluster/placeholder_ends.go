@@ -25,7 +25,8 @@ func (s *Store) lose(p *place, reason, message string) {
 	s.placeholders.note(p.set)
 }
 
-// EndPlaces ends the places of Reservations whose TTL is over, and those whose room or node is gone, and returns what that did to placeholders which waited. A place
+// EndPlaces ends the places of Reservations whose TTL is over, and those whose room or node is gone, lets others look for victims again (EndPermission), and returns what that did to
+// placeholders which waited. A place
 // whose room a pod has waits for what becomes of the pod. Only who has seen all there is may call it: what is missing in a list that has not come yet is not gone.
 func (s *Store) EndPlaces(now int64) []Effect {
 	b := &s.placeholders
@@ -34,6 +35,7 @@ func (s *Store) EndPlaces(now int64) []Effect {
 		return nil
 	}
 	s.loseCrowdedOut()
+	s.renewPermissions()
 	for _, uid := range b.known() {
 		set := b.byUID[uid]
 		if set.expired || set.Facts.Expires == 0 || set.Facts.Expires > now {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 
 	"hilbert.dev/hilbert/cluster/facts"
@@ -31,10 +32,46 @@ func (s *Store) mayPreemptFor(set *PlaceholderSet, placeholder *Pod, node string
 		!grows.NeverPreempts && grows.Priority >= placeholder.Priority
 }
 
-// EndPermission takes note that a placeholder may evict nobody: other pods than those that were named would have to go. Its Reservation's next version may say otherwise.
+// EndPermission takes note that a placeholder may evict nobody: other pods than those that were named would have to go. It may again when its Reservation says so anew, or when
+// something has changed on the node, where those that were named may be enough by then.
 func (s *Store) EndPermission(placeholder facts.UID) {
-	if pod := s.pods.byUID[placeholder]; pod != nil && pod.placeholder {
-		pod.NeverPreempts = true
+	pod, p := s.pods.byUID[placeholder], s.placeholders.byPod[placeholder]
+	if pod == nil || !pod.placeholder {
+		return
+	}
+	pod.NeverPreempts = true
+	if p == nil {
+		return
+	}
+	if slot := s.growsOn(p.set); slot != NoSlot {
+		s.placeholders.denied[p] = s.touched[slot]
+	}
+}
+
+// growsOn is the slot of the pod that a Reservation is for, to grow there; NoSlot: it is for none.
+func (s *Store) growsOn(set *PlaceholderSet) Slot {
+	if grows := s.pods.byUID[set.Facts.Grows()]; grows != nil {
+		return grows.slot
+	}
+	return NoSlot
+}
+
+// renewPermissions lets placeholders look for victims again on whose nodes something has changed since they might not.
+func (s *Store) renewPermissions() {
+	var renewed []*place
+	for p, since := range s.placeholders.denied {
+		slot := s.growsOn(p.set)
+		if slot != NoSlot && s.touched[slot] <= since {
+			continue
+		}
+		delete(s.placeholders.denied, p)
+		if slot != NoSlot && !p.set.gone {
+			renewed = append(renewed, p)
+		}
+	}
+	slices.SortFunc(renewed, func(a, b *place) int { return cmp.Compare(a.uid(), b.uid()) })
+	for _, p := range renewed {
+		s.refreshPlaceholder(p)
 	}
 }
 

@@ -35,6 +35,7 @@ type Store struct {
 	takesIn     bool // pods that were held back are being taken in
 	restores    bool // pods of a file are entered that its ledger had taken in
 	inJudgement bool // a Plan is being judged: what is freed now was taken by the judgement itself
+	keepGuesses bool // pods give up places for a Plan: what others are guessed to hold stays as whoever made the Plan saw it
 
 	effects []Effect // of the event that is being applied
 }

@@ -277,3 +277,47 @@ func TestGrowthEvictsNobodyWhoseBindingIsOnItsWay(t *testing.T) {
 		}
 	}
 }
+
+// TestGrowthLooksAgain: whoever would have been evicted for the least harm was not named, and leaves by itself. Then those that were named are evicted, though the Reservation says
+// nothing new.
+func TestGrowthLooksAgain(t *testing.T) {
+	t.Parallel()
+	w := &growthWorld{s: newSched(t), now: time.Unix(1, 0), pods: make(map[facts.UID]facts.Pod)}
+	w.s.Apply(facts.NodeUpserted{Node: revNode("n0", growthCPUs*1000, 64)}, w.now)
+	for _, p := range []facts.Pod{w.pod("grows", 1, 2), w.pod("named", 4, 1), w.pod("cheaper", 3, 0)} {
+		p.Node = "n0"
+		w.tell(p)
+	}
+	template := w.pod("", 3, 2)
+	template.Requirements.Required = []facts.Term{{Fields: []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{"n0"}}}}}
+	w.s.Apply(facts.ReservationUpserted{Reservation: &facts.Reservation{
+		UID: "r", Name: "r", Namespace: "ns", Count: 1, Template: template, MayEvict: []facts.UID{"named"},
+		Owners: []facts.ReservationOwner{{Pods: &facts.LabelSelector{Expressions: []facts.Requirement{{Key: spec.LabelGrowth, Operator: facts.In, Values: []string{"grows"}}}}}},
+	}}, w.now)
+	evicted := func() (uids []facts.UID) {
+		for range 10 {
+			w.now = w.now.Add(time.Second)
+			w.s.Step(w.now, 100)
+			for _, write := range slices.Clone(w.s.Ready(w.now)) {
+				if write.Kind == bind.DeletePod {
+					uids = append(uids, write.Pod)
+				}
+				w.s.Finish(bind.Result{ID: write.ID, Outcome: bind.Written}, w.now)
+			}
+			if err := w.s.Verify(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return uids
+	}
+	if got := evicted(); len(got) > 0 {
+		t.Fatalf("%v are evicted; they were not named, or do more harm", got)
+	}
+	w.s.Apply(facts.PodRemoved{UID: "cheaper"}, w.now)
+	comes := w.pod("comes", 3, 5)
+	comes.Node = "n0"
+	w.tell(comes)
+	if got := evicted(); !slices.Equal(got, []facts.UID{"named"}) {
+		t.Errorf("evicted: %v, want named", got)
+	}
+}

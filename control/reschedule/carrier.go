@@ -86,11 +86,11 @@ func (c *Carrier) Begin(batch []Wanted, now time.Time) (taken []Wanted) {
 }
 
 // Adopt goes on with a move of a leader before, whose Reservation was made at created. It counts against the moves at once, and not against the budget: that was asked before.
-func (c *Carrier) Adopt(w Wanted, seen *Seen, created time.Time) {
+func (c *Carrier) Adopt(w Wanted, seen *Seen, created, now time.Time) {
 	if c.moves[w.Pod] != nil {
 		return
 	}
-	m := &Carried{Wanted: w, Move: Recover(Move{Pod: w.Pod, From: w.From, To: w.To}, seen, created)}
+	m := &Carried{Wanted: w, Move: Recover(Move{Pod: w.Pod, From: w.From, To: w.To}, seen, created, now, &c.timeouts)}
 	c.moves[w.Pod] = m
 	c.counts.Adopted++
 }

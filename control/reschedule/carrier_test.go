@@ -115,8 +115,8 @@ func TestRequeuedMovesAreNotBusy(t *testing.T) {
 func TestCarrierAdopts(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	carrier := NewCarrier(DefaultTimeouts(), 0, &budget.Budget{})
-	carrier.Adopt(wanted("p", "web", ReasonRoom, "y"), &Seen{Known: true, Gone: true, Place: Reserved}, now)
-	carrier.Adopt(wanted("p", "web", ReasonRoom, "y"), &Seen{}, now)
+	carrier.Adopt(wanted("p", "web", ReasonRoom, "y"), &Seen{Known: true, Gone: true, Place: Reserved}, now, now)
+	carrier.Adopt(wanted("p", "web", ReasonRoom, "y"), &Seen{}, now, now)
 	if m, do := carrier.Advance("p", &Seen{Known: true, Gone: true, Place: Consumed}, now); m.Stage != Done || len(do) != 1 || carrier.Counts().Adopted != 1 {
 		t.Errorf("%+v, %v, %+v", m, do, carrier.Counts())
 	}

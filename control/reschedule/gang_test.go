@@ -63,10 +63,10 @@ func TestGangMove(t *testing.T) {
 		"all have left":                          {Move{Stage: Evicting, Begun: true}, Seen{Evicted: true, Place: Reserved}, now, Replacing, nil},
 		"all have left, and a place is lost":     {Move{Stage: Replacing}, Seen{Gone: true, Place: Lost, Served: true}, now, LostTarget, []Do{GiveBack}},
 		"all have their places":                  {Move{Stage: Replacing}, Seen{Gone: true, Place: Consumed}, now, Done, []Do{GiveBack}},
-		"another leader: places are asked for":   {Recover(Move{}, &Seen{Partly: true, Place: Asked}, now), Seen{Partly: true, Place: Asked}, now, GivenBack, []Do{GiveBack}},
-		"another leader: one was evicted":        {Recover(Move{}, &Seen{Partly: true, Place: Reserved}, now), Seen{Partly: true, Place: Reserved}, now, Evicting, []Do{Evict}},
-		"another leader: one has its place":      {Recover(Move{}, &Seen{Partly: true, Place: Consumed}, now), Seen{Partly: true, Place: Consumed}, now, Evicting, []Do{Evict}},
-		"another leader: nobody was evicted yet": {Recover(Move{}, &Seen{Running: true, Place: Reserved}, now), Seen{Running: true, Place: Reserved}, now, Evicting, []Do{Evict}},
+		"another leader: places are kept awhile": {Recover(Move{}, &Seen{Partly: true, Place: Asked}, now, now, &limits), Seen{Partly: true, Place: Asked}, now, Evicting, nil},
+		"another leader: one was evicted":        {Recover(Move{}, &Seen{Partly: true, Place: Reserved}, now, now, &limits), Seen{Partly: true, Place: Reserved}, now, Evicting, []Do{Evict}},
+		"another leader: one has its place":      {Recover(Move{}, &Seen{Partly: true, Place: Consumed}, now, now, &limits), Seen{Partly: true, Place: Consumed}, now, Evicting, []Do{Evict}},
+		"another leader: nobody was evicted yet": {Recover(Move{}, &Seen{Running: true, Place: Reserved}, now, now, &limits), Seen{Running: true, Place: Reserved}, now, Evicting, []Do{Evict}},
 	} {
 		c.seen.Known, c.at.Since = true, now
 		got, do := Advance(c.at, &c.seen, c.now, &limits)

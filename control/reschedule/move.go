@@ -103,6 +103,8 @@ type Move struct {
 	Withdrawing Stage
 	// Begun: some members of a gang have left, so that the others have to follow, whatever the first of them is answered.
 	Begun bool
+	// Recovered is when a leader went on with it after another; zero: none did.
+	Recovered time.Time
 }
 
 // Advance says what a move has to do next, from what is seen. It goes only forward.
@@ -112,7 +114,9 @@ func Advance(m Move, seen *Seen, now time.Time, limits *Timeouts) (Move, []Do) {
 	}
 	next, do := m.advance(seen, now, limits)
 	givesUp := next.Stage == GivenBack || next.Stage == Stayed || next.Stage == Evicting && next.Withdrawing != Rehearsed
-	if m.Stage != Reserving && m.Stage != Evicting || !seen.Requested || !givesUp {
+	// Nobody knows what a leader before has withdrawn just now.
+	asked := seen.Requested || m.Withdrawing == Rehearsed && now.Sub(m.Recovered) < limits.Withdraw
+	if m.Stage != Reserving && m.Stage != Evicting || !asked || !givesUp {
 		return next, do
 	}
 	// Who was asked to evict might still do it: the target is kept until nobody is asked any more, and those who were have learnt it.
@@ -120,12 +124,15 @@ func Advance(m Move, seen *Seen, now time.Time, limits *Timeouts) (Move, []Do) {
 		m.Withdrawing, m.Why = next.Stage, next.Why
 	}
 	m.Stage, m.Since = Evicting, now
+	if !seen.Requested {
+		return m, nil
+	}
 	return m, []Do{Withdraw}
 }
 
 func (m Move) advance(seen *Seen, now time.Time, limits *Timeouts) (Move, []Do) {
 	if m.Stage == Reserving && seen.Requested { // a leader before asked for the eviction
-		m.Stage = Evicting
+		m.Stage, m.Since = Evicting, m.latest(limits.Reserve, now)
 	}
 	if m.Stage == Evicting && m.Withdrawing != Rehearsed && !seen.Gone && !seen.Evicted {
 		if now.Sub(m.Since) < limits.Withdraw {
@@ -169,13 +176,21 @@ func (m Move) end(stage Stage, why string, now time.Time) Move {
 	return m
 }
 
+// latest is when the next stage begins: now, or when this one should have ended. A leader that goes on with a move of a leader before may find that long ago.
+func (m Move) latest(limit time.Duration, now time.Time) time.Time {
+	if at := m.Since.Add(limit); at.Before(now) {
+		return at
+	}
+	return now
+}
+
 func (m Move) reserving(seen *Seen, now time.Time, limits *Timeouts) (Move, []Do) {
 	switch why := seen.obstacle(); {
 	case why != "":
 		return m.end(GivenBack, why, now), []Do{GiveBack}
 	case seen.Place == Reserved:
-		m.Stage, m.Since = Evicting, now
-		return m, []Do{Evict}
+		m.Stage, m.Since = Evicting, m.latest(limits.Reserve, now)
+		return m.evicting(seen, now, limits)
 	case seen.Place == Lost, seen.Place == Consumed:
 		return m.end(GivenBack, "the target was lost before the eviction: "+seen.Why, now), []Do{GiveBack}
 	case now.Sub(m.Since) >= limits.Reserve:
@@ -240,16 +255,20 @@ func (m Move) requeued(seen *Seen, now time.Time, limits *Timeouts) (Move, []Do)
 }
 
 // Recover makes a move again from its Reservation, for a leader that knows nothing else: the target is asked for already, and if the pod is gone, its
-// replacement may be waiting. The leader before can have no eviction on its way any more (its writes end before a new leader begins).
+// replacement may be waiting. The leader before can have no eviction on its way any more (its writes end before a new leader begins), but what it has asked for by an EvictionRequest may
+// be done at any time, and for a while after it was withdrawn.
 //
-// created is when the Reservation was made: what a move may take is counted from then, so that leaders that come and go do not prolong it.
-func Recover(m Move, seen *Seen, created time.Time) Move {
-	m.Stage, m.Since = Reserving, created
+// created is when the Reservation was made: what a move may take is counted from then, so that leaders that come and go do not prolong it. A stage counts as begun when it could have
+// begun at the latest.
+func Recover(m Move, seen *Seen, created, now time.Time, limits *Timeouts) Move {
+	m.Stage, m.Since, m.Recovered = Reserving, created, now
 	switch {
 	case seen.Gone || seen.Evicted:
-		m.Stage = Replacing
+		m.Stage, m.Since = Replacing, m.latest(limits.Reserve+limits.Evict+limits.Withdraw, now)
+	case seen.Requested:
+		m.Stage, m.Since = Evicting, m.latest(limits.Reserve, now)
 	case seen.Partly && seen.Place != Asked && seen.Place != Absent: // else nobody was evicted yet
-		m.Stage = Evicting
+		m.Stage, m.Since = Evicting, m.latest(limits.Reserve, now)
 	}
 	return m
 }

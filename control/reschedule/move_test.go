@@ -263,6 +263,7 @@ func (w *world) seen(m *Move) *Seen {
 
 // lead lets the leader advance the moves. A new one knows the Reservations alone.
 func (w *world) lead() {
+	limits := DefaultTimeouts()
 	if len(w.sent) == 0 && w.chance(0.1) {
 		for uid, m := range w.moves {
 			if t := w.targets[uid]; t == nil || m.Stage.Final() {
@@ -270,7 +271,7 @@ func (w *world) lead() {
 			}
 		}
 		for _, uid := range w.keys() {
-			m := Recover(w.targets[uid].move, w.seen(&w.targets[uid].move), w.targets[uid].created)
+			m := Recover(w.targets[uid].move, w.seen(&w.targets[uid].move), w.targets[uid].created, w.now, &limits)
 			w.moves[uid] = &m
 		}
 	}
@@ -279,7 +280,6 @@ func (w *world) lead() {
 		list = append(list, uid)
 	}
 	slices.Sort(list)
-	limits := DefaultTimeouts()
 	for _, uid := range list {
 		m := w.moves[uid]
 		was := m.Stage
@@ -476,15 +476,62 @@ func TestAdvance(t *testing.T) {
 	}
 }
 
-// A new leader takes up a move where it is, and counts the time from the Reservation's creation.
+// A new leader takes up a move where it is. A stage counts from when it should have begun at the latest, by the Reservation's creation.
 func TestRecover(t *testing.T) {
+	t.Parallel()
+	limits := DefaultTimeouts()
 	created := time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
-		seen Seen
-		want Stage
-	}{{Seen{Running: true}, Reserving}, {Seen{Gone: true}, Replacing}, {Seen{Evicted: true}, Replacing}} {
-		if m := Recover(Move{Pod: "p"}, &c.seen, created); m.Stage != c.want || !m.Since.Equal(created) || m.Pod != "p" {
-			t.Errorf("%+v: %+v, want %v since %v", c.seen, m, c.want, created)
+		seen  Seen
+		after time.Duration
+		want  Stage
+		since time.Duration
+	}{
+		{Seen{Running: true}, time.Hour, Reserving, 0},
+		{Seen{Gone: true}, time.Minute, Replacing, time.Minute},
+		{Seen{Gone: true}, time.Hour, Replacing, limits.Reserve + limits.Evict + limits.Withdraw},
+		{Seen{Evicted: true}, time.Hour, Replacing, limits.Reserve + limits.Evict + limits.Withdraw},
+		{Seen{Running: true, Requested: true}, time.Minute, Evicting, time.Minute},
+		{Seen{Running: true, Requested: true}, time.Hour, Evicting, limits.Reserve},
+	} {
+		if m := Recover(Move{Pod: "p"}, &c.seen, created, created.Add(c.after), &limits); m.Stage != c.want || !m.Since.Equal(created.Add(c.since)) || m.Pod != "p" {
+			t.Errorf("%+v after %v: %+v, want %v since %v", c.seen, c.after, m, c.want, c.since)
+		}
+	}
+}
+
+// However often leaders change, an eviction is not asked for later than if one had gone on with it; and what one may have withdrawn just now keeps its target for a while.
+func TestRecoveredMovesEndInTime(t *testing.T) {
+	t.Parallel()
+	limits := DefaultTimeouts()
+	created := time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)
+	refused := &Seen{Known: true, Running: true, Place: Reserved, Refused: "budget"}
+	now, last := created, created
+	var m Move
+	for m = Recover(Move{Pod: "p"}, refused, created, now, &limits); !m.Stage.Final(); now = now.Add(time.Minute) {
+		if now.Sub(created) > time.Hour {
+			t.Fatal("it does not end")
+		}
+		if now.Sub(last) == 3*time.Minute {
+			m, last = Recover(Move{Pod: "p"}, refused, created, now, &limits), now
+		}
+		var do []Do
+		if m, do = Advance(m, refused, now, &limits); slices.Contains(do, Evict) && now.Sub(created) > limits.Reserve+limits.Evict {
+			t.Fatalf("the eviction is asked for %v after the Reservation was made", now.Sub(created))
+		}
+	}
+	if m.Stage != Stayed || now.Sub(last) < limits.Withdraw {
+		t.Errorf("it ends as %v %v after a leader went on with it", m.Stage, now.Sub(last))
+	}
+	for _, seen := range []*Seen{refused, {Known: true, Running: true, Place: Lost}, {Known: true, Running: true, Place: Asked}} {
+		now := created.Add(time.Hour)
+		m := Recover(Move{Pod: "p"}, seen, created, now, &limits)
+		m, do := Advance(m, seen, now, &limits)
+		if m.Stage.Final() || len(do) > 0 {
+			t.Errorf("%+v: the target of what may have been withdrawn just now is given back at once: %v", seen, do)
+		}
+		if m, do = Advance(m, seen, now.Add(limits.Withdraw), &limits); !m.Stage.Final() || !slices.Equal(do, []Do{GiveBack}) {
+			t.Errorf("%+v: after %v it is %v, %v", seen, limits.Withdraw, m.Stage, do)
 		}
 	}
 }

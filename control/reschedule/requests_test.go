@@ -21,6 +21,7 @@ type asked struct {
 	withdrawn time.Time
 	acts      time.Duration // after the request was made; 0: never
 	made      time.Time
+	early     bool // the target was given back while somebody could still act
 }
 
 const responderLag = 10 * time.Second
@@ -46,6 +47,7 @@ func (w *asked) do(what Do) error {
 			w.requested, w.withdrawn, w.failed = false, w.now, ""
 		}
 		if what == GiveBack {
+			w.early = w.early || !w.gone && w.knows()
 			w.place = Absent
 		}
 	case QueueFirst:
@@ -53,21 +55,28 @@ func (w *asked) do(what Do) error {
 	return nil
 }
 
+// knows reports whether whoever may act thinks that the request is there.
+func (w *asked) knows() bool {
+	return w.requested || !w.withdrawn.IsZero() && w.now.Sub(w.withdrawn) < responderLag
+}
+
 // passes lets some seconds pass, in which the world goes on.
 func (w *asked) passes() {
 	w.now = w.now.Add(time.Duration(1+w.random.IntN(20)) * time.Second)
-	knows := w.requested || !w.withdrawn.IsZero() && w.now.Sub(w.withdrawn) < responderLag
 	switch {
 	case w.place == Asked:
 		w.place = Reserved
 	case w.place == Reserved && !w.replaced && w.random.IntN(60) == 0:
 		w.place = Lost
 	}
-	if knows && !w.gone && w.acts > 0 && w.now.Sub(w.made) >= w.acts {
+	if w.knows() && !w.gone && w.acts > 0 && w.now.Sub(w.made) >= w.acts {
 		w.gone = true
 	}
 	if w.requested && !w.gone && w.random.IntN(80) == 0 {
 		w.failed = "NoFurtherResponder"
+	}
+	if w.requested && w.gone && w.random.IntN(2) == 0 { // the API server forgets it
+		w.requested, w.withdrawn = false, w.now
 	}
 	if w.gone && w.place == Reserved && w.random.IntN(3) == 0 {
 		w.place, w.replaced = Consumed, true
@@ -86,14 +95,16 @@ func TestEvictionsThatAreAskedFor(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 4563))
 		w := &asked{random: random, now: time.Unix(1_000_000, 0)}
 		w.acts = []time.Duration{0, time.Second, time.Minute, 9 * time.Minute, 20 * time.Minute}[random.IntN(5)]
-		began, forgot := w.now, false
+		began := w.now
 		w.move = Move{Pod: "p", Since: w.now}
 		for !w.move.Stage.Final() {
 			w.passes()
 			seen := w.seen()
-			if random.IntN(100) == 0 && w.move.Stage != Rehearsed {
-				w.move = Recover(w.move, &seen, began)
-				w.move.Withdrawing, forgot = Rehearsed, true // a new leader does not know
+			if seen.Known && random.IntN(50) == 0 && w.move.Stage != Rehearsed && w.move.Stage != Requeued && w.place != Absent {
+				// a new leader knows no more of it; it looks again before it does anything
+				w.move = Recover(Move{Pod: "p"}, &seen, began, w.now, &limits)
+				w.passes()
+				seen = w.seen()
 			}
 			var do []Do
 			w.move, do = Advance(w.move, &seen, w.now, &limits)
@@ -112,8 +123,12 @@ func TestEvictionsThatAreAskedFor(t *testing.T) {
 			t.Fatalf("seed %d: it ends as %v, and the pod runs", seed, w.move.Stage)
 		case !w.gone && w.requested:
 			t.Fatalf("seed %d: it ends as %v, and the eviction is still asked for", seed, w.move.Stage)
-		case !w.gone && !forgot && w.now.Sub(w.withdrawn) < responderLag:
+		case w.early:
 			t.Fatalf("seed %d: it ends as %v %v after the request was withdrawn: who is to evict may not know yet", seed, w.move.Stage, w.now.Sub(w.withdrawn))
+		case w.gone && w.move.Stage != Done && w.move.Stage != LostTarget:
+			t.Fatalf("seed %d: the pod is gone, and it ends as %v: %s", seed, w.move.Stage, w.move.Why)
+		case w.now.Sub(began) > limits.Reserve+limits.Evict+2*limits.Withdraw+limits.Replace+5*time.Minute:
+			t.Fatalf("seed %d: it ends as %v after %v", seed, w.move.Stage, w.now.Sub(began))
 		case w.replaced && w.move.Stage != Done:
 			t.Fatalf("seed %d: the replacement has the target, and it ends as %v", seed, w.move.Stage)
 		}

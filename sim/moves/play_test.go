@@ -22,6 +22,7 @@ import (
 type Report struct {
 	Evicted, Done, Lost, GivenBack, Stayed, Adopted int
 	Turns                                           int // pods that had their turn before others
+	Late                                            int // pods that were evicted after nobody asked for it any more, or after the target was lost
 	Leaders                                         int // of schedulers and controllers, after the first
 	Placed                                          bool
 }
@@ -45,7 +46,21 @@ type run struct {
 	before    reschedule.Counts // of carriers before
 	turns     turns
 	pool      *pool // nil: nodes change no hands
+	// asks: this controller has evictions asked for by EvictionRequests. limits are of all of them.
+	asks   bool
+	limits reschedule.Timeouts
+	spent  spending
 }
+
+// spending is what one controller has disturbed of what its budget allows: pods of moves that it has begun itself.
+type spending struct {
+	since   int64
+	begun   map[facts.UID]bool
+	evicted int
+}
+
+// perHour and burst bound what a controller disturbs.
+const perHour, burst = 60, 3
 
 const (
 	active = 10 * time.Minute // how long faults strike and moves are planned
@@ -53,14 +68,20 @@ const (
 	nodes  = 10
 )
 
-// Play runs one seed. The error names what was broken.
-func Play(ctx context.Context, seed uint64, faults bool) (Report, error) {
-	return newRun(seed, faults).play(ctx, (*run).fragment)
+// Play runs one seed. requests: evictions are asked for by EvictionRequests, in some runs by some of the controllers only. The error names what was broken.
+func Play(ctx context.Context, seed uint64, faults, requests bool) (Report, error) {
+	r := newRun(seed, faults)
+	if requests {
+		r.useRequests()
+	}
+	return r.play(ctx, (*run).fragment)
 }
 
-func newRun(seed uint64, faults bool) *run { return &run{world: newWorld(seed, faults), seed: seed} }
+func newRun(seed uint64, faults bool) *run {
+	return &run{world: newWorld(seed, faults), seed: seed, limits: reschedule.DefaultTimeouts()}
+}
 
-// fragment has a pod on each node, so that none has room for the large ones that wait.
+// fragment has a pod on each node, so that none has room for the large ones that wait. Two of the pods are a gang.
 func (r *run) fragment() {
 	r.scatter(nodes)
 	r.create("", gpusPerNode, 0)
@@ -70,7 +91,11 @@ func (r *run) fragment() {
 // scatter puts a service of one GPU on each of some nodes.
 func (r *run) scatter(n int) {
 	for i := range n {
-		r.create(fmt.Sprintf("w%02d", i), 1, 0)
+		workload := fmt.Sprintf("w%02d", i)
+		if i < gangSize && r.pool == nil {
+			workload = fmt.Sprintf("%s%02d", gangWork, i)
+		}
+		r.create(workload, 1, 0)
 		r.place(fmt.Sprintf("n%02d", i), r.random.IntN(gpusPerNode))
 	}
 }
@@ -100,6 +125,7 @@ func (r *run) play(ctx context.Context, populate func(*run)) (Report, error) {
 		running := r.now-began < int64(active)
 		r.faults = faults && running
 		r.live()
+		r.respond()
 		if running {
 			r.strike()
 		}
@@ -113,7 +139,7 @@ func (r *run) play(ctx context.Context, populate func(*run)) (Report, error) {
 	r.atRest()
 	c := r.counts()
 	r.report.Evicted, r.report.Done, r.report.Lost = len(r.evicted), c.Ended[reschedule.Done], c.Ended[reschedule.LostTarget]
-	r.report.Turns = len(r.turns.given)
+	r.report.Turns, r.report.Late = len(r.turns.given), r.late
 	r.report.GivenBack, r.report.Stayed, r.report.Adopted = c.Ended[reschedule.GivenBack], c.Ended[reschedule.Stayed], c.Adopted
 	if len(r.wrong) > 0 {
 		return r.report, fmt.Errorf("seed %d: %s", seed, strings.Join(r.wrong, "\n"))
@@ -147,12 +173,20 @@ func (r *run) control() {
 	if r.carrier != nil {
 		r.before = r.counts()
 	}
-	r.carrier = reschedule.NewCarrier(reschedule.DefaultTimeouts(), 8, budget.New(budget.Limits{PerHour: 1000, Burst: 50}, r.time()))
+	limits := budget.Limits{PerHour: perHour, Burst: burst}
+	if r.pool != nil { // who changes hands has no budget here
+		limits = budget.Limits{PerHour: 1000, Burst: 50}
+	}
+	r.carrier = reschedule.NewCarrier(r.limits, 8, budget.New(limits, r.time()))
 	r.asking, r.refused = make(map[string]int64), make(map[string]string)
+	r.spent = spending{since: r.now, begun: make(map[facts.UID]bool)}
+	if r.requests != nil {
+		r.asks = r.seed%3 > 0 || r.random.IntN(2) == 0 // whoever configures it may change their mind
+	}
 	for _, uid := range slices.Sorted(maps.Keys(r.targets)) {
 		t := r.targets[uid]
 		seen := r.see(&reschedule.Carried{Wanted: t.wanted, Move: reschedule.Move{Stage: reschedule.Evicting}})
-		r.carrier.Adopt(t.wanted, &seen, t.created)
+		r.carrier.Adopt(t.wanted, &seen, t.created, r.time())
 	}
 }
 
@@ -250,7 +284,9 @@ func (r *run) plan(ctx context.Context) error {
 	for _, s := range found.Batches[0] {
 		batch = append(batch, reschedule.Wanted{Pod: string(s.UID), Namespace: s.Namespace, Name: s.Name, Workload: s.Workload, From: s.From, To: s.To, Reason: s.Reason, Why: s.Why})
 	}
-	r.carrier.Begin(batch, r.time())
+	for _, w := range r.carrier.Begin(batch, r.time()) {
+		r.spent.begun[facts.UID(w.Pod)] = true
+	}
 	return nil
 }
 
@@ -271,6 +307,7 @@ func (r *run) see(m *reschedule.Carried) reschedule.Seen {
 			seen.Why, seen.Served = place.Reason, place.State == facts.PlaceLost && place.Pod != ""
 		}
 	}
+	r.seeRequest(&seen, facts.UID(m.Wanted.Pod))
 	return seen
 }
 
@@ -302,6 +339,9 @@ func (r *run) carry() {
 		for _, what := range do {
 			r.do(&after, what)
 		}
+		if uid := facts.UID(m.Wanted.Pod); after.Stage.Final() && r.evicted[uid] && after.Stage != reschedule.Done && after.Stage != reschedule.LostTarget {
+			r.broken("%s was evicted, and its move ends as %v: %s", uid, after.Stage, after.Move.Why)
+		}
 	}
 }
 
@@ -314,6 +354,7 @@ func (r *run) do(m *reschedule.Carried, what reschedule.Do) {
 		}
 	case reschedule.GiveBack:
 		if r.targets[uid] != nil && !r.strikes(10) {
+			r.withdraw(facts.UID(m.Wanted.Pod))
 			delete(r.targets, uid)
 			r.kept.Remove(uid)
 			r.tell(facts.ReservationRemoved{UID: uid})
@@ -325,16 +366,24 @@ func (r *run) do(m *reschedule.Carried, what reschedule.Do) {
 		}
 		p := r.pods[facts.UID(m.Wanted.Pod)]
 		switch {
-		case p == nil || p.Deleting, r.strikes(2): // refused by a budget
+		case p == nil || p.Deleting, !r.asks && r.strikes(2): // refused by a budget
 		case r.strikes(8): // it is lost
 			r.asking[m.Wanted.Pod] = r.now + int64(2*tick)
 		default:
-			r.evict(uid, p)
+			if r.asks {
+				r.ask(uid, p)
+			} else {
+				r.evict(uid, p)
+			}
 			if r.strikes(8) { // its answer is
 				r.asking[m.Wanted.Pod] = r.now + int64(2*tick)
 			}
 		}
-	case reschedule.QueueFirst, reschedule.Withdraw: // here nobody is asked for an eviction
+	case reschedule.Withdraw:
+		if !r.strikes(10) {
+			r.withdraw(facts.UID(m.Wanted.Pod))
+		}
+	case reschedule.QueueFirst:
 	}
 }
 
@@ -342,7 +391,7 @@ func (r *run) do(m *reschedule.Carried, what reschedule.Do) {
 func (r *run) reserve(uid facts.UID, m *reschedule.Carried, p *object) {
 	t := &target{wanted: m.Wanted, created: r.time(), Reservation: &facts.Reservation{
 		UID: uid, Namespace: p.Namespace, Name: string(uid), Created: r.now, Count: 1, Template: p.Pod, Owners: []facts.ReservationOwner{{Controller: p.Controller}}, Moves: p.UID,
-		Expires: r.now + int64(32*time.Minute),
+		Expires: r.now + int64(r.limits.Reserve+r.limits.Evict+r.limits.Withdraw+r.limits.Replace+5*time.Minute),
 	}}
 	requirements := *p.Requirements
 	requirements.Required = []facts.Term{{Fields: []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{m.Wanted.To}}}}}
@@ -358,11 +407,29 @@ func (r *run) reserve(uid facts.UID, m *reschedule.Carried, p *object) {
 	r.tell(facts.ReservationUpserted{Reservation: r.kept.Copy(uid)})
 }
 
+// reserved reports whether a target is, by its status.
+func (t *target) reserved() bool {
+	return t != nil && len(t.Places) == 1 && t.Places[0].State == facts.PlaceReserved && t.Places[0].Node == t.wanted.To
+}
+
 // evict evicts a pod, and judges that.
 func (r *run) evict(uid facts.UID, p *object) {
-	t := r.targets[uid]
-	if t == nil || len(t.Places) != 1 || t.Places[0].State != facts.PlaceReserved || t.Places[0].Node != t.wanted.To {
+	if t := r.targets[uid]; !t.reserved() {
 		r.broken("%s is evicted, and its target is not reserved: %+v", p.UID, t)
+	}
+	r.disturb(p)
+}
+
+// disturb ends a pod for a move. Members of gangs are never moved, and a controller keeps to its budget.
+func (r *run) disturb(p *object) {
+	if p.Unit != "" && r.pool == nil {
+		r.broken("%s is evicted, and tears the gang %s", p.UID, p.Unit)
+	}
+	if r.spent.begun[p.UID] {
+		r.spent.evicted++
+		if most := burst + int(perHour*time.Duration(r.now-r.spent.since)/time.Hour); r.spent.evicted > most {
+			r.broken("%d pods were evicted since the controller began, and its budget allows %d", r.spent.evicted, most)
+		}
 	}
 	r.evicted[p.UID] = true
 	r.end(p)
@@ -370,7 +437,7 @@ func (r *run) evict(uid facts.UID, p *object) {
 
 // rests: nothing is left to happen.
 func (r *run) rests() bool {
-	if len(r.queue)+len(r.flights)+len(r.wants)+len(r.carrier.Moves()) > 0 {
+	if len(r.queue)+len(r.flights)+len(r.wants)+len(r.carrier.Moves())+r.requested() > 0 {
 		return false
 	}
 	for _, p := range r.pods {
@@ -387,6 +454,9 @@ func (r *run) atRest() {
 		return
 	}
 	c := r.counts()
+	if left := r.requested(); left > 0 {
+		r.broken("%d evictions are still asked for", left)
+	}
 	if left := len(r.carrier.Moves()); left > 0 {
 		r.broken("%d moves have not ended: %+v", left, r.carrier.Moves())
 	}

@@ -23,6 +23,9 @@ const (
 	moveLabel   = "hilbert-move-"
 	// offlineWork begins the names of workloads that nodes of offline alone take.
 	offlineWork = "job"
+	// gangWork begins the names of what makes the members of the gang, of which there are gangSize.
+	gangWork = "gang"
+	gangSize = 2
 )
 
 // object is a pod of the API server.
@@ -61,6 +64,9 @@ type world struct {
 	wrong   []string
 	evicted map[facts.UID]bool // pods that were evicted for moves
 	gangs   gangs
+	// requests are EvictionRequests by the UID of the pod; nil: none are served.
+	requests map[facts.UID]*request
+	late     int // see Report
 }
 
 func newWorld(seed uint64, faults bool) *world {
@@ -112,6 +118,7 @@ func (w *world) lists() []facts.Event {
 		pods.Pods = append(pods.Pods, w.pods[uid].Pod)
 	}
 	kept.Reservations = w.kept.List()
+	units.Units = append(slices.Clone(units.Units), &facts.Unit{UnitName: facts.UnitName{Namespace: "ns", Name: gangWork}, UID: gangWork, MinMember: gangSize})
 	return []facts.Event{units, kept, nodes, pods}
 }
 
@@ -131,8 +138,13 @@ func (w *world) create(workload string, gpus int, priority int32) {
 		UID: uid, Namespace: "ns", Name: "pod-" + string(uid), Created: w.now, Priority: priority, Ours: true,
 		Requirements: &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 1000}}, GPU: topology.Request{Whole: int8(gpus)}},
 	}}
-	if workload != "" {
+	if workload == "" {
+		p.Consent = spec.ConsentUnreplaced
+	} else {
 		p.Owner, p.Controller = facts.Owner{Kind: facts.ReplicaSet, Name: workload}, facts.Controller{Kind: "ReplicaSet", Name: workload}
+	}
+	if strings.HasPrefix(workload, gangWork) {
+		p.Unit = gangWork
 	}
 	if strings.HasPrefix(workload, offlineWork) {
 		p.Requirements.NodeSelector = []facts.Label{{Key: spec.LabelTide, Value: spec.TideOffline}}

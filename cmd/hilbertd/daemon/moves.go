@@ -147,7 +147,7 @@ func (m *mover) adopt(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		m.carrier.Adopt(l.wanted, &seen, l.created)
+		m.carrier.Adopt(l.wanted, &seen, l.created, time.Now())
 		m.log.Info("going on with a move", "namespace", l.wanted.Namespace, "pod", l.wanted.Name, "from", l.wanted.From, "to", l.wanted.To)
 	}
 	return nil
