@@ -133,6 +133,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"rescheduling.mode":                           func(c *Configuration) { c.Rescheduling.Mode = "On" },
 		"rescheduling.interval":                       func(c *Configuration) { c.Rescheduling.Interval = 1 },
 		"rescheduling.maxMoves":                       func(c *Configuration) { c.Rescheduling.MaxMoves = 0 },
+		"rescheduling.maxLoadPercent":                 func(c *Configuration) { c.Rescheduling.MaxLoadPercent = 101 },
 		"rescheduling.maxInFlight":                    func(c *Configuration) { c.Rescheduling.MaxInFlight = 257 },
 		"rescheduling.minAge":                         func(c *Configuration) { c.Rescheduling.MinAge = -1 },
 		"rescheduling.workloadCooldown":               func(c *Configuration) { c.Rescheduling.WorkloadCooldown = -1 },

@@ -29,6 +29,8 @@ type Rescheduling struct {
 	WorkloadCooldown Duration `json:"workloadCooldown,omitempty"`
 	// PreemptForGrowth lets pods of lower priority be evicted where a pod is to grow on a node that is full, by the rules of preemption, if no moves make the room or moves cost more.
 	PreemptForGrowth bool `json:"preemptForGrowth,omitempty"`
+	// MaxLoadPercent is how much of its CPUs a node may use on average, by its agent's report, before pods leave it for nodes that use less. 0: load is no reason.
+	MaxLoadPercent int `json:"maxLoadPercent,omitempty"`
 	// Horizon is for how long a gain is counted against the work that is lost by beginning anew.
 	Horizon Duration `json:"horizon,omitempty"`
 	// EvictionRequestTimeout is how long an EvictionRequest may take, by which pods are asked to leave where the API server serves lifecycle.k8s.io/v1alpha1. 0: pods are evicted at once.
@@ -54,6 +56,9 @@ func validateRescheduling(r *Rescheduling, bad report) {
 		if x.value < 1 || x.value > x.to {
 			bad("rescheduling."+x.field, "%d is out of range; write a number from 1 to %d", x.value, x.to)
 		}
+	}
+	if r.MaxLoadPercent < 0 || r.MaxLoadPercent > 100 {
+		bad("rescheduling.maxLoadPercent", "%d is out of range; write a number from 1 to 100, or 0 where load is no reason to move pods", r.MaxLoadPercent)
 	}
 	for _, x := range []struct {
 		field string

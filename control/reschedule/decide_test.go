@@ -115,20 +115,26 @@ func TestReasons(t *testing.T) {
 			n.room = map[string][]Step{"big": {{1, 2, 0}}}
 		}, "p1 n1>n2 make room: big waits"},
 		{"load", func(v *View, _ *naive, p *Params) {
-			p.LoadMark = 0.7
-			v.Nodes[0].Load, v.Nodes[0].Known, v.Nodes[2].Known = 0.9, true, true
-			v.Pods[0].Use = 0.3
+			loads(v, p, 9000, 0, 0)
+			v.Pods[0].Use = 3000
 		}, "p0 n0>n2 a node is loaded: n0 uses 90 % of its CPUs"},
 		{"load that is not known", func(v *View, _ *naive, p *Params) {
-			p.LoadMark = 0.7
-			v.Nodes[0].Load, v.Nodes[0].Known = 0.9, true
-			v.Pods[0].Use = 0.3
+			loads(v, p, 9000, -1, -1)
+			v.Pods[0].Use = 3000
 		}, ""},
+		{"use that is not known", func(v *View, _ *naive, p *Params) { loads(v, p, 9000, 0, 0) }, ""},
 		{"load that would go along", func(v *View, _ *naive, p *Params) {
-			p.LoadMark = 0.7
-			v.Nodes[0].Load, v.Nodes[0].Known, v.Nodes[2].Known, v.Nodes[2].Load = 0.9, true, true, 0.5
-			v.Pods[0].Use = 0.3
+			loads(v, p, 9000, -1, 5000)
+			v.Pods[0].Use = 3000
 		}, ""},
+		{"load on a smaller node", func(v *View, _ *naive, p *Params) {
+			loads(v, p, 9000, -1, 0)
+			v.Pods[0].Use, v.Nodes[2].CPUs = 3000, 4000
+		}, ""},
+		{"no more than the target takes", func(v *View, _ *naive, p *Params) {
+			loads(v, p, 9000, 9000, 3000)
+			v.Pods[0].Use, v.Pods[1].Use = 3000, 3000
+		}, "p0 n0>n2 a node is loaded: n0 uses 90 % of its CPUs"},
 		{"better", func(_ *View, n *naive, _ *Params) { n.steps, n.gains = []Step{{0, 2, 0}}, []float64{70} }, "p0 n0>n2 fragmentation: 70 thousandths of a GPU are won"},
 		{"better, but somebody waits for GPUs", func(v *View, n *naive, _ *Params) {
 			n.steps, n.gains = []Step{{0, 2, 0}}, []float64{70}
@@ -244,4 +250,13 @@ func TestBatchesFit(t *testing.T) {
 			}
 		}
 	})
+}
+
+// loads has nodes of ten CPUs use some of them; less than nothing: it is not known. Above 70 % they are loaded.
+func loads(v *View, p *Params, used ...float64) {
+	p.LoadMark = 0.7
+	for i, load := range used {
+		n := &v.Nodes[i]
+		n.CPUs, n.Load, n.Known = 10_000, max(load, 0), load >= 0
+	}
 }

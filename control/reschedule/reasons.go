@@ -217,44 +217,55 @@ func room(d *decision) []Proposal {
 	return list
 }
 
-// loaded moves pods off nodes whose agents report more load than the mark, those first that use the most, until the node is below it.
+// loaded moves pods off nodes whose agents report more load than the mark, those first that use the most, until the node is below it. No node gets so many that it would be above the mark.
 func loaded(d *decision) []Proposal {
 	if d.p.LoadMark <= 0 {
 		return nil
 	}
 	var list []Proposal
+	comes := make(map[int]float64) // the use of pods that are to come, by node
 	for at := range d.v.Nodes {
 		n := &d.v.Nodes[at]
-		over := n.Load - d.p.LoadMark
+		over := n.Load - d.p.LoadMark*n.CPUs
 		if !n.Known || over <= 0 {
 			continue
 		}
-		var users []int
-		for i := range d.v.Pods {
-			if p := &d.v.Pods[i]; p.Node == at && p.Use > 0 && d.may(i, false) {
-				users = append(users, i)
-			}
-		}
-		slices.SortStableFunc(users, func(a, b int) int { return cmp.Compare(d.v.Pods[b].Use, d.v.Pods[a].Use) })
 		open := d.open(at)
-		for _, i := range users {
-			if over <= 0 {
+		for _, i := range d.users(at) {
+			if over <= 0 || len(list) >= d.p.Most-d.taken {
 				break
 			}
 			p := &d.v.Pods[i]
 			to, gpu, ok := d.judge.Target(i, func(node int) bool {
 				to := &d.v.Nodes[node]
-				return open(node) && to.Known && to.Load+p.Use <= d.p.LoadMark
+				return open(node) && to.Known && to.Load+comes[node]+p.Use <= d.p.LoadMark*to.CPUs
 			})
 			if ok {
 				over -= p.Use
+				comes[to] += p.Use
 				list = append(list, Proposal{
-					Reason: ReasonLoad, Why: fmt.Sprintf("%s uses %.0f %% of its CPUs", n.Name, 100*n.Load), Steps: []Step{{i, to, gpu}}, Gain: p.Weight(),
+					Reason: ReasonLoad, Why: fmt.Sprintf("%s uses %.0f %% of its CPUs", n.Name, 100*n.Load/n.CPUs), Steps: []Step{{i, to, gpu}}, Gain: p.Weight(),
 				})
 			}
 		}
 	}
 	return list
+}
+
+// users are the pods of a node that may be moved and of which something is known to be used, those first that use the most, one of each workload.
+func (d *decision) users(node int) (list []int) {
+	for i := range d.v.Pods {
+		if p := &d.v.Pods[i]; p.Node == node && p.Use > 0 && d.may(i, false) {
+			list = append(list, i)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(d.v.Pods[b].Use, d.v.Pods[a].Use) })
+	workloads := make(map[string]bool)
+	return slices.DeleteFunc(list, func(i int) bool {
+		before := workloads[d.v.Pods[i].Workload]
+		workloads[d.v.Pods[i].Workload] = true
+		return before
+	})
 }
 
 // fragmentation moves pods to where the market's prices value them more, unless somebody waits for GPUs and fits nowhere. What such a move frees is soon taken by the pods

@@ -13,9 +13,9 @@ type Node struct {
 	Room Room
 	// Leaving says why the node is to be emptied; empty: it is not.
 	Leaving string
-	// Load is the use of its CPUs by its agent's report, as a part of what there is; Known: there is a fresh report.
-	Load  float64
-	Known bool
+	// CPUs are what it has, and Load what is used of them by its agent's report, both in thousandths of a CPU. Known: there is a fresh report.
+	CPUs, Load float64
+	Known      bool
 	// Closed nodes take nobody.
 	Closed bool
 }
@@ -46,7 +46,7 @@ type Pod struct {
 	Requests []int64 // by resource, as Room.Amounts
 	GPU      topology.Request
 	Grant    topology.Grant
-	// Use is its use of CPU as a part of its node's, for reasons of load.
+	// Use is about what it uses of its node's Load; 0: that is not known.
 	Use float64
 
 	Began time.Time
@@ -125,7 +125,7 @@ type Params struct {
 	MinAge time.Duration
 	// Horizon is for how long a gain is counted: a thousandth of a GPU that is won counts as much work.
 	Horizon time.Duration
-	// LoadMark is the use of a node's CPUs above which pods leave it; 0: none.
+	// LoadMark is the used part of a node's CPUs above which pods leave it; 0: load is no reason.
 	LoadMark float64
 	// Only are the names of the reasons that count; empty: all do.
 	Only []string

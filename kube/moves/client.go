@@ -3,6 +3,7 @@ package moves
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -50,8 +51,8 @@ type Client struct {
 	fence   *lease.Fence
 	timeout time.Duration
 	ttl     time.Duration
-	// requests: pods are not evicted, their evictions are asked for by EvictionRequests.
-	requests bool
+	// requests: pods are not evicted, their evictions are asked for by EvictionRequests. served: those that a leader before has made are looked for.
+	requests, served bool
 }
 
 // New returns a Client. timeout bounds one request, ttl is how long a target is kept.
@@ -107,8 +108,13 @@ func (c *Client) Snapshot(ctx context.Context, read func(io.Reader) error) error
 
 // read gets an object; there is false where there is none.
 func (c *Client) read(ctx context.Context, path, what string, into any) (there bool, err error) {
+	return c.readUnless(ctx, path, what, into, func(int) bool { return false })
+}
+
+// readUnless takes some answers for that there is none.
+func (c *Client) readUnless(ctx context.Context, path, what string, into any, none func(code int) bool) (there bool, err error) {
 	a := c.api.Do(ctx, &apiserver.Call{Method: http.MethodGet, Path: path, Accept: apiserver.ContentJSON}, c.timeout)
-	if a.Err == nil && a.Code == http.StatusNotFound {
+	if a.Err == nil && (a.Code == http.StatusNotFound || none(a.Code)) {
 		return false, nil
 	}
 	if err := a.Failure("read " + what); err != nil {
@@ -244,17 +250,19 @@ func (c *Client) GiveBack(ctx context.Context, m *reschedule.Carried) error {
 	return a.Failure(did)
 }
 
-// Permit says in the Reservation of a growth, of that UID and no other, which pods may be evicted for it.
-func (c *Client) Permit(ctx context.Context, namespace, name, uid string, victims []string) error {
+// Permit says in the Reservation of a growth, of that UID and no other, which pods may be evicted for it. refused: it certainly does not say so; else, after an error, it may.
+func (c *Client) Permit(ctx context.Context, namespace, name, uid string, victims []string) (refused bool, err error) {
 	did := "say who may be evicted for the Reservation " + namespace + "/" + name
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]string{spec.AnnotationMayEvict: strings.Join(victims, ",")}}})
 	if err != nil {
-		return fmt.Errorf("%s: %w", did, err)
+		return true, fmt.Errorf("%s: %w", did, err)
 	}
 	a := c.write(ctx, &apiserver.Call{
 		Method: http.MethodPatch, Path: reservationPath(namespace, name), ContentType: apiserver.ContentMerge, Accept: apiserver.AcceptMetadataJSON, Body: body,
 	}, did)
-	return a.Failure(did)
+	// Of 5xx, of a timeout, and of no answer nobody knows what was done.
+	refused = errors.Is(a.Err, lease.ErrFenced) || a.Err == nil && a.Code >= http.StatusBadRequest && a.Code < http.StatusInternalServerError && a.Code != http.StatusRequestTimeout
+	return refused, a.Failure(did)
 }
 
 // Evict evicts a move's pod, or asks for it by an EvictionRequest. refused says why the API server does not allow it now; err is for everything else, where the eviction may have been done.

@@ -304,22 +304,32 @@ func TestPermit(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	permit := func() error { return client.Permit(t.Context(), "ns", "growth", "r", []string{"a", "b"}) }
-	if err := permit(); err != nil {
-		t.Fatal(err)
+	permit := func() (bool, error) { return client.Permit(t.Context(), "ns", "growth", "r", []string{"a", "b"}) }
+	if refused, err := permit(); err != nil || refused {
+		t.Fatal(refused, err)
 	}
 	want := `PATCH /apis/scheduling.hilbert.dev/v1alpha1/namespaces/ns/reservations/growth application/merge-patch+json {"metadata":{"annotations":{"` + spec.AnnotationMayEvict + `":"a,b"},"uid":"r"}}`
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("sent %q, want %q", got, want)
 	}
-	for _, code = range []int{http.StatusConflict, http.StatusNotFound, http.StatusForbidden} {
-		if err := permit(); err == nil {
-			t.Errorf("%d is taken for done", code)
+	for _, code = range []int{http.StatusConflict, http.StatusNotFound, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusGatewayTimeout} {
+		if refused, err := permit(); err == nil || refused != (code < http.StatusInternalServerError) {
+			t.Errorf("%d: refused for certain: %v, %v", code, refused, err)
 		}
 	}
 	got = nil
 	fence.Shut()
-	if err := permit(); err == nil || got != nil {
-		t.Errorf("a deposed leader says who may be evicted: %v, %q", err, got)
+	if refused, err := permit(); err == nil || !refused || got != nil {
+		t.Errorf("a deposed leader says who may be evicted: %v, %v, %q", refused, err, got)
+	}
+	listening.Close()
+	fence = lease.NewFence(time.Hour, time.Second)
+	fence.Renewed(time.Now())
+	if client, err = New(&rest.Config{Host: listening.URL}, fence, time.Second, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	if refused, err := permit(); err == nil || refused {
+		t.Errorf("no answer is taken for one: %v, %v", refused, err)
 	}
 }

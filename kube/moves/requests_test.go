@@ -11,6 +11,7 @@ import (
 	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/control/reschedule"
 )
 
@@ -18,6 +19,7 @@ import (
 type lifecycle struct {
 	server
 	served  bool
+	forbids bool
 	request *lifecyclev1alpha1.EvictionRequest
 	writes  []string
 }
@@ -43,6 +45,8 @@ func (s *lifecycle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		none(http.StatusNotFound)
 	case r.URL.Path == group:
 		answer(http.StatusOK, &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "evictions"}, {Name: "evictionrequests"}}})
+	case s.forbids:
+		none(http.StatusForbidden)
 	case r.Method == http.MethodPost && s.request != nil:
 		none(http.StatusConflict)
 	case r.Method == http.MethodPost:
@@ -66,18 +70,18 @@ func (s *lifecycle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestUseRequests(t *testing.T) {
 	s := &lifecycle{server: server{pod: web(), evict: http.StatusCreated}}
 	client, _ := start(t, s)
-	if served, err := client.UseRequests(t.Context()); served || err != nil {
+	if served, err := client.UseRequests(t.Context(), true); served || err != nil {
 		t.Fatalf("served %v, %v", served, err)
 	}
 	if _, err := client.Evict(t.Context(), carried()); err != nil || len(s.bodies) != 1 || len(s.writes) > 0 {
 		t.Fatalf("%v: %v, %v", err, s.bodies, s.writes)
 	}
 	s.failures = 1
-	if _, err := client.UseRequests(t.Context()); err == nil {
+	if _, err := client.UseRequests(t.Context(), true); err == nil {
 		t.Fatal("it is known what cannot be read")
 	}
 	s.served = true
-	if served, err := client.UseRequests(t.Context()); !served || err != nil {
+	if served, err := client.UseRequests(t.Context(), true); !served || err != nil {
 		t.Fatalf("served %v, %v", served, err)
 	}
 	for range 2 { // the second one finds the first
@@ -122,7 +126,7 @@ func TestSeeRequests(t *testing.T) {
 	} {
 		s := &lifecycle{server: server{pod: web()}, served: true}
 		client, fence := start(t, s)
-		if _, err := client.UseRequests(t.Context()); err != nil {
+		if _, err := client.UseRequests(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := client.Evict(t.Context(), carried()); err != nil {
@@ -139,5 +143,41 @@ func TestSeeRequests(t *testing.T) {
 		if withdrawing := client.Withdraw(t.Context(), carried()); evicting == nil || withdrawing == nil || len(s.writes) != sent {
 			t.Errorf("%s: a deposed leader writes", name)
 		}
+	}
+}
+
+// Who is not to use EvictionRequests any more still withdraws those that a leader before has made, if it is allowed to.
+func TestRequestsOfALeaderBefore(t *testing.T) {
+	s := &lifecycle{server: server{pod: web(), evict: http.StatusCreated}, served: true}
+	client, _ := start(t, s)
+	if _, err := client.UseRequests(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Evict(t.Context(), carried()); err != nil || s.request == nil {
+		t.Fatal(err)
+	}
+	if s.request.Labels[spec.LabelMove] != "" || len(s.request.Labels) != 1 {
+		t.Errorf("labels %v", s.request.Labels)
+	}
+	next, _ := start(t, s)
+	if used, err := next.UseRequests(t.Context(), false); used || err != nil {
+		t.Fatalf("used %v, %v", used, err)
+	}
+	if seen, err := next.See(t.Context(), carried()); err != nil || !seen.Requested {
+		t.Fatalf("%+v, %v", seen, err)
+	}
+	s.forbids = true
+	if seen, err := next.See(t.Context(), carried()); err != nil || seen.Requested || !seen.Known {
+		t.Errorf("who need not use them is stopped by not being allowed to: %+v, %v", seen, err)
+	}
+	if err := next.GiveBack(t.Context(), carried()); err != nil || s.request == nil {
+		t.Error(err)
+	}
+	if _, err := client.See(t.Context(), carried()); err == nil {
+		t.Error("who uses them does not notice that it may not look")
+	}
+	s.forbids = false
+	if err := next.GiveBack(t.Context(), carried()); err != nil || s.request != nil {
+		t.Errorf("it still asks: %v, %v", s.request, err)
 	}
 }

@@ -266,6 +266,7 @@ func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[str
 		if slices.Contains(empty, n.Name) {
 			node.Leaving = "it is to be emptied"
 		}
+		node.CPUs, node.Load, node.Known = loadOf(n, store.Report(slot))
 		index[n.Name] = len(v.Nodes)
 		v.Nodes = append(v.Nodes, node)
 	}
@@ -278,6 +279,7 @@ func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[str
 		}
 	}
 	protected := protections(d.Ledger.Budgets)
+	measured := measuredOf(d.Ledger)
 	for i := range d.Ledger.Pods {
 		r := &d.Ledger.Pods[i]
 		f := &r.Facts
@@ -286,7 +288,7 @@ func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[str
 			continue
 		}
 		p := podOf(f, at, protected(f))
-		p.Broken = broken[f.UID]
+		p.Broken, p.Use = broken[f.UID], measured.use(f, v.Nodes[at].Load)
 		if p.Unit == "" && !p.Pinned {
 			p.Violated = violated(store, store.Pod(f.UID))
 		}

@@ -3,6 +3,7 @@ package whatif
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -48,15 +49,24 @@ func TestMoves(t *testing.T) {
 					o.Leaving[facts.UID(a.Key)] = "its node belongs to online"
 				}
 				o.Params.Only = []string{reschedule.ReasonHands}
+			case "load": // NODE THOUSANDTHS: what its agent says that it uses of CPUs, on average over an hour
+				used, err := strconv.ParseInt(args[1].Key, 10, 64)
+				if err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				s.Apply(facts.NodeReported{Node: args[0].Key, Report: &facts.NodeReport{Usage: facts.Usage{MilliCPU: used, Since: now.Add(-time.Hour).UnixNano()}}}, now)
 			case "empty":
 				o.Empty = append(o.Empty, args[0].Key)
 			default:
-				d.Fatalf(t, "%q: want node, pod, unit, growth, budget, leave or empty", command)
+				d.Fatalf(t, "%q: want node, pod, unit, growth, budget, load, leave or empty", command)
 			}
 		}
 		d.MaybeScanArgs(t, "most", &o.Params.Most)
 		o.Preempt, o.MostOfGang = d.HasArg("preempt"), 4
 		d.MaybeScanArgs(t, "together", &o.MostOfGang)
+		percent := 0
+		d.MaybeScanArgs(t, "max-load", &percent)
+		o.Params.LoadMark = float64(percent) / 100
 		dump := dumptest.RoundTrip(t, inspect.Take(s, "hilbert", now))
 		restore(dump.Ledger)
 		m, err := NewMoves(t.Context(), dump, &o)

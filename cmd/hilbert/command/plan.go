@@ -30,6 +30,7 @@ func newPlan() *cobra.Command {
 // planMoves are the flags of hilbert plan moves.
 type planMoves struct {
 	from, output string
+	maxLoad      int // percent
 	options      whatif.MoveOptions
 }
 
@@ -40,7 +41,7 @@ func newPlanMoves() *cobra.Command {
 		Use:   "moves",
 		Short: "Say which running pods should be on other nodes, and why",
 		Long: `Read a file that hilbert snapshot wrote, and say which running pods should be moved, in which order: to empty nodes, because their node broke a promise, to
-make room for a pod or gang with GPUs that waits, and to where the GPUs that are left are worth more. The scheduler itself rehearses the moves first; what does not fit its target is left out.
+make room for a pod or gang with GPUs that waits, off nodes with more load than --max-load, and to where the GPUs that are left are worth more. The scheduler itself rehearses the moves first; what does not fit its target is left out.
 Gangs that would be in fewer domains of the label that they prefer if they restarted are named; they are not moved.
 
 Moved are only pods whose owner does not refuse, that somebody would replace, and that are in no gang; not those that a disruption budget protects,
@@ -60,6 +61,7 @@ Nothing is moved: the answer is advice. The moves of a batch need nothing of one
 	flags.IntVar(&p.Most, "most", p.Most, "the most pods that are moved")
 	flags.DurationVar(&p.MinAge, "min-age", p.MinAge, "how long a pod has run before it is moved to a better place")
 	flags.DurationVar(&p.Horizon, "horizon", p.Horizon, "for how long a gain is counted against work that is lost")
+	flags.IntVar(&f.maxLoad, "max-load", 0, "how many percent of its CPUs a node may use, by its agent's report, before pods leave it; 0: load is no reason")
 	flags.BoolVar(&f.options.Preempt, "preempt-for-growth", false, "say, too, which pods of lower priority should be evicted where others wait to grow")
 	flags.StringVarP(&f.output, "output", "o", output.Table, "table or json")
 	return cmd
@@ -74,9 +76,12 @@ func (f *planMoves) run(cmd *cobra.Command) error {
 		return exitcode.Usagef("plan moves: write --from FILE, which hilbert snapshot wrote")
 	case p.Most < 0 || p.Most > mostMoves:
 		return exitcode.Usagef("plan moves: --most %d: want 0 to %d", p.Most, mostMoves)
+	case f.maxLoad < 0 || f.maxLoad > 100:
+		return exitcode.Usagef("plan moves: --max-load %d: want 0 to 100", f.maxLoad)
 	case p.MinAge < 0 || p.Horizon < time.Minute:
 		return exitcode.Usagef("plan moves: --min-age %v, --horizon %v: want 0s or more, and 1m or more", p.MinAge, p.Horizon)
 	}
+	p.LoadMark = float64(f.maxLoad) / 100
 	w := whom{from: f.from}
 	d, err := w.read(cmd)
 	if err != nil {

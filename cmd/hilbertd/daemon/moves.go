@@ -126,13 +126,6 @@ func (m *mover) round(ctx context.Context, now time.Time) time.Duration {
 
 // adopt goes on with the moves of a leader before.
 func (m *mover) adopt(ctx context.Context) error {
-	if m.config.EvictionRequestTimeout > 0 {
-		served, err := m.client.UseRequests(ctx)
-		if err != nil {
-			return err
-		}
-		m.log.Info("how pods are asked to leave", "evictionRequests", served)
-	}
 	type left struct {
 		wanted  reschedule.Wanted
 		created time.Time
@@ -140,6 +133,13 @@ func (m *mover) adopt(ctx context.Context) error {
 	var all []left
 	if err := m.client.Left(ctx, func(w reschedule.Wanted, created time.Time) { all = append(all, left{w, created}) }); err != nil {
 		return err
+	}
+	if asks := m.config.EvictionRequestTimeout > 0; asks || len(all) > 0 { // a leader before may have asked
+		used, err := m.client.UseRequests(ctx, asks)
+		if err != nil {
+			return err
+		}
+		m.log.Info("how pods are asked to leave", "evictionRequests", used)
 	}
 	for _, l := range all {
 		// A pod that is being deleted is taken for one that was evicted for the move: its target is kept for its replacement.
@@ -256,8 +256,8 @@ func (m *mover) plan(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// permit lets the scheduler evict pods of lower priority for a growth, if the budget has as many left. What it has taken is not given back: nobody knows whether the scheduler
-// has evicted them already.
+// permit lets the scheduler evict pods of lower priority for a growth, if the budget has as many left. What it has taken is given back only where nobody was named for certain: else the
+// scheduler may have evicted them already.
 func (m *mover) permit(ctx context.Context, p *whatif.PreemptionShown, now time.Time) {
 	log := m.log.With("namespace", p.Namespace, "reservation", p.Reservation, "node", p.Node, "victims", len(p.Victims))
 	if m.config.Mode != spec.ReschedulingAuto {
@@ -278,8 +278,13 @@ func (m *mover) permit(ctx context.Context, p *whatif.PreemptionShown, now time.
 	for i := range p.Victims {
 		victims[i] = string(p.Victims[i].UID)
 	}
-	err := m.client.Permit(ctx, p.Namespace, p.Reservation, string(p.UID), victims)
+	refused, err := m.client.Permit(ctx, p.Namespace, p.Reservation, string(p.UID), victims)
 	m.meter.permitted(p.Fresh, err)
+	if refused {
+		m.disturbances.Lock()
+		m.disturbances.budget.GiveBack(p.Fresh)
+		m.disturbances.Unlock()
+	}
 	if err != nil {
 		log.Warn("it could not be said who may be evicted for a growth; the next plan tries again", "err", err)
 		return
@@ -305,7 +310,7 @@ func (m *mover) snapshot(ctx context.Context) (dump *inspect.Dump, err error) {
 func (m *mover) params() reschedule.Params {
 	p := reschedule.Defaults()
 	p.Most, p.MinAge, p.Horizon = m.config.MaxMoves, m.config.MinAge.D(), m.config.Horizon.D()
-	p.WorkloadCooldown = m.config.WorkloadCooldown.D()
+	p.WorkloadCooldown, p.LoadMark = m.config.WorkloadCooldown.D(), float64(m.config.MaxLoadPercent)/100
 	return p
 }
 

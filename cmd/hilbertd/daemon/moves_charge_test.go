@@ -1,11 +1,20 @@
 package daemon
 
 import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/control/budget"
+	"hilbert.dev/hilbert/kube/lease"
+	"hilbert.dev/hilbert/kube/moves"
 	"hilbert.dev/hilbert/schedule/inspect"
+	"hilbert.dev/hilbert/sim/whatif"
 )
 
 // What relief has evicted since the snapshot before is charged to the budget of the moves, once, over changes of the scheduler's leader.
@@ -31,6 +40,33 @@ func TestReliefIsCharged(t *testing.T) {
 		}
 		if left := m.disturbances.budget.Left(now); left != c.left {
 			t.Errorf("%s: %d are left, want %d", name, left, c.left)
+		}
+	}
+}
+
+// Who may be evicted for a growth is taken from the budget. It is given back where the API server refuses for certain, and not where nobody knows.
+func TestRefusedPermissionsCostNothing(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for code, want := range map[int]int{
+		http.StatusOK: 7, http.StatusForbidden: 10, http.StatusNotFound: 10, http.StatusConflict: 10, http.StatusInternalServerError: 7, http.StatusGatewayTimeout: 7,
+	} {
+		listening := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+		t.Cleanup(listening.Close)
+		fence := lease.NewFence(time.Hour, time.Second)
+		fence.Renewed(now)
+		client, err := moves.New(&rest.Config{Host: listening.URL}, fence, time.Minute, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		m := &mover{
+			client: client, config: spec.Rescheduling{Mode: spec.ReschedulingAuto}, log: slog.New(slog.DiscardHandler), meter: newMoveMeter(),
+			disturbances: &disturbances{budget: budget.New(budget.Limits{Burst: 10}, now)},
+		}
+		m.permit(t.Context(), &whatif.PreemptionShown{Namespace: "ns", Reservation: "r", UID: "u", Fresh: 3, Victims: make([]whatif.VictimShown, 3)}, now)
+		if left := m.disturbances.budget.Left(now); left != want {
+			t.Errorf("%d: %d are left, want %d", code, left, want)
 		}
 	}
 }

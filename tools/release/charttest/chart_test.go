@@ -66,7 +66,7 @@ func objects(t *testing.T, rendered map[string]string) []*unstructured.Unstructu
 // everything are values that switch on all that a chart can render on a cluster without other operators.
 const everything = `
 metrics: {enabled: true, certificate: existing}
-controller: {enabled: true, rescheduling: {mode: Auto, evictionRequestTimeout: 30m}, config: {recommendation: {enabled: true, changePods: true}, requests: {enabled: true}, tides: {enabled: true}}}
+controller: {enabled: true, rescheduling: {mode: Auto, evictionRequestTimeout: 30m, maxLoadPercent: 80}, config: {recommendation: {enabled: true, changePods: true}, requests: {enabled: true}, tides: {enabled: true}}}
 namespace: {create: true}
 agent: {enabled: true, lending: {enabled: true}, config: {node: {lending: {network: {enabled: true, incoming: true}}, quietCPUs: {interrupts: true}, plugins: {enabled: true, directory: /run/fpga/plugins}, memory: {logs: {bytesPerSecond: 67108864}}}}}
 mps: {enabled: true}
