@@ -278,8 +278,7 @@ func viewOf(d *inspect.Dump, store *cluster.Store, empty []string, units map[str
 			}
 		}
 	}
-	protected := protections(d.Ledger.Budgets)
-	measured := measuredOf(d.Ledger)
+	protected, measured := protections(d.Ledger.Budgets), measuredOf(d.Ledger)
 	for i := range d.Ledger.Pods {
 		r := &d.Ledger.Pods[i]
 		f := &r.Facts
