@@ -304,21 +304,6 @@ func (a *Agent) giveBack() {
 	}
 }
 
-// flush has on disk what is not there yet, if the disk answers.
-func (a *Agent) flush() {
-	timeout, cancel := context.WithTimeout(context.Background(), maxLastSave) //nolint:forbidigo // that of the agent has ended
-	defer cancel()
-	last := map[string]*saver{"the checkpoint": a.checkpoint.saver, "the numbers of devices": a.devices.numbers.saver, "the configuration": a.configuration.saver, "what plugins gave": a.plugins.saver}
-	if a.absence.with != nil {
-		last["the plan for the agent's absence"] = a.absence.saver
-	}
-	for what, s := range last {
-		if err := s.flush(timeout.Done()); err != nil {
-			a.node.log.Warn("not written before the end", "what", what, "err", err)
-		}
-	}
-}
-
 // workers are what runs beside the loop all the time.
 func (a *Agent) workers() []func(context.Context) {
 	out := []func(context.Context){a.knobs.fast.Run, a.knobs.slow.Run, a.updates.run, a.memory.shrinker.Run}

@@ -196,6 +196,9 @@ func TestFrozenDiskIsTold(t *testing.T) {
 	if took := time.Since(began); took > maxLastSave+2*time.Second {
 		t.Errorf("the agent ended after %v", took)
 	}
+	if plan, err := w.absence.Plan.Load(); err != nil || !strings.Contains(string(plan), "{") {
+		t.Errorf("the plan for its absence, on a disk that answers, was not written: %q, %v", plan, err)
+	}
 	w.store.thaw()
 }
 

@@ -2,8 +2,10 @@ package node
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"hilbert.dev/hilbert/node/loop"
@@ -108,4 +110,23 @@ func (s *saver) flush(timeout <-chan struct{}) error {
 	case <-timeout:
 		return errors.New("the disk does not answer")
 	}
+}
+
+// flush has on disk what is not there yet, if the disk answers. Each has the whole time: one that does not answer takes none from the others.
+func (a *Agent) flush() {
+	timeout, cancel := context.WithTimeout(context.Background(), maxLastSave) //nolint:forbidigo // that of the agent has ended
+	defer cancel()
+	last := map[string]*saver{"the checkpoint": a.checkpoint.saver, "the numbers of devices": a.devices.numbers.saver, "the configuration": a.configuration.saver, "what plugins gave": a.plugins.saver}
+	if a.absence.with != nil {
+		last["the plan for the agent's absence"] = a.absence.saver
+	}
+	var writes sync.WaitGroup
+	for what, s := range last {
+		writes.Go(func() {
+			if err := s.flush(timeout.Done()); err != nil {
+				a.node.log.Warn("not written before the end", "what", what, "err", err)
+			}
+		})
+	}
+	writes.Wait()
 }
