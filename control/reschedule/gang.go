@@ -52,7 +52,7 @@ func (w *Wanted) Pods() []string {
 	return list
 }
 
-// SeenGang joins what is seen of a gang's pods, and of as many places as its Reservation says that there are. members are what See would say of each by itself: Running, Gone, Evicted, Vetoed.
+// SeenGang joins what is seen of a gang's pods, and of as many places as its Reservation says that there are. members are what See would say of each by itself: Running, Gone, Evicted, Vetoed, NoMember.
 func SeenGang(members []Seen, places []Place, why string) Seen {
 	out := Seen{Known: true, Running: true, Gone: true, Evicted: true, Why: why}
 	left := 0
@@ -64,7 +64,7 @@ func SeenGang(members []Seen, places []Place, why string) Seen {
 		out.Running = out.Running && s.Running
 		out.Gone = out.Gone && s.Gone
 		out.Evicted = out.Evicted && (s.Gone || s.Evicted)
-		out.Vetoed = cmp.Or(out.Vetoed, s.Vetoed)
+		out.Vetoed, out.NoMember = cmp.Or(out.Vetoed, s.Vetoed), cmp.Or(out.NoMember, s.NoMember)
 	}
 	out.Partly = left > 0 && left < len(members)
 	count := make(map[Place]int)

@@ -30,6 +30,7 @@ func TestSeenGang(t *testing.T) {
 		"all are gone, one has its place":   {[]Seen{gone, gone}, []Place{Consumed, Reserved}, Seen{Gone: true, Evicted: true, Place: Reserved}},
 		"all have their places":             {none, []Place{Consumed, Consumed}, Seen{Evicted: true, Place: Consumed}},
 		"one refuses":                       {[]Seen{run, {Running: true, Vetoed: "no"}}, []Place{Reserved, Reserved}, Seen{Running: true, Place: Reserved, Vetoed: "no"}},
+		"one is no member any more":         {[]Seen{gone, {Running: true, NoMember: "no"}}, []Place{Reserved, Reserved}, Seen{Partly: true, Place: Reserved, NoMember: "no"}},
 		"one is somewhere else, none leave": {[]Seen{run, {}}, []Place{Reserved, Reserved}, Seen{Place: Reserved}},
 	} {
 		c.want.Known = true
@@ -59,6 +60,10 @@ func TestGangMove(t *testing.T) {
 		"one has left":                           {Move{Stage: Evicting}, Seen{Partly: true, Place: Reserved}, now, Evicting, []Do{Evict}},
 		"one has left, another refuses by now":   {Move{Stage: Evicting, Begun: true}, Seen{Partly: true, Place: Reserved, Vetoed: "no"}, now, Evicting, []Do{Evict}},
 		"one has left, and a place is lost":      {Move{Stage: Evicting, Begun: true}, Seen{Partly: true, Place: Lost, Served: true}, now, Evicting, []Do{Evict}},
+		"one is no member, nobody has left":      {Move{Stage: Evicting}, Seen{Running: true, Place: Reserved, NoMember: "no"}, now, GivenBack, []Do{GiveBack}},
+		"one is no member, places are asked for": {Move{Stage: Reserving}, Seen{Running: true, Place: Asked, NoMember: "no"}, now, GivenBack, []Do{GiveBack}},
+		"one has left, another is no member":     {Move{Stage: Evicting, Begun: true}, Seen{Partly: true, Place: Reserved, NoMember: "no"}, now, Replacing, nil},
+		"another leader: one is no member":       {Recover(Move{}, &Seen{Partly: true, Place: Reserved}, now), Seen{Partly: true, Place: Reserved, NoMember: "no"}, now, Replacing, nil},
 		"the others could not be evicted":        {Move{Stage: Evicting, Begun: true}, Seen{Partly: true, Place: Reserved}, late, Replacing, nil},
 		"all have left":                          {Move{Stage: Evicting, Begun: true}, Seen{Evicted: true, Place: Reserved}, now, Replacing, nil},
 		"all have left, and a place is lost":     {Move{Stage: Replacing}, Seen{Gone: true, Place: Lost, Served: true}, now, LostTarget, []Do{GiveBack}},

@@ -55,6 +55,8 @@ type Seen struct {
 	Evicted bool
 	// Partly: of a gang that is moved some members have left, and others have not.
 	Partly bool
+	// NoMember says which pod of a gang's move is no member of its PodGroup; empty: all are. Then no pod is evicted any more, even if some have left.
+	NoMember string
 	// Asking: an eviction is on its way, and nobody knows yet what becomes of it. Then nothing is decided.
 	Asking bool
 	// Refused: the eviction was refused just now (a disruption budget). Of a gang: nobody was evicted.
@@ -163,6 +165,8 @@ func (s *Seen) obstacle() string {
 	switch {
 	case s.Vetoed != "":
 		return s.Vetoed
+	case s.NoMember != "":
+		return s.NoMember
 	case s.Partly:
 		return "some of the gang's pods are not there any more"
 	case !s.Running:
@@ -209,7 +213,7 @@ func (m Move) evicting(seen *Seen, now time.Time, limits *Timeouts) (Move, []Do)
 		return m.replacing(seen, now, limits)
 	case seen.Partly && !m.Begun && seen.Refused != "": // nobody was evicted for this: they have left for another reason
 		return m.end(GivenBack, seen.obstacle(), now), []Do{GiveBack}
-	case seen.Partly && now.Sub(m.Since) < limits.Evict: // even if a place was lost: the others do no work alone, and start again as a whole
+	case seen.Partly && seen.NoMember == "" && now.Sub(m.Since) < limits.Evict: // even if a place was lost: the others do no work alone, and start again as a whole
 		m.Begun = true
 		return m, []Do{Evict}
 	case seen.Partly:
@@ -217,8 +221,8 @@ func (m Move) evicting(seen *Seen, now time.Time, limits *Timeouts) (Move, []Do)
 		return m.replacing(seen, now, limits)
 	case seen.Place != Reserved: // nobody is evicted any more
 		return m.end(GivenBack, "the target was lost before the eviction: "+seen.Why, now), []Do{GiveBack}
-	case seen.Vetoed != "":
-		return m.end(GivenBack, seen.Vetoed, now), []Do{GiveBack}
+	case seen.Vetoed != "", seen.NoMember != "":
+		return m.end(GivenBack, seen.obstacle(), now), []Do{GiveBack}
 	case seen.Failed != "":
 		return m.end(Stayed, "its EvictionRequest failed: "+seen.Failed, now), []Do{GiveBack}
 	case seen.Requested && now.Sub(m.Since) >= limits.Evict:

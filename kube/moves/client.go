@@ -176,7 +176,7 @@ func (c *Client) seePod(ctx context.Context, m *reschedule.Carried, who *resched
 	default:
 		seen.Running, seen.Vetoed = pod.Spec.NodeName == who.From, veto(&pod)
 		if m.Gang != nil && parse.UnitOf(&pod) != m.Gang.PodGroup {
-			seen.Vetoed = "it is no member of the PodGroup " + m.Gang.PodGroup
+			seen.NoMember = who.Name + " is no member of the PodGroup " + m.Gang.PodGroup
 		}
 	}
 	return seen, err

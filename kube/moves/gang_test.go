@@ -141,7 +141,7 @@ func TestSeeGang(t *testing.T) {
 		"of an odd index":       {func(s *gangServer) { s.target.Status.Places[2].Index = 9 }, reschedule.Seen{Running: true, Place: reschedule.Asked}},
 		"one is gone":           {func(s *gangServer) { delete(s.pods, "t1") }, reschedule.Seen{Partly: true, Place: reschedule.Reserved}},
 		"all are":               {func(s *gangServer) { clear(s.pods) }, reschedule.Seen{Gone: true, Evicted: true, Place: reschedule.Reserved}},
-		"a pod of another gang": {func(s *gangServer) { s.pods["t2"].Labels[spec.LabelPodGroup] = "other" }, reschedule.Seen{Running: true, Place: reschedule.Reserved, Vetoed: "it is no member of the PodGroup train"}},
+		"a pod of another gang": {func(s *gangServer) { s.pods["t2"].Labels[spec.LabelPodGroup] = "other" }, reschedule.Seen{Running: true, Place: reschedule.Reserved, NoMember: "t2 is no member of the PodGroup train"}},
 		"one has its place by its name": {func(s *gangServer) {
 			s.pods["t1"].UID, s.target.Status.Places[0].State, s.target.Status.Places[0].Pod = "again", "Consumed", "t1"
 		}, reschedule.Seen{Partly: true, Place: reschedule.Reserved, Why: "pod t1 has one"}},
