@@ -17,11 +17,13 @@ type turns struct {
 	first map[facts.UID]bool
 	back  map[facts.UID]bool // pods whose Binding failed: they back off for a while
 	given map[facts.UID]bool // pods that were seen to have a turn
+	kept  map[cluster.Slot]facts.UnitName
 }
 
 // begin looks whose turn it is.
 func (j *turns) begin() {
-	j.first = make(map[facts.UID]bool)
+	j.first, j.kept = make(map[facts.UID]bool), make(map[cluster.Slot]facts.UnitName)
+	j.seeKept()
 	store := j.r.scheduler.Store()
 	store.Placeholders().Each(func(set *cluster.PlaceholderSet) {
 		v := set.View()
@@ -45,7 +47,7 @@ func (j *turns) begin() {
 // Placed implements schedule.Observer: of one priority nobody else is placed where the one whose turn it is would fit.
 func (j *turns) Placed(pod *cluster.Pod, _ time.Time) {
 	store := j.r.scheduler.Store()
-	if pod.Placeholder() || j.first[pod.UID] || store.Placeholders().TakenBy(pod) != "" || j.sinceHas(pod) {
+	if pod.Placeholder() || j.first[pod.UID] || store.Placeholders().TakenBy(pod) != "" || j.sinceHas(pod) || j.keptForGang(pod) {
 		return // it holds room for somebody, or has room that was kept for it
 	}
 	for uid := range j.first {
@@ -68,16 +70,32 @@ func (j *turns) sinceHas(pod *cluster.Pod) (has bool) {
 	return has
 }
 
+// seeKept looks which nodes the scheduler keeps for gangs that have waited long. When a gang has its places, that is over.
+func (j *turns) seeKept() {
+	for _, x := range j.r.scheduler.Gate().Reservations.List() {
+		for _, slot := range x.Slots {
+			j.kept[slot] = x.Unit
+		}
+	}
+}
+
+// keptForGang: the pod's node was kept for its gang, so that no single pod of its priority could have it, whosever turn it is.
+func (j *turns) keptForGang(pod *cluster.Pod) bool {
+	return pod.Unit != nil && j.kept[j.r.scheduler.Store().Slot(pod.Node())] == pod.Unit.UnitName
+}
+
 // Released implements schedule.Observer.
 func (j *turns) Released(pod *cluster.Pod, _ string, _ time.Time) { j.back[pod.UID] = true }
+
+// Unschedulable implements schedule.Observer. A Step chooses the nodes that it keeps before it decides.
+func (j *turns) Unschedulable(*cluster.Pod, []schedule.FilterCount, time.Time) { j.seeKept() }
 
 // MissedWakeup implements schedule.Observer.
 func (j *turns) MissedWakeup(pod *cluster.Pod, _ time.Time) {
 	j.r.broken("nothing woke %s", pod.UID)
 }
 
-func (*turns) Preempting(*cluster.Pod, []*cluster.Pod, time.Time)            {}
-func (*turns) Cleared(*cluster.Pod, time.Time)                               {}
-func (*turns) Rejected(string, time.Time)                                    {}
-func (*turns) Unschedulable(*cluster.Pod, []schedule.FilterCount, time.Time) {}
-func (*turns) Bound(*cluster.Pod, time.Time)                                 {}
+func (*turns) Preempting(*cluster.Pod, []*cluster.Pod, time.Time) {}
+func (*turns) Cleared(*cluster.Pod, time.Time)                    {}
+func (*turns) Rejected(string, time.Time)                         {}
+func (*turns) Bound(*cluster.Pod, time.Time)                      {}

@@ -178,6 +178,12 @@ func (w *world) live() {
 			w.wants[p.Controller.Name] = w.now + w.random.Int64N(int64(3*tick))
 		}
 	}
+	for _, uid := range slices.Sorted(maps.Keys(w.pods)) { // the garbage collector of pods: their Bindings came after their node was gone
+		if p := w.pods[uid]; p.Node != "" && w.nodes[p.Node] == nil && p.leaves == 0 {
+			w.gangs.hurt[p.Unit] = true
+			w.end(p)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(w.wants)) {
 		if w.wants[name] <= w.now {
 			delete(w.wants, name)
