@@ -54,6 +54,8 @@ type cluster struct {
 	cpu, memory int64
 	// deaf: the kubelet does not look at resizes.
 	deaf bool
+	// class is the priority class of pods that are created; empty: none.
+	class string
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -157,7 +159,10 @@ spec:
 }
 
 // run runs a hilbertd of one role until the test ends, or stop is called.
-func (c *cluster) run(change func(*spec.Configuration)) (stop func()) {
+func (c *cluster) run(change func(*spec.Configuration)) (stop func()) { return c.runWith(change, nil) }
+
+// runWith also tells where the hilbertd listens.
+func (c *cluster) runWith(change func(*spec.Configuration), listens func(address string)) (stop func()) {
 	c.t.Helper()
 	config := spec.Default()
 	config.Server.BindAddress = "127.0.0.1:0"
@@ -166,7 +171,7 @@ func (c *cluster) run(change func(*spec.Configuration)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- daemon.Run(ctx, config, daemon.Options{Log: slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))})
+		ended <- daemon.Run(ctx, config, daemon.Options{OnListen: listens, Log: slog.New(slog.NewTextHandler(c.t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))})
 	}()
 	stopped := false
 	stop = func() {
@@ -238,7 +243,7 @@ func (c *cluster) deployment(name string, pods int, node, scheduler string, cpu,
 	c.t.Helper()
 	labels := map[string]string{"app": name}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-		SchedulerName: scheduler, NodeName: node, TerminationGracePeriodSeconds: new(int64),
+		SchedulerName: scheduler, NodeName: node, PriorityClassName: c.class, TerminationGracePeriodSeconds: new(int64),
 		Containers: []corev1.Container{{Name: "app", Image: "none", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: *resource.NewMilliQuantity(cpu, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(memory<<20, resource.BinarySI),
 		}}}},
