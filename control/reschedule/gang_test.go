@@ -63,7 +63,7 @@ func TestGangMove(t *testing.T) {
 		"one is no member, nobody has left":      {Move{Stage: Evicting}, Seen{Running: true, Place: Reserved, NoMember: "no"}, now, GivenBack, []Do{GiveBack}},
 		"one is no member, places are asked for": {Move{Stage: Reserving}, Seen{Running: true, Place: Asked, NoMember: "no"}, now, GivenBack, []Do{GiveBack}},
 		"one has left, another is no member":     {Move{Stage: Evicting, Begun: true}, Seen{Partly: true, Place: Reserved, NoMember: "no"}, now, Replacing, nil},
-		"another leader: one is no member":       {Recover(Move{}, &Seen{Partly: true, Place: Reserved}, now), Seen{Partly: true, Place: Reserved, NoMember: "no"}, now, Replacing, nil},
+		"another leader: one is no member":       {Recover(Move{}, &Seen{Partly: true, Place: Reserved}, now, now, &limits), Seen{Partly: true, Place: Reserved, NoMember: "no"}, now, Replacing, nil},
 		"the others could not be evicted":        {Move{Stage: Evicting, Begun: true}, Seen{Partly: true, Place: Reserved}, late, Replacing, nil},
 		"all have left":                          {Move{Stage: Evicting, Begun: true}, Seen{Evicted: true, Place: Reserved}, now, Replacing, nil},
 		"all have left, and a place is lost":     {Move{Stage: Replacing}, Seen{Gone: true, Place: Lost, Served: true}, now, LostTarget, []Do{GiveBack}},
@@ -117,6 +117,13 @@ func TestGangTakesWhole(t *testing.T) {
 			t.Errorf("%s: %d of %d are given back, %d busy", name, left, c.burst, carrier.Busy())
 		}
 	}
+	carrier := NewCarrier(DefaultTimeouts(), 9, budget.New(budget.Limits{Burst: 9}, now))
+	carrier.Adopt(gangWanted("a", 3), &Seen{Known: true, Running: true}, now, now)
+	carrier.Advance("a0", &Seen{Known: true, Running: true, Place: Reserved}, now)
+	carrier.Advance("a0", &Seen{Known: true, Gone: true, Evicted: true, Place: Reserved}, now)
+	if got := carrier.Counts().Evicted; got != 3 {
+		t.Errorf("%d pods were evicted, want 3", got)
+	}
 	w := gangWanted("a", 3)
 	if got := w.Pods(); !slices.Equal(got, []string{"a0", "a1", "a2"}) {
 		t.Errorf("pods %v", got)
@@ -136,6 +143,9 @@ func TestGangRefusal(t *testing.T) {
 			most = 1
 		} else {
 			change(&v.Pods[1])
+		}
+		if got := GangRefusal(&v, make([]int, MaxGang+1), 1000); !strings.Contains(got, "at most 256 pods") {
+			t.Errorf("of more members than a Reservation has places: %q", got)
 		}
 		if got := GangRefusal(&v, []int{0, 1}, most); want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)
