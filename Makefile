@@ -185,6 +185,7 @@ nightly: ## what is too long for .ci/run: SEEDS seeds of each simulation, a mill
 	$(MAKE) sim-claims SEEDS=200
 	$(MAKE) chaos SEEDS=1000
 	$(MAKE) sim-moves SEEDS=1000
+	$(MAKE) sim-interference SEEDS=1000
 	$(MAKE) diff CASES=1000000
 	$(MAKE) lab-test
 	$(MAKE) operators-test
@@ -305,6 +306,10 @@ chaos: ## simulate SEEDS seeds of clusters in which everything goes wrong while 
 .PHONY: sim-moves
 sim-moves: ## simulate SEEDS seeds of moves with evictions, and as many with EvictionRequests, while leaders change, foreign binders take room, nodes die and responders refuse or hang
 	$(call timed,sim-moves,$(GO) test -count=1 -timeout 60m -run 'TestMoves' ./sim/moves -args -seeds $(SEEDS))
+
+.PHONY: sim-interference
+sim-interference: ## name harmful neighbours in SEEDS mixes of the machine model
+	$(call timed,sim-interference,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m -run 'TestNames' ./sim/interference)
 
 .PHONY: gpu-test
 gpu-test: ## soft slices with NVIDIA's driver, MPS and CUDA's compiler, as root on a machine whose GPU nobody uses; changes no setting of it

@@ -139,10 +139,12 @@ func (c *interferenceController) readings(o *observation) (out []interference.Re
 		r := interference.Reading{
 			ID: p.name.UID, Name: p.name.String(), Watched: online && !p.bestEffort && asked.MilliCPU > 0, Request: float64(asked.MilliCPU) / milli, Limitable: c.limitable(p, pool),
 			Evictable: pool == spec.PoolReclaimed, Use: orNaN(rateOf(o.use(p.cgroup).CPU.Usage)), Delay: math.NaN(), Pressure: math.NaN(), Indicator: math.NaN(), Cycles: math.NaN(),
-			Ahead: ahead[p.name.UID],
+		}
+		if !o.throttles(p) { // the probe would have it wait for whoever runs while its own limit keeps it from running
+			r.Ahead = ahead[p.name.UID]
 		}
 		if r.Watched {
-			r.Delay, r.Pressure, r.Indicator = orNaN(o.runDelay(p)), orNaN(pressureOf(o.use(p.cgroup))), orNaN(c.profiles.metric(p, o.laws.Wall))
+			r.Delay, r.Pressure, r.Indicator = orNaN(o.runDelay(p)), orNaN(o.pressureOf(p)), orNaN(c.profiles.metric(p, o.laws.Wall))
 			if c.config().Counters {
 				r.Cycles = orNaN(c.counters.cycles(p, r.Request, o.laws.Wall))
 			}

@@ -15,6 +15,7 @@ import (
 type harmRig struct {
 	*lender
 	web, hog string // their cgroups
+	main     string // that of the container of web
 	n        int
 	used     map[string]int // microseconds, by cgroup
 	waited   int
@@ -39,6 +40,7 @@ func (r *harmRig) fill(t *testing.T) {
 	r.web, r.hog = web.Cgroup, hog.Cgroup
 	r.mustRun(web)
 	r.mustRun(hog)
+	r.main = r.web + "/" + containerID(&web)
 	r.kernel.set(r.hog+"/"+enforce.CPUMax, "max 100000\n")
 }
 

@@ -163,7 +163,7 @@ func (o *observation) readPods(profiles *profileController) {
 			})
 			continue
 		}
-		service := advise.Service{ID: id, Pool: pool, CPUUse: rateOf(use.CPU.Usage), CPUPressure: pressureOf(use), Memory: bytesOf(use.Memory.Current)}
+		service := advise.Service{ID: id, Pool: pool, CPUUse: rateOf(use.CPU.Usage), CPUPressure: o.pressureOf(p), Memory: bytesOf(use.Memory.Current)}
 		if service.BestEffort = p.bestEffort && !asked.QoS.Said; service.BestEffort {
 			service.RunDelay = o.runDelay(p)
 		}
@@ -270,15 +270,12 @@ func (o *observation) discount(use *observe.CgroupUse) {
 // time in which some of them wait takes their place, which is never more; where that is not known either, nothing is: what cannot be read is not zero. Nor is anything
 // known where a limit of its own throttles the pod, because the kernel counts that as waiting.
 func (o *observation) runDelay(p *pod) (out advise.Sample) {
-	if len(p.containers) == 0 || throttled(o.use(p.cgroup)) {
+	if len(p.containers) == 0 || o.throttles(p) {
 		return out
 	}
 	out = advise.Known(0)
 	for _, c := range p.containers {
 		use := o.use(c.cgroup)
-		if throttled(use) {
-			return advise.Sample{}
-		}
 		delay := rateOf(use.CPU.RunDelay)
 		if !delay.Known {
 			delay = rateOf(use.CPUPressure.Some.Now)
@@ -310,12 +307,25 @@ func (o *observation) ofCPUs(cpus topology.CPUSet, of func(*observe.CPU) observe
 func busy(c *observe.CPU) observe.Sample[float64]  { return c.Busy }
 func delay(c *observe.CPU) observe.Sample[float64] { return c.RunDelay }
 
-// pressureOf is the share of time in which a pod waited for a CPU that others had; not known where its own limit throttles it.
-func pressureOf(use *observe.CgroupUse) advise.Sample {
-	if throttled(use) {
+// pressureOf is the share of time in which a pod waited for a CPU that others had; not known where a limit of its own throttles it.
+func (o *observation) pressureOf(p *pod) advise.Sample {
+	if o.throttles(p) {
 		return advise.Sample{}
 	}
-	return rateOf(use.CPUPressure.Some.Now)
+	return rateOf(o.use(p.cgroup).CPUPressure.Some.Now)
+}
+
+// throttles reports whether a limit of a pod's own keeps it from running. The kernel counts that in the cgroup whose limit it is: a container's is not in its pod's.
+func (o *observation) throttles(p *pod) bool {
+	if throttled(o.use(p.cgroup)) {
+		return true
+	}
+	for _, c := range p.containers {
+		if throttled(o.use(c.cgroup)) {
+			return true
+		}
+	}
+	return false
 }
 
 // throttled reports whether a cgroup's own limit keeps it from running.

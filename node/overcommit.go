@@ -74,10 +74,9 @@ func (c *overcommitController) reading(in *inputs) overcommit.Reading {
 			continue
 		}
 		cpus := float64(askedBy(asked.MilliCPU, p.requestedCPU, c.config().MaxPercent)) / milli
-		use := o.use(p.cgroup)
 		r.Asked += cpus
-		r.Use += orNaN(rateOf(use.CPU.Usage))
-		if s := pressureOf(use); s.Known {
+		r.Use += orNaN(rateOf(o.use(p.cgroup).CPU.Usage))
+		if s := o.pressureOf(p); s.Known {
 			pressure, weight = pressure+cpus*s.Value, weight+cpus
 		}
 	}

@@ -119,7 +119,7 @@ func (c *profileController) addIndicators(o *observation, p *pod, service *advis
 			wait, ran := o.runDelay(p), rateOf(use.CPU.Usage)
 			now = advise.Sample{Value: wait.Value / max(ran.Value, leastUse), Known: wait.Known && ran.Known}
 		case spec.IndicatorCPUPressure:
-			now = pressureOf(use)
+			now = o.pressureOf(p)
 		case spec.IndicatorMetric:
 			r := c.results[metricKey{p.name.UID, i}]
 			now = advise.Sample{Value: r.Value, Known: r.Outcome == scrape.Read && o.laws.Wall.Sub(r.At) <= maxMetricAge}

@@ -53,11 +53,11 @@ func (q *runQueueController) take() map[string]map[string]float64 {
 // look has the victims looked at, by UID, beside the loop. None: the probe rests.
 func (q *runQueueController) look(victims []string) {
 	probe := q.node.options.RunQueues
-	if probe == nil || q.busy || !q.node.loop.Running() || len(victims) == 0 && !q.begun {
-		return
-	}
 	if q.why != "" {
 		victims = nil // it was refused, and would be again
+	}
+	if probe == nil || q.busy || !q.node.loop.Running() || len(victims) == 0 && !q.begun {
+		return
 	}
 	var pods, harmed []string
 	uids := make(map[string]string)
@@ -97,7 +97,8 @@ func (q *runQueueController) looked(waits *runqueue.Waits, err error, victims []
 	}
 	q.ahead = make(map[string]map[string]float64, len(victims))
 	for _, victim := range victims {
-		ahead := make(map[string]float64)
+		// What found no room may have been this one's, behind anybody: without it, those that found room would seem to be most of its waiting.
+		ahead := map[string]float64{interference.NoPod: waits.Dropped.Seconds() / waits.Over.Seconds()}
 		for who, waited := range waits.Of[victim] {
 			id := interference.NoPod
 			if who != runqueue.NoPod {

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +20,8 @@ type fakeQueues struct {
 	err      error
 	looks    [][]string // victims, at each look
 	closed   int
-	victims  int // at the last look
+	dropped  time.Duration // in each look; 0: a millisecond
+	victims  int           // at the last look
 	lastPods []string
 }
 
@@ -30,7 +33,7 @@ func (f *fakeQueues) Look(victims, pods []string) (*runqueue.Waits, error) {
 	if f.err != nil || len(victims) == 0 || began {
 		return &runqueue.Waits{}, f.err
 	}
-	out := &runqueue.Waits{Over: time.Second, Of: make(map[string]map[string]time.Duration), Dropped: time.Millisecond}
+	out := &runqueue.Waits{Over: time.Second, Of: make(map[string]map[string]time.Duration), Dropped: cmp.Or(f.dropped, time.Millisecond)}
 	for _, v := range victims {
 		out.Of[v] = map[string]time.Duration{f.culprit: 400 * time.Millisecond, runqueue.NoPod: 100 * time.Millisecond}
 	}
@@ -115,6 +118,38 @@ func TestRunQueuesAreOptIn(t *testing.T) {
 	}
 }
 
+// Where more of the waiting found no room than was counted, nobody is named: the one that found no room may be the culprit.
+func TestRunQueuesDropped(t *testing.T) {
+	f := &fakeQueues{dropped: 2 * time.Second}
+	r := queueRig(t, f, "true")
+	for range 4 {
+		r.pass(1, 0.6, 4)
+		r.settle()
+	}
+	if i := r.interference(); len(i.Findings) != 1 || i.Findings[0].Culprit != nil {
+		t.Errorf("%+v", i)
+	}
+}
+
+// A container's own limit keeps it from running, which the kernel says of the container alone, and counts as pressure of the pod. That is no harm, and nothing is looked at.
+func TestThrottledIsNotHarmed(t *testing.T) {
+	f := &fakeQueues{}
+	r := queueRig(t, f, "true")
+	window := func(periods, throttled int, waits float64) {
+		r.counters.write("sys/fs/cgroup/"+r.main+"/cpu.stat", fmt.Sprintf("usage_usec 1\nuser_usec 1\nsystem_usec 0\nnr_periods %d\nnr_throttled %d\nthrottled_usec 1\n", periods, throttled))
+		r.pass(1, waits, 4)
+		r.settle()
+	}
+	window(10, 0, 0.02)
+	for n := range 6 {
+		window(10*(n+2), 9*(n+1), 0.6)
+	}
+	looks, _ := f.seen()
+	if i := r.interference(); len(i.Findings) > 0 || len(looks) > 0 {
+		t.Errorf("%+v, looks %q", i, looks)
+	}
+}
+
 // A kernel that refuses is asked once; the report says that run queues are unknown.
 func TestRunQueuesRefused(t *testing.T) {
 	f := &fakeQueues{err: &runqueue.Unsupported{Message: "no CAP_BPF"}}
@@ -127,13 +162,47 @@ func TestRunQueuesRefused(t *testing.T) {
 	if !slices.Contains(i.Unknown, spec.InterferenceRunQueues) || len(i.Findings) != 1 || i.Findings[0].Culprit != nil {
 		t.Errorf("%+v", i)
 	}
-	looks, _ := f.seen()
-	if asked := slices.DeleteFunc(looks, func(victims []string) bool { return len(victims) == 0 }); len(asked) != 1 {
-		t.Errorf("it is asked %d times", len(asked))
+	if looks, _ := f.seen(); len(looks) != 2 || len(looks[0]) == 0 || len(looks[1]) > 0 {
+		t.Errorf("it is asked for %q, want once, and then to rest", looks)
 	}
 	r.agent.Ask(time.Minute, func(a *Agent) {
 		if c := a.interference.queues.counts; c.Failed == 0 {
 			t.Errorf("%+v", c)
 		}
 	})
+}
+
+// While services are looked at, the setting, the mode and the end of the agent each take all out of the kernel.
+func TestRunQueuesEnd(t *testing.T) {
+	for name, end := range map[string]func(r *harmRig){
+		"setting": func(r *harmRig) {
+			r.agent.Configure(wanted(`{"interference": {"mode": "report", "runQueueProbe": false}}`))
+		},
+		"mode": func(r *harmRig) {
+			r.agent.Configure(wanted(`{"interference": {"mode": "off", "runQueueProbe": true}}`))
+		},
+		"agent": func(r *harmRig) { r.stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fakeQueues{}
+			r := queueRig(t, f, "true")
+			r.pass(2, 0.6, 4)
+			r.settle()
+			if _, victims := f.seen(); victims != 1 {
+				t.Fatalf("%d services are looked at", victims)
+			}
+			end(r)
+			if name == "agent" {
+				if f.closed != 1 {
+					t.Errorf("the agent has ended, and closed it %d times", f.closed)
+				}
+				return
+			}
+			r.pass(1, 0.6, 4)
+			r.settle()
+			if _, victims := f.seen(); victims != 0 {
+				t.Errorf("%d services are looked at", victims)
+			}
+		})
+	}
 }

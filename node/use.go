@@ -36,7 +36,7 @@ func (a *Agent) tellUse(o *observation, now time.Time) {
 			memory = advise.Sample{}
 		}
 		out = append(out, PodUse{
-			PodRef: p.name, CPU: rateOf(use.CPU.Usage), RunDelay: o.runDelay(p), CPUPressure: pressureOf(use),
+			PodRef: p.name, CPU: rateOf(use.CPU.Usage), RunDelay: o.runDelay(p), CPUPressure: o.pressureOf(p),
 			MemoryPressure: rateOf(use.MemoryPressure.Some.Now), IOPressure: rateOf(use.IOPressure.Some.Now), Memory: memory, Throttled: throttledShare(o, p),
 		})
 	}

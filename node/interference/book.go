@@ -52,9 +52,11 @@ const (
 	silentFor = 10 * time.Minute
 	// maxApart bounds the pairs that are to be kept apart.
 	maxApart = 16
-	// maxProbed bounds the services that are probed at a time, and probeWindows for how many windows of one harm: what is not found by then is not found.
+	// maxProbed bounds the services that are probed at a time, and probeWindows for how many windows of one harm: what is not found by then is not found. So many windows without harm
+	// give one of them back: a service can make its own threads wait whenever it likes, and would have the kernel looked into all the time.
 	maxProbed    = 8
 	probeWindows = 12
+	probeRest    = 10
 )
 
 // Finding is a service that is harmed.
@@ -128,7 +130,8 @@ type service struct {
 	finding *Finding
 	known   time.Time // when a window of it was last known
 	learned bool
-	probed  int // windows in a row for which it was asked whom it waits for
+	probed  int // windows for which it was asked whom it waits for, less those that were given back
+	rested  int // windows without harm since the last one was given back
 }
 
 // NewBook returns an empty one. The rules have to be valid and stay as they are.
@@ -262,18 +265,28 @@ func (x *Window) probe(ahead map[string]float64) {
 	}
 }
 
-// probes are the services of which it shall be looked whom they wait for: those with harm and no culprit, for some windows of each harm.
-func (b *Book) probes() (list []string) {
+// probes are the services of which it shall be looked whom they wait for: those with harm and no culprit, for some windows of each harm. Where they are too many, those that were looked at
+// least come first.
+func (b *Book) probes() []string {
+	var list []string
 	for _, id := range slices.Sorted(maps.Keys(b.services)) {
 		s := b.services[id]
-		switch {
-		case !s.watch.Suspects():
-			s.probed = 0
-		case s.probed < probeWindows && len(list) < maxProbed:
-			s.probed++
-			list = append(list, id)
+		if s.watch.Suspects() {
+			if s.probed < probeWindows {
+				list = append(list, id)
+			}
+			continue
+		}
+		if s.rested++; s.rested >= probeRest {
+			s.probed, s.rested = max(s.probed-1, 0), 0
 		}
 	}
+	slices.SortStableFunc(list, func(x, y string) int { return cmp.Compare(b.services[x].probed, b.services[y].probed) })
+	list = list[:min(len(list), maxProbed)]
+	for _, id := range list {
+		b.services[id].probed++
+	}
+	slices.Sort(list)
 	return list
 }
 

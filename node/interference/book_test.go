@@ -201,3 +201,54 @@ func TestBookHolds(t *testing.T) {
 		}
 	})
 }
+
+// TestProbeIsRationed: a service can make its threads wait in every other window. It is looked at for a tenth of its calm windows, and twelve more. Of more services than are looked at
+// at a time each has its turn.
+func TestProbeIsRationed(t *testing.T) {
+	t.Parallel()
+	rules := DefaultRules()
+	now := time.Unix(0, 0)
+	step := func(b *Book, services int, delay float64) (probe []string) {
+		var list []Reading
+		for i := range services {
+			list = append(list, Reading{
+				ID: fmt.Sprintf("web-%02d", i), Watched: true, Request: 2, Use: 1, Delay: delay, Pressure: math.NaN(), Indicator: math.NaN(), Cycles: math.NaN(),
+			})
+		}
+		now = now.Add(Length)
+		if d := b.Step(now, list); d != nil {
+			probe = d.Probe
+		}
+		return probe
+	}
+	const enough, pairs = 40, 200
+	b := NewBook(&rules)
+	for range enough {
+		step(b, 1, 0.1)
+	}
+	looked := 0
+	for range pairs {
+		looked += len(step(b, 1, 3)) + len(step(b, 1, 0.1))
+	}
+	if most := probeWindows + pairs/probeRest; looked < probeWindows || looked > most {
+		t.Errorf("looked at in %d of %d windows, want %d to %d", looked, 2*pairs, probeWindows, most)
+	}
+	b = NewBook(&rules)
+	const many = maxProbed + 4
+	for range enough {
+		step(b, many, 0.1)
+	}
+	seen := make(map[string]bool)
+	for range 2 {
+		list := step(b, many, 3)
+		if len(list) != maxProbed {
+			t.Errorf("%d are looked at: %q", len(list), list)
+		}
+		for _, id := range list {
+			seen[id] = true
+		}
+	}
+	if len(seen) != many {
+		t.Errorf("of %d services %d had a turn", many, len(seen))
+	}
+}

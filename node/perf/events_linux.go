@@ -77,11 +77,20 @@ func (p *Events) Open(cgroup string) (out []Counter, err error) {
 			for _, c := range out {
 				err = errors.Join(err, c.Close())
 			}
+			if p.gone(dir, cgroup) { // the kernel says of it what it says of counters that are not there
+				return nil, fmt.Errorf("%w: %w", ErrGone, err)
+			}
 			return nil, fmt.Errorf("%w: perf_event_open for %s on CPU %d: %w", why(err), cgroup, cpu, err)
 		}
 		out = append(out, c)
 	}
 	return out, nil
+}
+
+// gone reports whether a cgroup that was opened is not there any more, or another one has its name.
+func (p *Events) gone(dir int, cgroup string) bool {
+	var was, is unix.Stat_t
+	return unix.Fstat(dir, &was) != nil || unix.Stat(filepath.Join(p.root, cgroup), &is) != nil || was.Ino != is.Ino || was.Dev != is.Dev
 }
 
 // why is which of the reasons a refusal is.

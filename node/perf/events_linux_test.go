@@ -73,3 +73,28 @@ func TestEventsHere(t *testing.T) {
 	}
 	t.Logf("%+v", r.Status())
 }
+
+// A cgroup that goes while its counters are opened is gone, and another one of its name is not it. It is not taken for a machine without counters, which would end counting for all.
+func TestEventsGone(t *testing.T) {
+	t.Parallel()
+	p := NewEvents(t.TempDir(), "/sys/devices/system/cpu/online")
+	path := filepath.Join(p.root, "pod")
+	step := func(f func(string, os.FileMode) error, want bool, dir int) {
+		t.Helper()
+		if err := f(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.gone(dir, "pod"); dir >= 0 && got != want {
+			t.Errorf("gone: %t", got)
+		}
+	}
+	step(os.Mkdir, false, -1)
+	dir, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(dir)
+	step(os.Chmod, false, dir)
+	step(func(path string, _ os.FileMode) error { return os.Remove(path) }, true, dir)
+	step(os.Mkdir, true, dir)
+}

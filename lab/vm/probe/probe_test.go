@@ -105,5 +105,6 @@ func boot(t *testing.T, build bool) *vm.Guest {
 
 // TestInGuest runs the tests that are skipped elsewhere.
 func TestInGuest(t *testing.T) {
-	runIn(t, "../../..", tests{"./node/blkio", "TestGuest"}, tests{"./node/egress", "TestGuest|TestPace|TestMark|TestPolice|TestSeats"})
+	runIn(t, "../../..", tests{"./node/blkio", "TestGuest"}, tests{"./node/egress", "TestGuest|TestPace|TestMark|TestPolice|TestSeats"},
+		tests{"./node/runqueue", "TestGuest"})
 }
