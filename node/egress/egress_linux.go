@@ -43,7 +43,7 @@ type pod struct {
 	inode uint64 // of its cgroup
 	veths []int
 	host  bool // it is in the host's network, and known by its cgroup
-	slot  int
+	slot  int  // noSlot: it is not marked
 }
 
 // Open puts the programs and the qdisc where they belong, or takes over those of an earlier run. The error holds an *Unsupported where there
@@ -67,12 +67,18 @@ func Open(o Options) (_ *Egress, err error) {
 	}
 	e.uplinks = found // until they are seated
 	for _, one := range found {
-		if err = e.netlink.pace(one.index, queues(e.options.Sys, one.name)); err != nil {
+		if _, err = e.netlink.look(one.index); err != nil {
 			return nil, fmt.Errorf("uplink %s: %w", one.name, err)
 		}
 	}
 	if err = e.load(found); err != nil {
 		return nil, err
+	}
+	// The last step: a qdisc that is replaced drops what waits in it, of online pods too, and shall not be for programs that the kernel refuses.
+	for _, one := range found {
+		if err = e.netlink.pace(one.index, queues(e.options.Sys, one.name)); err != nil {
+			return nil, fmt.Errorf("uplink %s: %w", one.name, err)
+		}
 	}
 	return e, nil
 }
@@ -115,7 +121,7 @@ func (e *Egress) openPins() error {
 func (e *Egress) load(found []iface) error {
 	err := e.loadMaps()
 	if errors.Is(err, ebpf.ErrMapIncompatible) && e.pins != "" {
-		if err = e.unpin(); err == nil {
+		if err = errors.Join(e.dropUplinks(found...), e.unpin()); err == nil {
 			err = e.loadMaps()
 		}
 	}

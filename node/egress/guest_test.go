@@ -20,6 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -606,4 +609,57 @@ func TestGuestBackground(t *testing.T) {
 	g.shows(t, "alone it has most of the ceiling", func(rates []float64) bool { return rates[0] > 0.3*ceiling && rates[0] < 1.3*ceiling }, addressB)
 	g.send(t, "A")
 	g.shows(t, "beside another it has little", func(rates []float64) bool { return limited(rates[0]) && rates[1] < rates[0]/3 }, addressA, addressB)
+}
+
+// TestGuestUpgrade: what an agent of another layout has pinned goes whole, programs, maps and the qdisc of an uplink that is none any more, and the new programs are there alone.
+func TestGuestUpgrade(t *testing.T) {
+	g := newGuest(t, 1)
+	kernel, err := openNetlink()
+	must(t, err)
+	defer func() { _ = kernel.close() }()
+	const pins = "/sys/fs/bpf/hilbert-egress"
+	must(t, os.Mkdir(pins, 0o700))
+	settings, err := ebpf.NewMap(&ebpf.MapSpec{Name: "settings", Type: ebpf.Array, KeySize: 4, ValueSize: 24, MaxEntries: 1})
+	must(t, err)
+	must(t, settings.Pin(pins+"/settings"))
+	must(t, settings.Close())
+	index := func(name string) int {
+		found, err := net.InterfaceByName(name)
+		must(t, err)
+		return found.Index
+	}
+	for name, at := range map[string]ebpf.AttachType{"podA": ebpf.AttachTCXIngress, "podB": ebpf.AttachTCXEgress, uplink: ebpf.AttachTCXEgress} {
+		drop, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+			Name: "hilbert_old", Type: ebpf.SchedCLS, AttachType: at, License: license, Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, tcxDrop), asm.Return()},
+		})
+		must(t, err)
+		old, err := link.AttachTCX(link.TCXOptions{Interface: index(name), Program: drop, Attach: at, Anchor: link.Head()})
+		must(t, err)
+		kind := "uplink"
+		if at == ebpf.AttachTCXIngress {
+			kind = "veth"
+		}
+		must(t, old.Pin(fmt.Sprintf("%s/%s-%d", pins, kind, index(name))))
+		must(t, errors.Join(old.Close(), drop.Close()))
+	}
+	must(t, kernel.pace(index("podB"), 1))
+	e, err := Open(Options{Uplinks: []Uplink{{Name: uplink}}})
+	must(t, err)
+	defer func() { _ = e.Detach() }()
+	if left, err := kernel.look(index("podB")); left != replace || err != nil {
+		t.Errorf("the qdisc of the uplink of before is left: %v, %v", left, err)
+	}
+	must(t, e.SetPods(reclaimed("A")))
+	must(t, e.SetRates(uplink, Rates{Outgoing: ceiling}))
+	entries, err := os.ReadDir(pins)
+	must(t, err)
+	for _, one := range entries {
+		if kind, _, linked := strings.Cut(one.Name(), "-"); linked && e.links[one.Name()] == nil {
+			t.Errorf("the pin %s of a %s is left", one.Name(), kind)
+		}
+	}
+	g.send(t, "A", "B") // B's way back led by the uplink of before
+	g.shows(t, "the reclaimed pod keeps to the ceiling beside an online one", func(rates []float64) bool {
+		return limited(rates[0]) && free(rates[1])
+	}, addressA, addressB)
 }

@@ -22,6 +22,9 @@ import (
 // depthMost is how deep below a pod's cgroup its processes are looked for: containers, and what systemd makes in them.
 const depthMost = 3
 
+// processesMost bounds the processes of one cgroup that are asked for their network.
+const processesMost = 16
+
 // SetPods implements Kernel. Pods that are marked already cost one look at their cgroup. What cannot be marked (yet: it has no process)
 // is in the error, and tried again by the next call; it counts as online until then.
 func (e *Egress) SetPods(pods []Pod) error {
@@ -74,42 +77,52 @@ func (e *Egress) want(p Pod, all []iface, there map[int]bool) error {
 		e.pods[cgroup] = known
 		return nil
 	}
-	process, err := processIn(dir, depthMost)
+	processes, err := processesIn(dir, depthMost)
 	if err != nil {
 		return err
 	}
+	err = fmt.Errorf("%s has no process: %w", filepath.Base(dir), fs.ErrNotExist)
+	for _, process := range processes {
+		found := pod{Pod: p, inode: inode, slot: noSlot}
+		if found.host, found.veths, err = e.networkOf(process, all); err == nil {
+			e.pods[cgroup] = found
+			return nil
+		}
+	}
+	return err
+}
+
+// networkOf finds the network of a process: the host's, or the host's ends of the veths that lead to it. A process may have made itself a network to which nothing leads, so that
+// another one of its pod must be asked.
+func (e *Egress) networkOf(process string, all []iface) (host bool, veths []int, err error) {
 	namespace, err := os.Open(filepath.Join(e.options.Proc, process, "ns/net"))
 	if err != nil {
-		return err
+		return false, nil, err
 	}
 	defer func() { _ = namespace.Close() }()
-	found := pod{Pod: p, inode: inode}
-	if found.host, err = e.isHost(namespace); err != nil {
-		return err
+	if host, err = e.isHost(namespace); host || err != nil {
+		return host, nil, err
 	}
-	if !found.host {
-		number, err := e.netlink.namespace(namespace)
-		if err != nil {
-			return err
-		}
-		for _, one := range all {
-			if number >= 0 && one.peer == number {
-				found.veths = append(found.veths, one.index)
-			}
-		}
-		if len(found.veths) == 0 {
-			return errors.New("no interface of the host leads to its network: its traffic cannot be told from others'")
+	number, err := e.netlink.namespace(namespace)
+	if err != nil {
+		return false, nil, err
+	}
+	for _, one := range all {
+		if number >= 0 && one.peer == number {
+			veths = append(veths, one.index)
 		}
 	}
-	e.pods[cgroup] = found
-	return nil
+	if len(veths) == 0 {
+		return false, nil, errors.New("no interface of the host leads to its network: its traffic cannot be told from others'")
+	}
+	return false, veths, nil
 }
 
 // Sent implements Kernel.
 func (e *Egress) Sent() map[string]map[string]advise.Sample {
 	out := make(map[string]map[string]advise.Sample, len(e.pods))
 	for cgroup, p := range e.pods {
-		if p.slot == restSlot {
+		if p.slot == noSlot || p.slot == restSlot {
 			continue
 		}
 		out[cgroup] = make(map[string]advise.Sample)
@@ -141,7 +154,8 @@ func (e *Egress) isHost(namespace *os.File) (bool, error) {
 // apply brings the marks to what the pods need: first what the programs look up, then the programs.
 func (e *Egress) apply() error {
 	n, err := e.needs()
-	errs := []error{err, e.applySlots(), assign(e.maps["veths"], n.veths), assign(e.maps["cgroups"], n.hosts)}
+	// A slot may have come to another pod: nobody is looked up by what the slot's pod of before was.
+	errs := []error{err, unassign(e.maps["veths"], n.veths), unassign(e.maps["cgroups"], n.hosts), e.applySlots(), assign(e.maps["veths"], n.veths), assign(e.maps["cgroups"], n.hosts)}
 	for slot := range e.uplinks {
 		if e.uplinks[slot].index != 0 && n.level != e.set[slot].Level {
 			e.set[slot].Level = n.level
@@ -176,21 +190,23 @@ type needs struct {
 	links map[string]func() (link.Link, error)
 }
 
-// needs seats the pods, and says which veths and cgroups are to be marked. The program looks at one level of the hierarchy.
+// needs seats the pods, and says which veths and cgroups are to be marked. The program looks at one level of the hierarchy; a pod elsewhere has no slot.
 func (e *Egress) needs() (n needs, err error) {
-	n = needs{veths: map[uint32]uint32{}, hosts: map[uint64]uint32{}, links: map[string]func() (link.Link, error){}}
+	n = needs{veths: map[uint32]uint32{}, hosts: map[uint64]uint32{}, level: e.hostLevel(), links: map[string]func() (link.Link, error){}}
 	e.crowded = 0
 	for _, cgroup := range slices.Sorted(maps.Keys(e.pods)) {
 		one := e.pods[cgroup]
-		depth := uint64(strings.Count(cgroup, "/") + 1)
-		if one.host && n.level != 0 && depth != n.level {
-			err = fmt.Errorf("egress of %s: it is in the host's network, and not at the level of the others there, %d", cgroup, n.level)
-			continue
-		}
-		if err := e.seat(&one); err != nil {
-			return n, err
+		var failed error
+		if one.host && depthOf(cgroup) != n.level {
+			e.slots.free(cgroup)
+			one.slot, failed = noSlot, fmt.Errorf("egress of %s: it is in the host's network, and not at the level of the others there, %d", cgroup, n.level)
+		} else {
+			failed = e.seat(&one)
 		}
 		e.pods[cgroup] = one
+		if err = errors.Join(err, failed); one.slot == noSlot {
+			continue
+		}
 		if one.slot == restSlot {
 			if e.crowded++; !one.Reclaimed {
 				continue // without a mark it is as any other
@@ -209,7 +225,6 @@ func (e *Egress) needs() (n needs, err error) {
 		if !one.host {
 			continue
 		}
-		n.level = depth
 		n.hosts[one.inode] = uint32(one.slot)
 		if e.hosts != nil && one.Reclaimed {
 			name := "host-" + strconv.FormatUint(one.inode, 10)
@@ -219,8 +234,27 @@ func (e *Egress) needs() (n needs, err error) {
 	return n, err
 }
 
-// seat gives a pod a slot: preferably the one that it had under an agent before this one, so that its counters go on.
+// depthOf is how deep a cgroup is below the root.
+func depthOf(cgroup string) uint64 { return uint64(strings.Count(cgroup, "/") + 1) }
+
+// hostLevel is the level of the pods in the host's network: that of reclaimed ones, if there are any, so that no online pod costs them their ceiling. 0: there are none.
+func (e *Egress) hostLevel() (level uint64) {
+	for _, cgroup := range slices.Sorted(maps.Keys(e.pods)) {
+		switch one := e.pods[cgroup]; {
+		case one.host && one.Reclaimed:
+			return depthOf(cgroup)
+		case one.host && level == 0:
+			level = depthOf(cgroup)
+		}
+	}
+	return level
+}
+
+// seat gives a pod a slot: its own, or preferably the one that it had under an agent before this one, so that its counters go on. With an error it may have none.
 func (e *Egress) seat(p *pod) error {
+	if p.slot = e.slots.of(p.Cgroup); p.slot != noSlot {
+		return nil
+	}
 	before := uint32(maxSlots)
 	var err error
 	switch {
@@ -247,7 +281,7 @@ func (e *Egress) seat(p *pod) error {
 func (e *Egress) applySlots() error {
 	want := [maxSlots]uint32{restSlot: flagReclaimed}
 	for _, p := range e.pods {
-		if p.slot == restSlot {
+		if p.slot == noSlot || p.slot == restSlot {
 			continue
 		}
 		want[p.slot] = 0
@@ -302,30 +336,32 @@ func inodeOf(dir string) (uint64, error) {
 	return stat.Ino, nil
 }
 
-// processIn finds a process of a cgroup, or of one below it.
-func processIn(dir string, depth int) (string, error) {
+// processesIn lists processes of a cgroup and of those below it, processesMost of each at most: the first of a container is its own choice, and what the runtime keeps beside the
+// containers is in a cgroup of its own.
+func processesIn(dir string, depth int) (out []string, err error) {
 	list, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) { // so in a threaded cgroup
-		return "", err
+		return nil, err
 	}
 	for process := range strings.FieldsSeq(string(list)) {
-		if process != "0" { // 0: not in our PID namespace
-			return process, nil
+		if process != "0" && len(out) < processesMost { // 0: not in our PID namespace
+			out = append(out, process)
 		}
 	}
-	if depth > 0 {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			return "", err
+	if depth == 0 {
+		return out, nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
 		}
-		for _, entry := range entries {
-			if !entry.IsDir() {
-				continue
-			}
-			if process, err := processIn(filepath.Join(dir, entry.Name()), depth-1); err == nil {
-				return process, nil
-			}
+		if below, err := processesIn(filepath.Join(dir, entry.Name()), depth-1); err == nil { // else it has just gone
+			out = append(out, below...)
 		}
 	}
-	return "", fmt.Errorf("%s has no process: %w", filepath.Base(dir), fs.ErrNotExist)
+	return out, nil
 }

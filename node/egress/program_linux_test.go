@@ -30,9 +30,6 @@ func TestAtomicsAreEncoded(t *testing.T) {
 // benchUplink is not the first, so that what is kept of each is told apart.
 const benchUplink = 2
 
-// noSlot is of a packet that has no mark.
-const noSlot = -1
-
 // bench runs the uplink's program in the kernel on packets that are sent nowhere.
 type bench struct {
 	t        *testing.T

@@ -100,18 +100,24 @@ func judge(found []qdisc) (verdict, string) {
 	return taken, root.kind
 }
 
-// pace gives an interface fq, one for each of its queues, unless it has that.
-func (n *netlink) pace(index, queues int) error {
+// look says what is to be done about an interface's qdiscs. One that others chose is an *Unsupported.
+func (n *netlink) look(index int) (verdict, error) {
 	found, err := n.qdiscs(index)
 	if err != nil {
-		return err
+		return taken, err
 	}
-	switch what, kind := judge(found); what {
-	case keep:
-		return nil
-	case taken:
-		return &Unsupported{ReasonQdiscTaken, fmt.Sprintf("the uplink has qdisc %s, which an administrator or another program chose; it would have to be fq, or mq of fq", kind)}
-	case replace:
+	what, kind := judge(found)
+	if what == taken {
+		return taken, &Unsupported{ReasonQdiscTaken, fmt.Sprintf("the uplink has qdisc %s, which an administrator or another program chose; it would have to be fq, or mq of fq", kind)}
+	}
+	return what, nil
+}
+
+// pace gives an interface fq, one for each of its queues, unless it has that.
+func (n *netlink) pace(index, queues int) error {
+	what, err := n.look(index)
+	if err != nil || what == keep {
+		return err
 	}
 	if queues <= 1 {
 		err = n.addFQ(index, ourRoot, rootParent)

@@ -1,6 +1,8 @@
 package egress
 
 import (
+	"maps"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -114,5 +116,59 @@ func TestSeatsOfUplinks(t *testing.T) {
 	}
 	if err := next.SetRates("eth0", Rates{}); err == nil {
 		t.Error("an uplink that has gone can be set")
+	}
+}
+
+// A pod in the host's network at another level than the reclaimed ones there has no slot: it is nobody's that another pod has, and is not said to have sent what that one sent. An
+// online pod, wherever it is in the order, does not cost a reclaimed one its ceiling.
+func TestSeatsOfHostLevels(t *testing.T) {
+	e := seated(t)
+	must(t, e.seatUplinks([]iface{{index: 7, name: "eth0"}}))
+	const first, other, reclaimed = "kubepods/a", "kubepods/z", "kubepods/besteffort/podA"
+	e.pods = map[string]pod{
+		first:     {Pod: Pod{Cgroup: first, Background: true}, host: true, inode: 98, slot: noSlot},
+		other:     {Pod: Pod{Cgroup: other, Background: true}, host: true, inode: 97, slot: noSlot},
+		reclaimed: {Pod: Pod{Cgroup: reclaimed, Reclaimed: true}, host: true, inode: 99, slot: noSlot},
+	}
+	flags := func(slot uint32) (got uint32) {
+		must(t, e.maps["slots"].Lookup(slot, &got))
+		return got
+	}
+	for range 20 { // the pods are gone through in any order
+		n, err := e.needs()
+		if err == nil || !strings.Contains(err.Error(), first) || !strings.Contains(err.Error(), other) || strings.Contains(err.Error(), reclaimed) {
+			t.Fatalf("%v", err)
+		}
+		if slot, is := n.hosts[99]; n.level != 3 || len(n.hosts) != 1 || !is || slot != 0 {
+			t.Fatalf("%+v", n)
+		}
+		must(t, e.applySlots())
+		if sent := e.Sent(); flags(0) != flagReclaimed || flags(1) != 0 || len(sent) != 1 || !sent[reclaimed]["eth0"].Known {
+			t.Fatalf("flags %d and %d, sent %v", flags(0), flags(1), sent)
+		}
+	}
+	e.forget(reclaimed)
+	n, err := e.needs()
+	must(t, err)
+	must(t, e.applySlots())
+	if n.level != 2 || len(n.hosts) != 2 || flags(0) != flagBackground || flags(1) != flagBackground {
+		t.Errorf("%+v, flags %d and %d", n, flags(0), flags(1))
+	}
+}
+
+// An interface whose slot is another one by now is not found until the slots are right.
+func TestSeatsMove(t *testing.T) {
+	e := seated(t)
+	for index, slot := range map[uint32]uint32{31: 5, 32: 6, 33: 7} {
+		must(t, e.maps["veths"].Put(index, slot))
+	}
+	want := map[uint32]uint32{31: 8, 32: 6, 34: 5}
+	must(t, unassign(e.maps["veths"], want))
+	if got := entries[uint32](e.maps["veths"]); !maps.Equal(got, map[uint32]uint32{32: 6}) {
+		t.Errorf("%v", got)
+	}
+	must(t, assign(e.maps["veths"], want))
+	if got := entries[uint32](e.maps["veths"]); !maps.Equal(got, want) {
+		t.Errorf("%v", got)
 	}
 }

@@ -3,6 +3,7 @@ package egress
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -173,6 +174,28 @@ func TestSendingPressed(t *testing.T) {
 		k.traffic = map[string]Traffic{"a": {}}
 		if s, _ = control.Step(91*time.Second, nil); s.Sending.Known {
 			t.Errorf("%s: nothing is read, and said to be known", c.name)
+		}
+	}
+}
+
+// Where reclaimed pods have the floor alone by some of the pressed uplinks, these are meant, and what pods send by them.
+func TestSendingFloored(t *testing.T) {
+	t.Parallel()
+	figures := map[string]map[string]float64{"a": {"eth0": 1, "eth1": 20, "eth2": 300}}
+	for _, c := range []struct {
+		floored map[string]bool
+		pressed []string
+		sends   float64
+	}{
+		{nil, nil, 321},
+		{map[string]bool{"eth0": false, "eth1": false}, []string{"eth0", "eth1"}, 21},
+		{map[string]bool{"eth0": false, "eth1": true}, []string{"eth1"}, 20},
+		{map[string]bool{"eth0": true, "eth1": true}, []string{"eth0", "eth1"}, 21},
+	} {
+		s := Sending{Pressed: slices.Sorted(maps.Keys(c.floored))}
+		s.judge(c.floored, figures)
+		if !slices.Equal(s.Pressed, c.pressed) || s.Pods["a"] != advise.Known(c.sends) || s.Floored != slices.Contains(slices.Collect(maps.Values(c.floored)), true) {
+			t.Errorf("%v: %+v", c.floored, s)
 		}
 	}
 }

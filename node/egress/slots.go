@@ -9,6 +9,8 @@ const (
 	maxSlots = 512
 	// restSlot is the last slot. Reclaimed pods there share the ceiling like all, and it is not known what each of them sends.
 	restSlot = maxSlots - 1
+	// noSlot is that of a pod that has none: it is not marked.
+	noSlot = -1
 	// maxVeths bounds the interfaces of pods that have slots.
 	maxVeths = 4 * maxSlots
 )
@@ -27,7 +29,7 @@ type Pod struct {
 // slotTable says which pod is in which slot. The zero value is empty.
 type slotTable struct{ holders [maxSlots]string }
 
-// of is the pod's slot; -1: it has none of its own.
+// of is the pod's slot; noSlot: it has none of its own.
 func (t *slotTable) of(cgroup string) int { return slices.Index(t.holders[:restSlot], cgroup) }
 
 // take gives a pod a slot: its own, the wanted one if that is free, or the first that is. Fresh: it had none before. A pod that finds none shares restSlot.
@@ -45,7 +47,7 @@ func (t *slotTable) take(cgroup string, wanted int) (slot int, fresh bool) {
 	return wanted, true
 }
 
-// free takes a pod's slot away; -1: it had none.
+// free takes a pod's slot away; noSlot: it had none.
 func (t *slotTable) free(cgroup string) (slot int) {
 	if slot = t.of(cgroup); slot >= 0 {
 		t.holders[slot] = ""

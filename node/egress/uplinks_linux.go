@@ -156,34 +156,40 @@ func (e *Egress) Uplinks() (names []string) {
 	return names
 }
 
-// assign makes a map of the kernel hold these entries alone.
-func assign[K uint32 | uint64](table *ebpf.Map, want map[K]uint32) error {
-	var (
-		errs  []error
-		left  []K
-		key   K
-		value uint32
-		has   = make(map[K]uint32)
-	)
-	for entries := table.Iterate(); entries.Next(&key, &value); {
-		if has[key] = value; !contains(want, key) {
-			left = append(left, key)
+// unassign takes away what a map of the kernel has beside these entries, or otherwise.
+func unassign[K uint32 | uint64](table *ebpf.Map, want map[K]uint32) error {
+	var errs []error
+	for key, value := range entries[K](table) {
+		if wanted, is := want[key]; !is || wanted != value {
+			errs = append(errs, table.Delete(key))
 		}
 	}
-	for _, key := range left {
-		errs = append(errs, table.Delete(key))
-	}
+	return errors.Join(errs...)
+}
+
+// assign makes a map of the kernel hold these entries alone.
+func assign[K uint32 | uint64](table *ebpf.Map, want map[K]uint32) error {
+	errs := []error{unassign(table, want)}
+	has := entries[K](table)
 	for key, value := range want {
-		if had, is := has[key]; !is || had != value {
+		if _, is := has[key]; !is {
 			errs = append(errs, table.Put(key, value))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func contains[K comparable](in map[K]uint32, key K) bool {
-	_, is := in[key]
-	return is
+// entries are those of a map of the kernel.
+func entries[K uint32 | uint64](table *ebpf.Map) map[K]uint32 {
+	var (
+		key   K
+		value uint32
+		out   = make(map[K]uint32)
+	)
+	for each := table.Iterate(); each.Next(&key, &value); {
+		out[key] = value
+	}
+	return out
 }
 
 // defaultUplinks are the interfaces of the default routes of IPv4 and IPv6.
