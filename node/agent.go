@@ -177,7 +177,7 @@ func (a *Agent) addControllers() (err error) {
 	a.memory = newMemoryController(n)
 	a.configuration = newConfigurationController(n, a.lending, a.eviction, a.memory, a.thresholds)
 	a.configuration.restore(n.now())
-	a.health, a.governors, a.bursts = &healthController{eviction: a.eviction}, &governorController{node: n}, newBurstController(n)
+	a.health, a.governors, a.bursts = &healthController{eviction: a.eviction}, newGovernorController(n), newBurstController(n)
 	a.interference = newInterferenceController(n, a.profiles)
 	a.eviction.interference, a.eviction.plugins, a.eviction.governors = a.interference, a.plugins, a.governors
 	a.overcommit, a.usage, a.overuse = &overcommitController{node: n, interference: a.interference}, &usageController{node: n}, &overuseController{node: n}

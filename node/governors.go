@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -43,11 +45,45 @@ type governorController struct {
 	knobs []enforce.DesiredKnob  // as last returned
 	notes map[allocate.Note]bool // as told
 	// uplinks are those of the Node's annotation; empty: it names none. uplinksFault is what is wrong with it.
+	// They are on disk, so that an agent that starts while nobody answers does not take others.
 	uplinks      []string
 	uplinksFault error
+	saver        *saver
 	// network is as last seen, at that time.
 	network     NetworkUse
 	networkSeen time.Time
+}
+
+// newGovernorController returns a controller that goes on from the uplinks that are on disk.
+func newGovernorController(n *nodeState) *governorController {
+	g := &governorController{node: n}
+	g.saver = newSaver(n, n.ports.Uplinks, func(err error) {
+		if err != nil {
+			n.log.Warn("the uplinks that the Node names cannot be kept; an agent that starts without the API server takes those of its configuration", "err", err)
+		}
+	})
+	g.restore()
+	return g
+}
+
+// restore goes on from what is on disk.
+func (g *governorController) restore() {
+	if g.node.ports.Uplinks == nil {
+		return
+	}
+	data, err := g.node.ports.Uplinks.Load()
+	var kept []string
+	if err == nil && len(data) > 0 {
+		err = json.Unmarshal(data, &kept)
+	}
+	if err == nil {
+		_, err = spec.ParseUplinks(kept)
+	}
+	if err != nil {
+		g.node.log.Warn("the uplinks that were kept cannot be read; until the Node is read, those of the configuration count", "err", err)
+		return
+	}
+	g.uplinks = kept
 }
 
 // Tick implements controller: it runs the governors on the pods that are here now, beside the loop, unless they are still at work.
@@ -92,9 +128,16 @@ func (a *Agent) Annotated(annotations map[string]string) {
 // annotated takes the annotations of the Node, which are about its uplinks. What is wrong is told, and the uplinks stay as they are.
 func (g *governorController) annotated(annotations map[string]string) {
 	list, err := spec.UplinksOf(annotations)
-	if g.uplinksFault = err; err == nil {
-		g.uplinks = list
+	if g.uplinksFault = err; err != nil || slices.Equal(list, g.uplinks) {
+		return
 	}
+	g.uplinks = list
+	data, err := json.Marshal(list)
+	if err != nil {
+		g.node.log.Error("the uplinks cannot be kept", "err", err) // a mistake of ours
+		return
+	}
+	g.saver.save(data, g.node.now())
 }
 
 // faults are what is wrong with what the Node says of its uplinks.

@@ -96,6 +96,8 @@ type Ports struct {
 	LawState Store
 	// Configuration keeps the last good configuration that the node was told.
 	Configuration Store
+	// Uplinks keeps the uplinks that the Node's annotation named last.
+	Uplinks Store
 	// Devices keeps which number belongs to which GPU and network card.
 	Devices Store
 	// Resources keeps what pods hold of the resources that plugins bring.

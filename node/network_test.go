@@ -1,6 +1,7 @@
 package node
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -112,7 +113,86 @@ func TestUplinksByAnnotation(t *testing.T) {
 	}
 }
 
-// A pod's word on its traffic reaches the governors; one that means nothing does not, and costs the pod nothing else.
+// An agent that starts while nobody answers goes on from the uplinks that its Node named last, until the Node names none any more; what cannot be read counts as nothing.
+func TestUplinksAreKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	uplinks := func() (out []string) {
+		w.agent.Ask(time.Minute, func(a *Agent) { out = a.governors.uplinks })
+		return out
+	}
+	again := func() {
+		w.stop()
+		w.start()
+	}
+	w.start()
+	w.agent.Annotated(map[string]string{spec.AnnotationUplinks: "eth0,eth1=10000"})
+	w.agent.Annotated(map[string]string{spec.AnnotationUplinks: "eth0 eth1"})
+	again()
+	if got := uplinks(); !slices.Equal(got, []string{"eth0", "eth1=10000"}) {
+		t.Errorf("after a start: %q", got)
+	}
+	w.agent.Annotated(nil)
+	again()
+	if got := uplinks(); len(got) != 0 {
+		t.Errorf("the Node names none: %q", got)
+	}
+	for _, text := range []string{"{", `["eth0/"]`} {
+		w.stop()
+		w.uplinks.data = []byte(text)
+		w.start()
+		if got := uplinks(); len(got) != 0 {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+}
+
+// The governors are told of each pod whether its traffic is background; a word that means nothing is told once.
+func TestGovernorsKnowTrafficClasses(t *testing.T) {
+	l := newLender(t)
+	governor := &adjusted{}
+	l.agent.Ask(time.Minute, func(a *Agent) {
+		a.onTick = slices.DeleteFunc(a.onTick, func(c controller) bool { return c == controller(a.governors) }) // by the test's time alone
+		a.options.Governors = []Governor{governor}
+	})
+	want := map[string]bool{}
+	for word, background := range map[string]bool{"none": false, spec.TrafficBackground: true, "voice": false} {
+		s := sandbox(word, 1)
+		if word != "none" {
+			s.Annotations[spec.AnnotationTrafficClass] = word
+		}
+		l.kernel.make(s.Cgroup)
+		if err := l.agent.RunSandbox(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		want[s.Cgroup] = background
+	}
+	faults := 0
+	for range 2 {
+		l.agent.Ask(time.Minute, func(a *Agent) {
+			for _, p := range a.node.pods.sorted() {
+				if p.trafficFault != nil {
+					faults++
+				}
+			}
+			a.governors.networkSeen = time.Time{}
+			a.governors.Tick(&inputs{now: l.now.Add(time.Second)})
+		})
+		l.eventually("the governor has run", func() (done bool) {
+			l.agent.Ask(time.Minute, func(a *Agent) { done = !a.governors.networkSeen.IsZero() })
+			return done
+		})
+	}
+	got := map[string]bool{}
+	for _, p := range governor.pods {
+		got[p.Cgroup] = p.Background
+	}
+	if !maps.Equal(got, want) || faults != 1 {
+		t.Errorf("%v, want %v; %d faults", got, want, faults)
+	}
+}
+
+// A pod's word on its traffic is read; one that means nothing does not, and costs the pod nothing else.
 func TestTrafficClassOfPods(t *testing.T) {
 	t.Parallel()
 	table := podTable{byUID: map[string]*pod{}, sandboxes: map[string]*pod{}, now: time.Now}

@@ -116,7 +116,7 @@ func (s *saver) flush(timeout <-chan struct{}) error {
 func (a *Agent) flush() {
 	timeout, cancel := context.WithTimeout(context.Background(), maxLastSave) //nolint:forbidigo // that of the agent has ended
 	defer cancel()
-	last := map[string]*saver{"the checkpoint": a.checkpoint.saver, "the numbers of devices": a.devices.numbers.saver, "the configuration": a.configuration.saver, "what plugins gave": a.plugins.saver}
+	last := map[string]*saver{"the checkpoint": a.checkpoint.saver, "the numbers of devices": a.devices.numbers.saver, "the configuration": a.configuration.saver, "the uplinks": a.governors.saver, "what plugins gave": a.plugins.saver}
 	if a.absence.with != nil {
 		last["the plan for the agent's absence"] = a.absence.saver
 	}

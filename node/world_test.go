@@ -173,6 +173,8 @@ type world struct {
 	lawState *kept
 	// configuration is what was told last.
 	configuration *kept
+	// uplinks is what the Node's annotation named last.
+	uplinks *kept
 	// numbers are those of devices, which the inspector sees on hardware; nil: they are not inspected, and hardware is machine's.
 	numbers *kept
 	// plugins is where plugins have their sockets; nil: none is asked. resources is what pods hold of theirs.
@@ -220,7 +222,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		directory: t.TempDir(),
-		T:         t, kernel: newKernel(), store: &kept{}, lawState: &kept{}, configuration: &kept{}, numbers: &kept{}, resources: &kept{}, pluginTimeout: spec.Duration(10 * time.Second), hardware: machine(), mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
+		T:         t, kernel: newKernel(), store: &kept{}, lawState: &kept{}, configuration: &kept{}, uplinks: &kept{}, numbers: &kept{}, resources: &kept{}, pluginTimeout: spec.Duration(10 * time.Second), hardware: machine(), mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
 		running: make(map[string]runningPod),
 	}
 	t.Cleanup(func() {
@@ -286,6 +288,7 @@ func (w *world) start() {
 			Checkpoint:     w.store,
 			LawState:       w.lawState,
 			Configuration:  w.configuration,
+			Uplinks:        w.uplinks,
 			Devices:        w.numbers,
 			Resources:      w.resources,
 		},

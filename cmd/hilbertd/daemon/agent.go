@@ -147,7 +147,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 // keepIn has an agent keep in a directory what must outlast it.
 func keepIn(directory string, p *node.Ports) {
 	for name, store := range map[string]*node.Store{
-		"checkpoint": &p.Checkpoint, "law-state": &p.LawState, "configuration": &p.Configuration, "devices": &p.Devices, "resources": &p.Resources,
+		"checkpoint": &p.Checkpoint, "law-state": &p.LawState, "configuration": &p.Configuration, "uplinks": &p.Uplinks, "devices": &p.Devices, "resources": &p.Resources,
 	} {
 		*store = node.File(filepath.Join(directory, name+".json"))
 	}

@@ -33,7 +33,7 @@ const (
 )
 
 // stateFiles are what the agent keeps in its state directory.
-var stateFiles = []string{"checkpoint.json", "law-state.json", "configuration.json", "devices.json", "resources.json", quietFile, podsWeightFile, setFile}
+var stateFiles = []string{"checkpoint.json", "law-state.json", "configuration.json", "uplinks.json", "devices.json", "resources.json", quietFile, podsWeightFile, setFile}
 
 // quietFile, in the state directory, says what interrupts and services had before the agent moved them.
 const quietFile = "quiet.json"

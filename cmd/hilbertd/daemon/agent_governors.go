@@ -124,7 +124,12 @@ type network struct {
 	control *egress.Control
 	state   atomicState
 	use     node.NetworkUse
+	refused []allocate.Note // why it could not be opened; nil: it was not tried
+	again   time.Duration   // when that is tried again
 }
+
+// reopenAfter is for how long the uplinks are left alone after they could not be opened. A try may replace their qdisc, and with it goes what waits there, of online pods too.
+const reopenAfter = time.Minute
 
 // Network implements node.NetworkObserver.
 func (n *network) Network() node.NetworkUse { return n.use }
@@ -134,7 +139,7 @@ func (n *network) Adjust(p *spec.LendingParameters) {
 	if reflect.DeepEqual(n.wanted, p.Network) {
 		return
 	}
-	n.wanted = p.Network
+	n.wanted, n.refused = p.Network, nil
 	if n.open == nil {
 		return
 	}
@@ -150,20 +155,23 @@ func (n *network) Adjust(p *spec.LendingParameters) {
 func (n *network) Tick(at time.Duration, pods []enforce.Pod) (_ []enforce.DesiredKnob, notes []allocate.Note) {
 	n.use = node.NetworkUse{}
 	if !n.wanted.Enabled {
-		return nil, nil
-	}
-	failed := func(err error) allocate.Note {
-		return allocate.Note{Reason: spec.ReasonEgressFailed, Message: err.Error()}
+		// What an earlier agent pinned, or could not be taken back, would hold for ever.
+		if err := n.at.Uncap(egressOptions(&n.wanted, n.at)); err != nil {
+			notes = append(notes, egressFailed(err))
+		}
+		return nil, notes
 	}
 	if n.open == nil {
-		e, err := egress.Open(egressOptions(&n.wanted, n.at))
-		if err != nil {
-			if unsupported, ok := errors.AsType[*egress.Unsupported](err); ok {
-				return nil, []allocate.Note{{Reason: unsupported.Reason, Message: unsupported.Message}}
-			}
-			return nil, []allocate.Note{failed(err)}
+		if n.refused != nil && at < n.again {
+			return nil, n.refused
 		}
-		n.open, n.control = e, egress.NewControl(e, egress.Defaults(), n.wanted.Incoming)
+		if n.refused = n.reopen(); n.refused != nil {
+			n.state.last.Store(nil)                                         // what was known of the uplinks of before is so no more
+			if n.again = at; n.refused[0].Reason != egress.ReasonNoUplink { // where no uplink is found none is touched
+				n.again += reopenAfter
+			}
+			return nil, n.refused
+		}
 	}
 	state, err := n.control.Step(at, networkPods(pods))
 	n.state.store(&state)
@@ -174,9 +182,26 @@ func (n *network) Tick(at time.Duration, pods []enforce.Pod) (_ []enforce.Desire
 		n.open = nil
 	}
 	if err != nil {
-		notes = append(notes, failed(err))
+		notes = append(notes, egressFailed(err))
 	}
 	return nil, notes
+}
+
+// reopen opens the uplinks, or says why that cannot be.
+func (n *network) reopen() []allocate.Note {
+	e, err := egress.Open(egressOptions(&n.wanted, n.at))
+	if unsupported, ok := errors.AsType[*egress.Unsupported](err); ok {
+		return []allocate.Note{{Reason: unsupported.Reason, Message: unsupported.Message}}
+	}
+	if err != nil {
+		return []allocate.Note{egressFailed(err)}
+	}
+	n.open, n.control = e, egress.NewControl(e, egress.Defaults(), n.wanted.Incoming)
+	return nil
+}
+
+func egressFailed(err error) allocate.Note {
+	return allocate.Note{Reason: spec.ReasonEgressFailed, Message: err.Error()}
 }
 
 // notes are what people should know of the uplinks.

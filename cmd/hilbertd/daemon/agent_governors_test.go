@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/egress"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
@@ -117,5 +119,39 @@ func TestNetworkIsAdjusted(t *testing.T) {
 	n.Adjust(&spec.LendingParameters{})
 	if _, notes := n.Tick(0, nil); len(notes) != 0 {
 		t.Errorf("%v after it was switched off", notes)
+	}
+	// It was switched off before it was opened: what the agent of before has pinned must go.
+	if len(h.uncapped) == 0 || h.uncapped[0].Pins != h.roots.Sys+"/fs/bpf/hilbert-egress" {
+		t.Errorf("taken back: %+v", h.uncapped)
+	}
+	h.uncapErr = errors.New("read-only file system")
+	if _, notes := n.Tick(0, nil); len(notes) != 1 || notes[0].Reason != spec.ReasonEgressFailed {
+		t.Errorf("%v though the ceiling of before holds", notes)
+	}
+}
+
+// Uplinks that cannot have their ceilings are left alone for a while: each try may replace their qdiscs. Other settings are tried at once.
+func TestNetworkIsNotOpenedAtEachTick(t *testing.T) {
+	h := newHost(t)
+	n := &network{at: h.roots, log: slog.New(slog.DiscardHandler), wanted: spec.LendingNetwork{Enabled: true, Uplinks: []string{"hilbert-none0"}}}
+	n.refused, n.again = []allocate.Note{{Reason: egress.ReasonNoTCX}}, time.Minute
+	reason := func(at time.Duration) string {
+		_, notes := n.Tick(at, nil)
+		if len(notes) != 1 {
+			t.Fatalf("%v: %v", at, notes)
+		}
+		return notes[0].Reason
+	}
+	if got := reason(time.Minute - 1); got != egress.ReasonNoTCX {
+		t.Errorf("%s: it was tried too soon", got)
+	}
+	n.state.store(&egress.State{})
+	if got := reason(time.Minute); got == egress.ReasonNoTCX || n.state.last.Load() != nil {
+		t.Errorf("%s: it was not tried, or metrics still tell of uplinks", got)
+	}
+	n.refused, n.again = []allocate.Note{{Reason: egress.ReasonNoTCX}}, time.Hour
+	n.Adjust(&spec.LendingParameters{Network: spec.LendingNetwork{Enabled: true, Uplinks: []string{"hilbert-none1"}}})
+	if got := reason(2 * time.Minute); got == egress.ReasonNoTCX {
+		t.Errorf("%s: other settings were not tried", got)
 	}
 }
