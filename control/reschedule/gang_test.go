@@ -78,6 +78,9 @@ func TestGangMove(t *testing.T) {
 		if got.Stage != c.stage || !slices.Equal(do, c.do) {
 			t.Errorf("%s: %s, %v; want %s, %v", name, got.Stage, do, c.stage, c.do)
 		}
+		if c.seen.Partly && slices.Contains(do, Evict) && !got.Begun {
+			t.Errorf("%s: the first refusal would end it, though some have left", name)
+		}
 	}
 }
 
