@@ -109,6 +109,7 @@ type Control struct {
 
 // uplinkControl is what Control keeps of an uplink.
 type uplinkControl struct {
+	name      string
 	out, in   Memory
 	use, sent PressureMemory // of both ways, of what is sent alone
 	counts    Counts
@@ -153,11 +154,11 @@ func (c *Control) Step(at time.Duration, pods []Pod) (State, error) {
 	for _, name := range slices.Sorted(maps.Keys(traffic)) {
 		u, t := c.uplinks[name], traffic[name]
 		if u == nil {
-			u = &uplinkControl{}
+			u = &uplinkControl{name: name}
 			c.uplinks[name] = u
 		}
 		now, counted := counts[name]
-		stands, err := c.step(u, name, at, &t, now, counted)
+		stands, err := c.step(u, at, &t, now, counted)
 		state.Uplinks[name] = stands
 		errs = append(errs, err)
 		var full, sent bool
@@ -178,7 +179,7 @@ func (c *Control) Step(at time.Duration, pods []Pod) (State, error) {
 }
 
 // step is that of one uplink.
-func (c *Control) step(u *uplinkControl, name string, at time.Duration, t *Traffic, now Counts, counted bool) (UplinkState, error) {
+func (c *Control) step(u *uplinkControl, at time.Duration, t *Traffic, now Counts, counted bool) (UplinkState, error) {
 	out := Observation{At: at, Link: t.Link}
 	in := out
 	if elapsed := at - u.at; counted && u.read {
@@ -198,7 +199,7 @@ func (c *Control) step(u *uplinkControl, name string, at time.Duration, t *Traff
 	}
 	var err error
 	if floor := max(uint64(c.params.Floor), 1); differs(want.Outgoing, u.set.Outgoing, floor) || differs(want.Incoming, u.set.Incoming, floor) {
-		if err = c.kernel.SetRates(name, want); err == nil {
+		if err = c.kernel.SetRates(u.name, want); err == nil {
 			u.set = want
 		}
 	}

@@ -316,6 +316,20 @@ func TestMark(t *testing.T) {
 // loopback is an interface that every network has.
 const loopback = 1
 
+// comes has a packet come by an interface, and reports whether the program lets it pass.
+func comes(t *testing.T, program *ebpf.Program, by uint32, length uint32) (passed bool) {
+	t.Helper()
+	in := make([]byte, contextBytes)
+	binary.NativeEndian.PutUint32(in[skbIfindex:], loopback)
+	binary.NativeEndian.PutUint32(in[skbIngressIfindex:], by)
+	binary.NativeEndian.PutUint32(in[skbWireLength:], length)
+	got, err := program.Run(&ebpf.RunOptions{Data: make([]byte, 1000), Context: in})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int32(got) != tcxDrop
+}
+
 // What comes in by the uplink for a reclaimed pod is let through up to the burst, and then dropped; nobody else's is, nor what did not come by an uplink.
 func TestPolice(t *testing.T) {
 	const rate, length = 1_000, 50_000 // 50 s each
@@ -349,18 +363,10 @@ func TestPolice(t *testing.T) {
 			}
 			passed, dropped := 0, 0
 			for range 5 {
-				in := make([]byte, contextBytes)
-				binary.NativeEndian.PutUint32(in[skbIfindex:], loopback)
-				binary.NativeEndian.PutUint32(in[skbIngressIfindex:], c.came)
-				binary.NativeEndian.PutUint32(in[skbWireLength:], length)
-				got, err := program.Run(&ebpf.RunOptions{Data: make([]byte, 1000), Context: in})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if int32(got) == tcxDrop {
-					dropped++
-				} else {
+				if comes(t, program, c.came, length) {
 					passed++
+				} else {
+					dropped++
 				}
 			}
 			if passed != c.passed || dropped != c.dropped {

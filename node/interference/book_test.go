@@ -156,6 +156,21 @@ func describe(d *Decision) string {
 	return out.String()
 }
 
+// oddReadings are those of a few pods, some of which are watched, limitable or evictable.
+func oddReadings(t *rapid.T, odd *rapid.Generator[float64]) (pods []Reading) {
+	for i := range rapid.IntRange(1, 5).Draw(t, "pods") {
+		r := Reading{
+			ID: fmt.Sprint(i), Name: fmt.Sprint("pod-", i), Watched: i%2 == 0, Request: float64(i), Limitable: i != 1, Evictable: i == 3,
+			Use: odd.Draw(t, "use"), Delay: odd.Draw(t, "delay"), Pressure: odd.Draw(t, "pressure"), Indicator: odd.Draw(t, "indicator"), Cycles: odd.Draw(t, "cycles"),
+		}
+		if rapid.Bool().Draw(t, "probed") {
+			r.Ahead = map[string]float64{"1": odd.Draw(t, "ahead"), "3": odd.Draw(t, "ahead"), NoPod: odd.Draw(t, "ahead")}
+		}
+		pods = append(pods, r)
+	}
+	return pods
+}
+
 // Whatever is read, nobody is limited who may not be, or below what it requests; nobody is evicted who may not be, nor two in the pause; and all is bounded.
 func TestBookHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -168,16 +183,9 @@ func TestBookHolds(t *testing.T) {
 		for range rapid.IntRange(1, 120).Draw(t, "readings") {
 			now = now.Add(time.Duration(rapid.SampledFrom([]int{-20, 5, 10, 10, 10, 700}).Draw(t, "seconds")) * time.Second)
 			byID := make(map[string]Reading)
-			var pods []Reading
-			for i := range rapid.IntRange(1, 5).Draw(t, "pods") {
-				r := Reading{
-					ID: fmt.Sprint(i), Name: fmt.Sprint("pod-", i), Watched: i%2 == 0, Request: float64(i), Limitable: i != 1, Evictable: i == 3,
-					Use: odd.Draw(t, "use"), Delay: odd.Draw(t, "delay"), Pressure: odd.Draw(t, "pressure"), Indicator: odd.Draw(t, "indicator"), Cycles: odd.Draw(t, "cycles"),
-				}
-				if rapid.Bool().Draw(t, "probed") {
-					r.Ahead = map[string]float64{"1": odd.Draw(t, "ahead"), "3": odd.Draw(t, "ahead"), NoPod: odd.Draw(t, "ahead")}
-				}
-				pods, byID[r.ID] = append(pods, r), r
+			pods := oddReadings(t, odd)
+			for _, r := range pods {
+				byID[r.ID] = r
 			}
 			d := b.Step(now, pods)
 			if d == nil {

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,12 +24,16 @@ import (
 
 const role = "HILBERT_RUNQUEUE_ROLE" // what a child of the test is
 
+// burnt is what a child that burns counts.
+var burnt atomic.Uint64
+
 func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
 	case "":
 		os.Exit(m.Run())
 	case "burn":
-		for { //nolint:revive // until it is killed
+		for n := uint64(0); ; n++ { // until it is killed
+			burnt.Store(n)
 		}
 	case "serve": // works a little, and sleeps
 		for {
@@ -81,7 +86,7 @@ func newMachine(t *testing.T) *machine {
 }
 
 // run starts a child in a pod's cgroup on one CPU.
-func (m *machine) run(pod, as string, cpu int, files ...*os.File) {
+func (m *machine) run(pod, as string, cpu int) {
 	m.t.Helper()
 	dir := filepath.Join(m.root, pod, "container")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -89,7 +94,6 @@ func (m *machine) run(pod, as string, cpu int, files ...*os.File) {
 	}
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), role+"="+as, "GOMAXPROCS=1")
-	c.ExtraFiles = files
 	if err := c.Start(); err != nil {
 		m.t.Fatal(err)
 	}
@@ -128,7 +132,7 @@ func TestGuestNamesWhoRan(t *testing.T) {
 		m.run(other, "burn", 1)
 	}
 	p := New(Options{Cgroups: m.root, Tracing: "/sys/kernel/tracing"})
-	defer p.Close()
+	defer func() { _ = p.Close() }()
 	if _, err := p.Look([]string{victim}, pods); err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -165,7 +169,7 @@ func TestGuestFull(t *testing.T) {
 	m.run(victim, "serve", 0)
 	m.run(hog, "burn", 0)
 	p := New(Options{Cgroups: m.root, Tracing: "/sys/kernel/tracing"})
-	defer p.Close()
+	defer func() { _ = p.Close() }()
 	if _, err := p.Look([]string{victim}, []string{victim, hog}); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +225,7 @@ func BenchmarkSwitch(b *testing.B) {
 	}{{"not-victims", []string{there}}, {"victims", []string{here}}} {
 		b.Run(c.name, func(b *testing.B) {
 			p := New(Options{Cgroups: root, Tracing: "/sys/kernel/tracing"})
-			defer p.Close()
+			defer func() { _ = p.Close() }()
 			if _, err := p.Look(c.victims, []string{here, there}); err != nil {
 				b.Fatal(err)
 			}
@@ -229,7 +233,7 @@ func BenchmarkSwitch(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer stats.Close()
+			defer func() { _ = stats.Close() }()
 			pingPong(b, filepath.Join(root, here))
 			for event, program := range p.program {
 				s, err := program.Stats()

@@ -127,6 +127,7 @@ func (g *gauge) read(nodes []fragment.Node) (p ChurnPoint) {
 	p.CPU, p.Memory = part(float64(g.cpu-cpu), g.cpu), part(float64(g.memory-memory), g.memory)
 	p.CPUFragmented, p.MemoryFragmented = part(lostCPU, g.cpu), part(lostMemory, g.memory)
 	switch g.of {
+	case bindingGPU:
 	case bindingCPU:
 		p.Allocated, p.Fragmented = p.CPU, p.CPUFragmented
 	case bindingMemory:

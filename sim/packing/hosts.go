@@ -72,8 +72,9 @@ func (b binding) amount(r *fragment.Request) int64 {
 		return r.CPU
 	case bindingMemory:
 		return r.Memory
+	default:
+		return r.GPU.Total()
 	}
-	return r.GPU.Total()
 }
 
 // capacity is how much of it the nodes have.

@@ -73,7 +73,7 @@ func (j *judge) leavingGangs() []*leavingGang {
 
 // moveGangs rehearses for each gang that is to leave whether all its members have places beside everything that is there, themselves included: so much has to be reserved before the first of
 // them is evicted.
-func (m *Moves) moveGangs(ctx context.Context, d *inspect.Dump, j *judge, kept [][]reschedule.Planned, gangs []*leavingGang, most int) error {
+func (m *Moves) moveGangs(ctx context.Context, d *inspect.Dump, j *judge, kept [][]reschedule.Planned, gangs []*leavingGang) error {
 	change, _ := moving(&j.view, kept)
 	first, tried := 0, 0
 	if len(gangs) > maxGangRehearsals {
@@ -82,7 +82,7 @@ func (m *Moves) moveGangs(ctx context.Context, d *inspect.Dump, j *judge, kept [
 	}
 	for i := range gangs {
 		g := gangs[(first+i)%len(gangs)]
-		why := j.gangStays(d.Ledger, g, most)
+		why := j.gangStays(d.Ledger, g)
 		switch {
 		case why != "":
 		case tried == maxGangRehearsals:
@@ -115,7 +115,7 @@ func (m *Moves) moveGangs(ctx context.Context, d *inspect.Dump, j *judge, kept [
 }
 
 // gangStays says why a gang cannot be moved whole, whatever room there is; empty: it can.
-func (j *judge) gangStays(l *cluster.Dump, g *leavingGang, most int) string {
+func (j *judge) gangStays(l *cluster.Dump, g *leavingGang) string {
 	at := slices.IndexFunc(l.Units, func(u cluster.UnitRecord) bool { return u.Facts.UnitName == g.UnitName })
 	if at < 0 || !l.Units[at].Known || l.Units[at].Facts.Invalid != "" {
 		return "its PodGroup is not known, or not valid"
@@ -132,7 +132,7 @@ func (j *judge) gangStays(l *cluster.Dump, g *leavingGang, most int) string {
 			return fmt.Sprintf("its gang goes as a whole, and %s is not to leave %s", f.Name, cmp.Or(f.Node, "the queue"))
 		}
 	}
-	if why := reschedule.GangRefusal(&j.view, g.pods, most); why != "" {
+	if why := reschedule.GangRefusal(&j.view, g.pods, j.most); why != "" {
 		return why
 	}
 	like := j.store.Pod(facts.UID(j.view.Pods[g.pods[0]].UID))

@@ -36,6 +36,7 @@ type judge struct {
 	mover   fragment.Mover
 	drained map[facts.UID]string
 	units   map[string]*waitingUnit
+	most    int // of a gang that can be evicted together
 }
 
 func newJudge(d *inspect.Dump, store *cluster.Store, empty []string) *judge {

@@ -119,6 +119,7 @@ func NewMoves(ctx context.Context, d *inspect.Dump, o *MoveOptions) (*Moves, err
 		}
 	}
 	j := newJudge(d, store, o.Empty)
+	j.most = o.MostOfGang
 	if err := j.drain(ctx, d, o.Empty); err != nil {
 		return nil, err
 	}
@@ -142,7 +143,7 @@ func NewMoves(ctx context.Context, d *inspect.Dump, o *MoveOptions) (*Moves, err
 	for _, no := range plan.Declined {
 		m.stay(&j.view.Pods[no.Pod], no.Why)
 	}
-	if err := m.moveGangs(ctx, d, j, kept, gangs, o.MostOfGang); err != nil || m.Interrupted {
+	if err := m.moveGangs(ctx, d, j, kept, gangs); err != nil || m.Interrupted {
 		return m, err
 	}
 	if o.Preempt {

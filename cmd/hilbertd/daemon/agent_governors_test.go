@@ -92,7 +92,8 @@ func TestNetworkIsObserved(t *testing.T) {
 // The programs must know reclaimed pods, and online ones whose traffic is background; nobody else.
 func TestNetworkPods(t *testing.T) {
 	got := networkPods([]enforce.Pod{
-		{Cgroup: "web", Level: spec.QoSShared}, {Cgroup: "copy", Level: spec.QoSShared, Background: true},
+		{Cgroup: "web", Level: spec.QoSShared},
+		{Cgroup: "copy", Level: spec.QoSShared, Background: true},
 		{Cgroup: "batch", Level: spec.QoSReclaimed}, {Cgroup: "mirror", Level: spec.QoSReclaimed, Background: true},
 	})
 	want := []egress.Pod{{Cgroup: "copy", Background: true}, {Cgroup: "batch", Reclaimed: true}, {Cgroup: "mirror", Reclaimed: true, Background: true}}

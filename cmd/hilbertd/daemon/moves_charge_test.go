@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/control/budget"
+	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/kube/moves"
 	"hilbert.dev/hilbert/schedule/inspect"
@@ -55,7 +54,7 @@ func TestRefusedPermissionsCostNothing(t *testing.T) {
 		t.Cleanup(listening.Close)
 		fence := lease.NewFence(time.Hour, time.Second)
 		fence.Renewed(now)
-		client, err := moves.New(&rest.Config{Host: listening.URL}, fence, time.Minute, time.Hour)
+		client, err := moves.New(&apiserver.Connection{Host: listening.URL}, fence, time.Minute, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
