@@ -317,7 +317,7 @@ func TestMark(t *testing.T) {
 const loopback = 1
 
 // comes has a packet come by an interface, and reports whether the program lets it pass.
-func comes(t *testing.T, program *ebpf.Program, by uint32, length uint32) (passed bool) {
+func comes(t *testing.T, program *ebpf.Program, by, length uint32) (passed bool) {
 	t.Helper()
 	in := make([]byte, contextBytes)
 	binary.NativeEndian.PutUint32(in[skbIfindex:], loopback)
@@ -379,6 +379,10 @@ func TestPolice(t *testing.T) {
 			b.counted(classIncoming, want)
 		})
 	}
+}
+
+// The kernel takes the program of pods in the host's network, too.
+func TestPoliceOfTheHost(t *testing.T) {
 	host, err := ebpf.NewProgram(policeSpec(newBench(t, noSlot, 0, settings{}).maps, &atHost))
 	if err != nil {
 		t.Fatalf("the kernel refuses the program of pods in the host's network: %+v", err)

@@ -93,7 +93,7 @@ func TestEventsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(dir)
+	defer func() { _ = unix.Close(dir) }()
 	step(os.Chmod, false, dir)
 	step(func(path string, _ os.FileMode) error { return os.Remove(path) }, true, dir)
 	step(os.Mkdir, true, dir)

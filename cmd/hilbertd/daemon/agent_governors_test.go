@@ -94,7 +94,8 @@ func TestNetworkPods(t *testing.T) {
 	got := networkPods([]enforce.Pod{
 		{Cgroup: "web", Level: spec.QoSShared},
 		{Cgroup: "copy", Level: spec.QoSShared, Background: true},
-		{Cgroup: "batch", Level: spec.QoSReclaimed}, {Cgroup: "mirror", Level: spec.QoSReclaimed, Background: true},
+		{Cgroup: "batch", Level: spec.QoSReclaimed},
+		{Cgroup: "mirror", Level: spec.QoSReclaimed, Background: true},
 	})
 	want := []egress.Pod{{Cgroup: "copy", Background: true}, {Cgroup: "batch", Reclaimed: true}, {Cgroup: "mirror", Reclaimed: true, Background: true}}
 	if !reflect.DeepEqual(got, want) {
