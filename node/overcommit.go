@@ -89,17 +89,18 @@ func (c *overcommitController) reading(in *inputs) overcommit.Reading {
 	return r
 }
 
-// askedBy is what a pod asked for, before the policy lowered its requests to stored. Requests of init containers are in the annotation too, so that MaxPercent bounds it.
+// askedBy is what a pod asked for, before the policy lowered its requests to stored. Requests of init containers are in the annotation too, so that its percent, and MaxPercent, bound it.
 func askedBy(stored int64, annotation string, most float64) (milliCPU int64) {
 	if annotation == "" {
 		return stored
 	}
+	said := spec.ParseRequestedCPU(annotation)
 	var sum int64
-	for _, n := range spec.RequestedCPU(annotation) {
+	for _, n := range said.Containers {
 		sum += n
 	}
 	const percent = 100
-	return min(spec.AskedCPU(stored, sum), max(int64(float64(stored)*most/percent), stored))
+	return min(said.Asked(stored, sum), max(int64(float64(stored)*most/percent), stored))
 }
 
 // status is what the report says now; nil: nothing.

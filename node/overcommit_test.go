@@ -22,7 +22,7 @@ func (r *harmRig) overcommits() (o *spec.NodeOvercommitStatus, refresh time.Dura
 func TestOvercommitIsReported(t *testing.T) {
 	r := newHarmRig(t)
 	lowered := sandbox("shop", 1, "qos=shared_cores")
-	lowered.Annotations[spec.AnnotationRequestedCPU] = "main=1200m"
+	lowered.Annotations[spec.AnnotationRequestedCPU] = "main=1200m at 150%"
 	r.mustRun(lowered)
 	r.pass(7, 0.02, 0)
 	if o, _ := r.overcommits(); o != nil {
@@ -54,7 +54,11 @@ func TestAskedBy(t *testing.T) {
 		stored     int64
 		annotation string
 		want       int64
-	}{{1000, "", 1000}, {1000, "a=1200m", 1200}, {1000, "a=700m,b=600m", 1300}, {1000, "a=9000m", 1500}, {1000, "a=1m", 1000}, {1000, "a", 1000}} {
+	}{
+		{1000, "", 1000},
+		{1000, "a=1200m at 150%", 1200}, {1000, "a=700m,b=600m at 150%", 1300}, {1000, "a=9000m at 1000%", 1500}, {1000, "a=9000m at 110%", 1100}, {1000, "a=1m at 150%", 1000},
+		{1000, "a at 150%", 1000}, {1000, "a=1200m", 1000},
+	} {
 		if got := askedBy(c.stored, c.annotation, 150); got != c.want {
 			t.Errorf("%d stored, %q: %d, want %d", c.stored, c.annotation, got, c.want)
 		}

@@ -94,27 +94,42 @@ type NodeOvercommitStatus struct {
 	Message string `json:"message"`
 }
 
-// RequestedCPU reads AnnotationRequestedCPU: what containers asked for, in thousandths of a CPU, by name. What cannot be read is nil.
-func RequestedCPU(text string) map[string]int64 {
-	const most = 1 << 30
-	out := make(map[string]int64)
-	for entry := range strings.SplitSeq(text, ",") {
+// RequestedCPU is AnnotationRequestedCPU, read. The zero value says that nothing was lowered.
+type RequestedCPU struct {
+	// Percent by which requests were lowered, 100 to MaxOvercommitPercent.
+	Percent int
+	// Containers is what they asked for, in thousandths of a CPU, by name.
+	Containers map[string]int64
+}
+
+// ParseRequestedCPU reads AnnotationRequestedCPU: "main=500m,side=100m at 150%". What cannot be read says that nothing was lowered.
+func ParseRequestedCPU(text string) RequestedCPU {
+	const most, whole = 1 << 30, 100
+	list, at, _ := strings.Cut(text, " at ")
+	number, ok := strings.CutSuffix(at, "%")
+	percent, err := strconv.Atoi(number)
+	if !ok || err != nil || percent < whole || percent > MaxOvercommitPercent {
+		return RequestedCPU{}
+	}
+	out := RequestedCPU{Percent: percent, Containers: make(map[string]int64)}
+	for entry := range strings.SplitSeq(list, ",") {
 		name, amount, _ := strings.Cut(entry, "=")
 		number, milli := strings.CutSuffix(amount, "m")
 		n, err := strconv.ParseInt(number, 10, 64)
 		if !milli || err != nil || n < 0 || n > most {
-			return nil
+			return RequestedCPU{}
 		}
-		out[name] = n
+		out.Containers[name] = n
 	}
 	return out
 }
 
-// AskedCPU is what was asked for before the request was lowered to stored, where somebody says that it was asked: no less than is stored, and no more than the policy lowers requests.
-func AskedCPU(stored, asked int64) int64 {
-	const most = MaxOvercommitPercent / 100
-	if stored <= 0 || stored > 1<<40 {
+// Asked is what was asked for before a request was lowered, where asked is said of it and stored is requested now: no less than is stored, and no more than the percent of it. So 1000m at 150%,
+// of which 667m are stored, count as 1000m, and as 150m once the request has shrunk to 100m in place.
+func (r RequestedCPU) Asked(stored, asked int64) int64 {
+	const whole = 100
+	if stored <= 0 || stored > 1<<40 || r.Percent < whole {
 		return stored
 	}
-	return min(max(stored, asked), most*stored)
+	return min(max(stored, asked), stored*int64(r.Percent)/whole)
 }

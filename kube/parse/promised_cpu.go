@@ -32,29 +32,30 @@ func withPromised(list []resource.Quantity, milliCPU int64) []resource.Quantity 
 	return slices.Insert(list, at, resource.Quantity{Name: facts.PromisedCPU, Amount: milliCPU})
 }
 
-// askedCPU is what a pod asked for of CPU before its requests were lowered: what it requests now (list), if they were not. Its annotation says what each container asked for.
+// askedCPU is what a pod asked for of CPU before its requests were lowered: what it requests now (list), if they were not. Its annotation says what each container asked for, and bounds it by
+// the percent by which requests were lowered, so that a request that shrinks in place takes with it what counts.
 func askedCPU(pod *corev1.Pod, list corev1.ResourceList) int64 {
 	stored := amount(corev1.ResourceCPU, list.Cpu())
 	text := pod.Annotations[spec.AnnotationRequestedCPU]
 	if text == "" || stored <= 0 {
 		return stored
 	}
-	asked := spec.RequestedCPU(text)
+	asked := spec.ParseRequestedCPU(text)
 	before := &corev1.Pod{Spec: pod.Spec}
 	before.Spec.Containers = withAsked(pod.Spec.Containers, asked)
 	before.Spec.InitContainers = withAsked(pod.Spec.InitContainers, asked)
 	whole := podRequests(before, requestOptions)
-	return spec.AskedCPU(stored, amount(corev1.ResourceCPU, whole.Cpu()))
+	return asked.Asked(stored, amount(corev1.ResourceCPU, whole.Cpu()))
 }
 
 // withAsked are containers as they were before their requests were lowered.
-func withAsked(list []corev1.Container, asked map[string]int64) []corev1.Container {
+func withAsked(list []corev1.Container, asked spec.RequestedCPU) []corev1.Container {
 	out := slices.Clone(list)
 	for i := range out {
 		c := &out[i]
 		q := c.Resources.Requests[corev1.ResourceCPU]
 		stored := amount(corev1.ResourceCPU, &q)
-		if was := spec.AskedCPU(stored, asked[c.Name]); was > stored {
+		if was := asked.Asked(stored, asked.Containers[c.Name]); was > stored {
 			c.Resources.Requests = c.Resources.Requests.DeepCopy()
 			c.Resources.Requests[corev1.ResourceCPU] = *apiresource.NewMilliQuantity(was, apiresource.DecimalSI)
 		}

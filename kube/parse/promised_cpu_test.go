@@ -35,13 +35,17 @@ func TestPromisedCPUOfPods(t *testing.T) {
 		want             int64
 	}{
 		{what: "not lowered", main: "1", want: 1000},
-		{what: "lowered", main: "500m", annotation: "main=1000m", want: 1000},
-		{what: "one that ends before the others begin", main: "500m", first: "1", annotation: "main=1000m,first=2000m", want: 2000},
-		{what: "grown since", main: "2", annotation: "main=1000m", want: 2000},
-		{what: "more than the policy lowers", main: "100m", annotation: "main=100000m", want: 1000},
-		{what: "of no container", main: "100m", annotation: "other=1000m", want: 100},
-		{what: "nonsense", main: "100m", annotation: "main=1,second", want: 100},
-		{what: "of more than there is", main: "100m", annotation: "main=99999999999999999999m", want: 100},
+		{what: "lowered", main: "500m", annotation: "main=1000m at 200%", want: 1000},
+		{what: "one that ends before the others begin", main: "500m", first: "1", annotation: "main=1000m,first=2000m at 200%", want: 2000},
+		{what: "grown since", main: "2", annotation: "main=1000m at 200%", want: 2000},
+		{what: "shrunk since", main: "100m", annotation: "main=1000m at 150%", want: 150},
+		{what: "by a percent that rounds", main: "667m", annotation: "main=1000m at 150%", want: 1000},
+		{what: "more than the policy lowers", main: "100m", annotation: "main=100000m at 1000%", want: 1000},
+		{what: "by more than any policy", main: "100m", annotation: "main=100000m at 1001%", want: 100},
+		{what: "by no percent", main: "100m", annotation: "main=1000m", want: 100},
+		{what: "of no container", main: "100m", annotation: "other=1000m at 200%", want: 100},
+		{what: "nonsense", main: "100m", annotation: "main=1,second at 200%", want: 100},
+		{what: "of more than there is", main: "100m", annotation: "main=99999999999999999999m at 200%", want: 100},
 		{what: "asks for it by name", main: "1", own: "7", want: 1000},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: requestingCPU(c.main)}}}}

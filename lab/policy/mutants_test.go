@@ -25,7 +25,7 @@ const survival = 15 * time.Second
 // forSpeed are the conditions that only save work: without them the rules say the same.
 var forSpeed = []string{
 	"hilbert-pod-create/speaks-of-hilbert", "hilbert-pod-update/changes-what-is-said", "hilbert-binding/brings-words",
-	"hilbert-reclaimed/speaks-of-reclaimed",
+	"hilbert-reclaimed/speaks-of-reclaimed", "hilbert-requested-cpu/says-what-was-requested",
 }
 
 // onlyForSpeed reports whether a policy of deploy/migration that refuses or warns has a condition so that it need not look at pods without words of its system.

@@ -209,8 +209,14 @@ func awaitPolicies(ctx context.Context) error {
 		if err := keeps(admin, plain, saying("priority", 7))(ctx); err == nil {
 			return errors.New("hilbert-reservation is not in force")
 		}
-		if err := lowers(over150, "main: cpu=667m; Burstable", "main=1000m", main("cpu=1"))(ctx); err != nil {
+		if err := lowers(over150, "main: cpu=667m; Burstable", "main=1000m at 150%", main("cpu=1"))(ctx); err != nil {
 			return fmt.Errorf("hilbert-overcommit is not in force: %w", err)
+		}
+		for _, namespace := range []string{plain, over900} { // which a binding each holds to its percent
+			forged := pod("probe", main("cpu=1"), annotation(spec.AnnotationRequestedCPU, "main=9000m at 900%"))
+			if err := dryCreate(ctx, owner, namespace, forged); err == nil {
+				return fmt.Errorf("hilbert-requested-cpu is not in force in %s", namespace)
+			}
 		}
 		if err := createsNode(agents.unbound, "n3")(ctx); err == nil {
 			return errors.New("hilbert-cnr-own-node is not in force")

@@ -35,6 +35,7 @@ func Policies() []Policy {
 		{validating + "hilbert-pod-status", "whoever may write the status of pods can forge what agents say", false},
 		{validating + "hilbert-resource-claim", "whoever may create claims of devices as hilbertd can take any device in any namespace", false},
 		{validating + "hilbert-reservation", "a Reservation may keep room with a priority, a level or a promise that its namespace's pods may not have", false},
+		{validating + "hilbert-requested-cpu", "with scheduling.overcommit.mode auto a pod can take ten times its room of the CPU that nodes promise a second time", false},
 		{mutating + "hilbert-reclaimed", "reclaimed pods must be written as docs/reference/policies.md says, else they are refused", false},
 		{mutating + "hilbert-required-plugin", "pods that need the agent must name its plugin as required", false},
 		{mutating + "hilbert-overcommit", "namespaces with the label hilbert.dev/overcommit-cpu-percent are not over-committed", false},
