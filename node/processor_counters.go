@@ -3,9 +3,12 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"time"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/interference"
 	"hilbert.dev/hilbert/node/perf"
@@ -73,15 +76,20 @@ func (c *processorCounters) status() perf.Status {
 	return c.poller.Status()
 }
 
-// lacks says what is not known of the signal, and why; empty: it is known.
+// lacks says what is not known of the signal, and why, in no more than the report takes; empty: it is known.
 func (c *processorCounters) lacks(wanted bool) string {
 	switch why := c.status().Why; {
 	case c.known:
 		return ""
 	case !wanted:
 		return interference.Cycles.String() + ": node.interference.counters is off"
+	case errors.Is(why, perf.ErrAbsent):
+		return interference.Cycles.String() + ": " + perf.ErrAbsent.Error()
+	case errors.Is(why, perf.ErrRefused):
+		return interference.Cycles.String() + ": " + perf.ErrRefused.Error()
 	case why != nil:
-		return interference.Cycles.String() + ": " + why.Error()
+		text := interference.Cycles.String() + ": " + why.Error()
+		return strings.ToValidUTF8(text[:min(len(text), spec.MaxInterferenceUnknown)], "")
 	}
 	return interference.Cycles.String()
 }

@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -51,6 +53,11 @@ func (f *fakeProcessor) set(cycles float64, why error) {
 	f.cycles, f.why = cycles, why
 }
 
+// onCPU is an error as the reader has it.
+func onCPU(why error) error {
+	return fmt.Errorf("%w: perf_event_open for kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podweb.slice on CPU 0: %w", why, os.ErrNotExist)
+}
+
 // A service that waits for nothing, and whose instructions take twice the cycles while the hog runs, is harmed by the hog: if the counters are wanted, and there.
 func TestCyclesTellHarm(t *testing.T) {
 	for _, c := range []struct {
@@ -62,7 +69,9 @@ func TestCyclesTellHarm(t *testing.T) {
 	}{
 		{"counted", "true", 2.4, nil, 1, ""},
 		{"not wanted", "false", 2.4, nil, 0, "cycles per instruction: node.interference.counters is off"},
-		{"absent", "true", 0, perf.ErrAbsent, 0, "cycles per instruction: the machine shows no counters of its processor"},
+		{"absent", "true", 0, onCPU(perf.ErrAbsent), 0, "cycles per instruction: the machine shows no counters"},
+		{"refused", "true", 0, onCPU(perf.ErrRefused), 0, "cycles per instruction: the agent lacks the capability PERFMON"},
+		{"another", "true", 0, onCPU(errors.New("too many files are open")), 0, "cycles per instruction: too many files are open: perf_event_open"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := &fakeProcessor{}
@@ -83,12 +92,17 @@ func TestCyclesTellHarm(t *testing.T) {
 			if c.unknown == "" && at >= 0 || c.unknown != "" && (at < 0 || i.Unknown[at] != c.unknown) {
 				t.Errorf("unknown: %q", i.Unknown)
 			}
+			for _, text := range i.Unknown {
+				if len(text) > spec.MaxInterferenceUnknown {
+					t.Errorf("the API server refuses a report that says %q", text)
+				}
+			}
 			if want := c.knob == "true"; (len(f.watch) == 1) != want || want && f.watch[0] != r.web {
 				t.Errorf("watched: %q", f.watch)
 			}
 			r.mode(spec.InterferenceOff)
 			r.pass(1, 0.02, 0)
-			if s := f.Status(); s.Counted != 0 || errors.Is(s.Why, perf.ErrRefused) {
+			if s := f.Status(); s.Counted != 0 {
 				t.Errorf("it is off, and %+v", s)
 			}
 		})

@@ -104,6 +104,7 @@ const InterferenceRunQueues = "run queues"
 // Bounds of an Interference in a report.
 const (
 	MaxInterferenceFindings = 16
+	MaxInterferenceUnknown  = 64 // bytes of each; the API server refuses a report with a longer one as a whole
 	MaxApartHints           = 16
 )
 

@@ -10,9 +10,9 @@ import (
 // Why nothing is counted.
 var (
 	// ErrAbsent: the processor has no such counters, or the hypervisor or the kernel does not show them.
-	ErrAbsent = errors.New("the machine shows no counters of its processor")
+	ErrAbsent = errors.New("the machine shows no counters")
 	// ErrRefused: they may be there, and must not be used.
-	ErrRefused = errors.New("the kernel lets this process use no counters of the processor: it takes the capability PERFMON")
+	ErrRefused = errors.New("the agent lacks the capability PERFMON")
 	// ErrGone: the cgroup is not there any more.
 	ErrGone = errors.New("the cgroup is gone")
 )

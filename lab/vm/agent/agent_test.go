@@ -24,6 +24,7 @@ const (
 	// agentName is the agent's service in the guest.
 	agentName       = "hilbertd"
 	agentCheckpoint = "/var/lib/hilbert/checkpoint.json"
+	agentLawState   = "/var/lib/hilbert/law-state.json"
 	// tick is the agent's, slack what the emulated machine gets beyond it before something counts as late.
 	tick, slack = 2 * time.Second, 8 * time.Second
 	// patience bounds what takes as long as it takes.
