@@ -103,8 +103,12 @@ func boot(t *testing.T, build bool) *vm.Guest {
 	return guest
 }
 
-// TestInGuest runs the tests that are skipped elsewhere.
+// TestInGuest runs the tests that are skipped elsewhere; in the short form those of one uplink, and the programs.
 func TestInGuest(t *testing.T) {
-	runIn(t, "../../..", tests{"./node/blkio", "TestGuest"}, tests{"./node/egress", "TestGuest|TestPace|TestMark|TestPolice|TestSeats"},
+	uplinks := "TestGuest"
+	if testing.Short() {
+		uplinks = "TestGuest(Ceiling|Queues|Taken)"
+	}
+	runIn(t, "../../..", tests{"./node/blkio", "TestGuest"}, tests{"./node/egress", uplinks + "|TestPace|TestMark|TestPolice|TestSeats"},
 		tests{"./node/runqueue", "TestGuest"})
 }
