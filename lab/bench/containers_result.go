@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"runtime"
@@ -94,10 +93,7 @@ func (c *ContainersPhase) fill(masters []*asker, before, after meter, containers
 }
 
 func newContainersCase(name string, rounds []ContainersRound) ContainersCase {
-	byRate := slices.SortedFunc(slices.Values(rounds), func(a, b ContainersRound) int {
-		return cmp.Compare(a.Ask.ContainersPerSecond, b.Ask.ContainersPerSecond)
-	})
-	return ContainersCase{Name: name, ContainersRound: byRate[(len(byRate)-1)/2], Rounds: rounds}
+	return ContainersCase{Name: name, ContainersRound: medianRound(rounds, func(r ContainersRound) float64 { return r.Ask.ContainersPerSecond }), Rounds: rounds}
 }
 
 // ContainersProtocol says how a result came about.

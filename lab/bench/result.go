@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -71,6 +72,12 @@ func medians(rounds []Round) Round {
 		WritesPerPod:             medianOf(rounds, func(r Round) float64 { return r.WritesPerPod }),
 		Seconds:                  medianOf(rounds, func(r Round) float64 { return r.Seconds }),
 	}
+}
+
+// medianRound is the round with the median of a figure, the lower one of two.
+func medianRound[R any](rounds []R, figure func(R) float64) R {
+	sorted := slices.SortedFunc(slices.Values(rounds), func(a, b R) int { return cmp.Compare(figure(a), figure(b)) })
+	return sorted[(len(sorted)-1)/2]
 }
 
 func medianOf[R any, T int64 | float64](rounds []R, figure func(R) T) T {

@@ -1,11 +1,9 @@
 package bench
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"runtime"
-	"slices"
 	"text/tabwriter"
 )
 
@@ -60,8 +58,8 @@ type SplitProcess struct {
 }
 
 func newSplitArrangement(a arrangement, rounds []SplitRound) SplitArrangement {
-	byRate := slices.SortedFunc(slices.Values(rounds), func(a, b SplitRound) int { return cmp.Compare(a.PodsPerSecond, b.PodsPerSecond) })
-	return SplitArrangement{Name: a.String(), Apart: a.apart, Inside: a.inside, SplitRound: byRate[(len(byRate)-1)/2], Rounds: rounds}
+	median := medianRound(rounds, func(r SplitRound) float64 { return r.PodsPerSecond })
+	return SplitArrangement{Name: a.String(), Apart: a.apart, Inside: a.inside, SplitRound: median, Rounds: rounds}
 }
 
 // SplitProtocol says how a result came about.

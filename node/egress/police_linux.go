@@ -100,7 +100,6 @@ func reclaimedOnly(slots *ebpf.Map) asm.Instructions {
 
 // bucket fetches the counters, and takes the packet's time from the uplink's bucket: R3 is the time before, R0 now, R4 what the packet takes, R5 the bucket.
 func bucket(maps map[string]*ebpf.Map) asm.Instructions {
-	const nanoseconds = 1_000_000_000
 	return join(
 		asm.Instructions{
 			asm.LoadMem(asm.R1, asm.RFP, atBeyond, asm.Word),
@@ -113,34 +112,12 @@ func bucket(maps map[string]*ebpf.Map) asm.Instructions {
 			asm.Mov.Reg(asm.R9, asm.R0),
 			asm.LoadMem(asm.R1, asm.R7, settingsIncoming, asm.DWord),
 			asm.JEq.Imm(asm.R1, 0, "count"),
-			asm.Mov.Reg(asm.R2, asm.R8),
-			asm.Mul.Imm(asm.R2, nanoseconds),
-			asm.Div.Reg(asm.R2, asm.R1),
-			asm.StoreMem(asm.RFP, atTakes, asm.R2, asm.DWord),
-		}, lookup(maps["incoming"], atBeyond),
-		asm.Instructions{
-			asm.JEq.Imm(asm.R0, 0, "next"),
-			asm.StoreMem(asm.RFP, atClock, asm.R0, asm.DWord),
-			asm.FnKtimeGetNs.Call(),
-			asm.LoadMem(asm.R4, asm.RFP, atTakes, asm.DWord),
-			asm.LoadMem(asm.R5, asm.RFP, atClock, asm.DWord),
-			asm.Mov.Reg(asm.R3, asm.R4),
-			atomic(asm.FetchAdd, asm.R5, asm.R3, 0),
-		})
+		}, reserve(maps["incoming"], atBeyond))
 }
 
 // verdictOf drops the packet, or counts it and lets it pass.
 func verdictOf(at *entrance) asm.Instructions {
-	return asm.Instructions{
-		asm.JGT.Reg(asm.R3, asm.R0, "ahead"),
-		// Nothing came for a while: the bucket is full, and this packet is the first that it gives.
-		asm.Mov.Reg(asm.R1, asm.R0),
-		asm.Add.Reg(asm.R1, asm.R4),
-		asm.Mov.Reg(asm.R0, asm.R3),
-		asm.Add.Reg(asm.R0, asm.R4),
-		atomic(asm.CmpXchg, asm.R5, asm.R1, 0),
-		asm.Ja.Label("count"),
-
+	return join(behind("ahead"), asm.Instructions{ // a clock that is behind is a full bucket
 		asm.Sub.Reg(asm.R3, asm.R0).WithSymbol("ahead"),
 		asm.LoadMem(asm.R2, asm.R7, settingsBurst, asm.DWord),
 		asm.JLE.Reg(asm.R3, asm.R2, "count"),
@@ -157,5 +134,5 @@ func verdictOf(at *entrance) asm.Instructions {
 		atomic(asm.AddAtomic, asm.R9, asm.R8, tallyBytes),
 		asm.Mov.Imm(asm.R0, at.pass).WithSymbol("next"),
 		asm.Return(),
-	}
+	})
 }

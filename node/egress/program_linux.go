@@ -159,7 +159,7 @@ const (
 func paceSpec(maps map[string]*ebpf.Map, uplink int32) *ebpf.ProgramSpec {
 	return &ebpf.ProgramSpec{
 		Name: "hilbert_pace", Type: ebpf.SchedCLS, AttachType: ebpf.AttachTCXEgress, License: license, Instructions: join(
-			begin(maps["settings"], uplink), classify(maps["cgroups"], maps["slots"]), tallyOf(maps["tally"], uplink), reserve(maps["clock"], uplink), decide(), end(maps["pods"], uplink),
+			begin(maps["settings"], uplink), classify(maps["cgroups"], maps["slots"]), tallyOf(maps["tally"], uplink), clockOf(maps["clock"], uplink), decide(), end(maps["pods"], uplink),
 		),
 	}
 }
@@ -239,8 +239,14 @@ func tallyOf(tallies *ebpf.Map, uplink int32) asm.Instructions {
 	}
 }
 
-// reserve takes the packet's time from the uplink's clock, which all CPUs share: R3 is when it may leave, R4 the time it takes, R0 now, R5 the clock.
-func reserve(clock *ebpf.Map, uplink int32) asm.Instructions {
+// clockOf takes the packet's time from the uplink's clock.
+func clockOf(clocks *ebpf.Map, uplink int32) asm.Instructions {
+	return join(asm.Instructions{asm.StoreImm(asm.RFP, atKey, int64(uplink), asm.Word)}, reserve(clocks, atKey))
+}
+
+// reserve takes the time of a packet of R8 bytes, at R1 bytes per second, from a clock that all CPUs share, by its key on the stack: R3 is what the clock said, which is when the packet has its
+// turn, R4 the time it takes, R0 now, R5 the clock.
+func reserve(clocks *ebpf.Map, key int32) asm.Instructions {
 	const nanoseconds = 1_000_000_000
 	return join(
 		asm.Instructions{
@@ -248,8 +254,7 @@ func reserve(clock *ebpf.Map, uplink int32) asm.Instructions {
 			asm.Mul.Imm(asm.R2, nanoseconds),
 			asm.Div.Reg(asm.R2, asm.R1),
 			asm.StoreMem(asm.RFP, atTakes, asm.R2, asm.DWord),
-			asm.StoreImm(asm.RFP, atKey, int64(uplink), asm.Word),
-		}, lookup(clock, atKey),
+		}, lookup(clocks, key),
 		asm.Instructions{
 			asm.JEq.Imm(asm.R0, 0, "next"),
 			asm.StoreMem(asm.RFP, atClock, asm.R0, asm.DWord),
@@ -261,18 +266,23 @@ func reserve(clock *ebpf.Map, uplink int32) asm.Instructions {
 		})
 }
 
-// decide lets the packet go at once where the clock was behind, and else gives it its time, or drops it.
-func decide() asm.Instructions {
+// behind goes on at a symbol where the clock is ahead of now. Else nothing was taken from it for a while, and it starts again at this packet's end. If another CPU does so at the
+// same moment, its value is as good.
+func behind(ahead string) asm.Instructions {
 	return asm.Instructions{
-		asm.JGT.Reg(asm.R3, asm.R0, "wait"),
-		// Nothing was sent for a while. The clock starts again at this packet's end. If another CPU does so at the same moment, its value is as good.
+		asm.JGT.Reg(asm.R3, asm.R0, ahead),
 		asm.Mov.Reg(asm.R1, asm.R0),
 		asm.Add.Reg(asm.R1, asm.R4),
 		asm.Mov.Reg(asm.R0, asm.R3),
 		asm.Add.Reg(asm.R0, asm.R4),
 		atomic(asm.CmpXchg, asm.R5, asm.R1, 0),
 		asm.Ja.Label("count"),
+	}
+}
 
+// decide lets the packet go at once where the clock was behind, and else gives it its time, or drops it.
+func decide() asm.Instructions {
+	return join(behind("wait"), asm.Instructions{
 		asm.Mov.Reg(asm.R1, asm.R3).WithSymbol("wait"),
 		asm.Sub.Reg(asm.R1, asm.R0),
 		asm.LoadMem(asm.R2, asm.R7, settingsHorizon, asm.DWord),
@@ -310,7 +320,7 @@ func decide() asm.Instructions {
 		atomic(asm.AddAtomic, asm.R9, asm.R1, tallyDropped),
 		asm.Mov.Imm(asm.R0, tcxDrop),
 		asm.Return(),
-	}
+	})
 }
 
 // end counts what leaves, and of a pod that has a slot also for it.

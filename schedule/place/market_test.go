@@ -116,17 +116,23 @@ func TestPricedRankingIsExact(t *testing.T) {
 			case 2:
 				market.Learn(store)
 			}
-			if store.Pod(uid) != nil {
-				placeRanked(t, store, placer, uid)
-			}
-			if err := placer.index.Verify(); err != nil {
-				t.Fatal(err)
-			}
+			placeVerified(t, store, placer, uid)
 		}
 		lists = max(lists, market.Revision())
 	})
 	if lists < 3 {
 		t.Errorf("at most %d price lists were found in a history", lists)
+	}
+}
+
+// placeVerified places a pod that is still there, against computing all scores, and verifies the index.
+func placeVerified(t *rapid.T, store *cluster.Store, placer *Placer, uid facts.UID) {
+	t.Helper()
+	if store.Pod(uid) != nil {
+		placeRanked(t, store, placer, uid)
+	}
+	if err := placer.index.Verify(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -160,12 +166,7 @@ func TestHostPricedRankingIsExact(t *testing.T) {
 			if random.IntN(3) == 0 {
 				store.Apply(facts.PodRemoved{UID: facts.UID(fmt.Sprint(random.IntN(i + 1)))})
 			}
-			if store.Pod(uid) != nil {
-				placeRanked(t, store, placer, uid)
-			}
-			if err := placer.index.Verify(); err != nil {
-				t.Fatal(err)
-			}
+			placeVerified(t, store, placer, uid)
 		}
 		lists = max(lists, market.Revision())
 	})

@@ -12,7 +12,6 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/cmd/hilbertd/ledgermetrics"
 	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -445,18 +444,6 @@ func TestRunFailsWhereItCannotBegin(t *testing.T) {
 	w.ports.watch = func() (watch, error) { return nil, errors.New("no such host") }
 	if err := w.run(t.Context()); err == nil {
 		t.Error("no error")
-	}
-}
-
-func TestOvercommittedNodesAreCounted(t *testing.T) {
-	w := newWorld(t)
-	w.list(pod("a", "n1"), pod("b", "n1"), pod("c", "n1"), pod("d", "n1"))
-	if got := ledgermetrics.Overcommitted(&w.scheduler.Store().State); got != 0 {
-		t.Errorf("a full node: %d", got)
-	}
-	w.apply(facts.PodUpserted{Pod: pod("e", "n1")})
-	if got := ledgermetrics.Overcommitted(&w.scheduler.Store().State); got != 1 {
-		t.Errorf("a node with one pod too many: %d", got)
 	}
 }
 

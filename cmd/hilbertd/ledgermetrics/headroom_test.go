@@ -52,7 +52,7 @@ func TestHeadroomCounts(t *testing.T) {
 	if c.standing.Waiting != 1 || c.unfit != 1 {
 		t.Errorf("standing %+v, unfit %d", c.standing, c.unfit)
 	}
-	if n := Overcommitted(&s.Store().State); n != 0 {
+	if n := overcommitted(&s.Store().State); n != 0 {
 		t.Errorf("%d nodes are over-committed", n)
 	}
 }

@@ -24,7 +24,7 @@ type totals struct {
 
 // newTotals looks at each node once, and at no pod.
 func newTotals(store *cluster.Store) totals {
-	t := totals{nodes: store.Nodes(), pods: store.Pods(), overcommitted: Overcommitted(&store.State)}
+	t := totals{nodes: store.Nodes(), pods: store.Pods(), overcommitted: overcommitted(&store.State)}
 	t.counted, t.waiting = store.ResourceNames()
 	return t
 }
@@ -41,8 +41,8 @@ func (t *totals) collect(out chan<- prometheus.Metric) {
 	gauge(kindsDesc, t.waiting, "waiting")
 }
 
-// Overcommitted counts the nodes that hold more than they have.
-func Overcommitted(s *cluster.State) int {
+// overcommitted counts the nodes that hold more than they have.
+func overcommitted(s *cluster.State) int {
 	n := 0
 	for slot := range cluster.Slot(s.Slots()) {
 		if s.Node(slot) != nil && overcommits(s, slot) {

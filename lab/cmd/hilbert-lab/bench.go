@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -31,26 +32,33 @@ func benchOutput(format string, to io.Writer) (write func(benchResult) error, er
 // benchResult is what any of the benchmarks returns.
 type benchResult interface{ WriteTable(w io.Writer) error }
 
-func newBenchScheduleCommand() *cobra.Command {
-	var o bench.Options
+// benchCommand is the command of one benchmark, whose other flags the caller adds.
+func benchCommand(use, short string, run func(context.Context) (benchResult, error)) *cobra.Command {
 	var output string
 	command := &cobra.Command{
-		Use:   "schedule",
-		Short: "Measure pods per second on a real control plane: raw Bindings, kube-scheduler and hilbertd, in turn",
+		Use:   use,
+		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			write, err := benchOutput(output, command.OutOrStdout())
 			if err != nil {
 				return err
 			}
-			o.Progress = os.Stderr
-			result, err := bench.Schedule(command.Context(), o)
+			result, err := run(command.Context())
 			if err != nil {
 				return err
 			}
 			return write(result)
 		},
 	}
+	command.Flags().StringVarP(&output, "output", "o", "table", "json or table")
+	return command
+}
+
+func newBenchScheduleCommand() *cobra.Command {
+	o := bench.Options{Progress: os.Stderr}
+	command := benchCommand("schedule", "Measure pods per second on a real control plane: raw Bindings, kube-scheduler and hilbertd, in turn",
+		func(ctx context.Context) (benchResult, error) { return bench.Schedule(ctx, o) })
 	flags := command.Flags()
 	flags.IntVar(&o.Nodes, "nodes", 5000, "number of nodes")
 	flags.IntVar(&o.Pods, "pods", 10000, "number of pods in each round")
@@ -59,90 +67,39 @@ func newBenchScheduleCommand() *cobra.Command {
 	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each system")
 	flags.StringSliceVar(&o.Only, "only", nil, fmt.Sprintf("run only these of %v", bench.Systems()))
 	flags.StringVar(&o.Dir, "dir", "", "directory for logs (default: a temporary one, kept only if the run fails)")
-	flags.StringVarP(&output, "output", "o", "table", "json or table")
 	return command
 }
 
 func newBenchDecideCommand() *cobra.Command {
-	var o bench.DecideOptions
-	var output string
-	command := &cobra.Command{
-		Use:   "decide",
-		Short: "Measure decisions per second in memory: kube-scheduler and Hilbert, in turn",
-		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			write, err := benchOutput(output, command.OutOrStdout())
-			if err != nil {
-				return err
-			}
-			o.Progress = os.Stderr
-			result, err := bench.Decide(command.Context(), o)
-			if err != nil {
-				return err
-			}
-			return write(result)
-		},
-	}
+	o := bench.DecideOptions{Progress: os.Stderr}
+	command := benchCommand("decide", "Measure decisions per second in memory: kube-scheduler and Hilbert, in turn",
+		func(ctx context.Context) (benchResult, error) { return bench.Decide(ctx, o) })
 	flags := command.Flags()
 	flags.IntSliceVar(&o.Nodes, "nodes", []int{5000, 20000}, "numbers of nodes")
 	flags.StringSliceVar(&o.Cases, "case", bench.DecideCases(), "kinds of pods to measure")
 	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each scheduler")
 	flags.DurationVar(&o.Duration, "duration", 3*time.Second, "how long a round lasts")
 	flags.IntVar(&o.Least, "decisions", 200, "least number of decisions in a round, however long they take")
-	flags.StringVarP(&output, "output", "o", "table", "json or table")
 	return command
 }
 
 func newBenchStandinCommand() *cobra.Command {
-	var o bench.StandinOptions
-	var output string
-	command := &cobra.Command{
-		Use:   "standin",
-		Short: "Measure pods per second from creation to Binding where no API server is the limit: hilbertd and a stand-in API server",
-		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			write, err := benchOutput(output, command.OutOrStdout())
-			if err != nil {
-				return err
-			}
-			o.Progress = os.Stderr
-			result, err := bench.Standin(command.Context(), o)
-			if err != nil {
-				return err
-			}
-			return write(result)
-		},
-	}
+	o := bench.StandinOptions{Progress: os.Stderr}
+	command := benchCommand("standin", "Measure pods per second from creation to Binding where no API server is the limit: hilbertd and a stand-in API server",
+		func(ctx context.Context) (benchResult, error) { return bench.Standin(ctx, o) })
 	flags := command.Flags()
 	flags.IntVar(&o.Nodes, "nodes", 5000, "number of nodes")
 	flags.IntVar(&o.Pods, "pods", 20000, "number of pods in each round")
 	flags.IntSliceVar(&o.AllocatedPercent, "allocated", []int{0, 25, 50, 75, 95}, "percent of the nodes that other pods hold beforehand")
 	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each")
 	flags.StringVar(&o.Dir, "dir", "", "directory for logs (default: a temporary one, kept only if the run fails)")
-	flags.StringVarP(&output, "output", "o", "table", "json or table")
 	return command
 }
 
 func newBenchSplitCommand() *cobra.Command {
-	var o bench.SplitOptions
-	var output string
-	command := &cobra.Command{
-		Use:   "split",
-		Short: "Measure pods per second from creation to Binding of one hilbertd, and of a leader with schedulers in processes of their own",
-		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			write, err := benchOutput(output, command.OutOrStdout())
-			if err != nil {
-				return err
-			}
-			o.Progress = os.Stderr
-			result, err := bench.Split(command.Context(), o)
-			if err != nil {
-				return err
-			}
-			return write(result)
-		},
-	}
+	o := bench.SplitOptions{Progress: os.Stderr}
+	command := benchCommand("split", "Measure pods per second from creation to Binding of one hilbertd, and of a leader with schedulers in processes of their own",
+		func(ctx context.Context) (benchResult, error) { return bench.Split(ctx, o) })
 	flags := command.Flags()
 	flags.IntVar(&o.Nodes, "nodes", 20000, "number of nodes")
 	flags.IntVar(&o.Pods, "pods", 20000, "number of pods in each round")
@@ -152,30 +109,13 @@ func newBenchSplitCommand() *cobra.Command {
 	flags.StringVar(&o.APIServer, "api-server", bench.StandinAPIServer, fmt.Sprintf("%s (in memory, no limit) or %s (with etcd)", bench.StandinAPIServer, bench.RealAPIServer))
 	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each")
 	flags.StringVar(&o.Dir, "dir", "", "directory for logs (default: a temporary one, kept only if the run fails)")
-	flags.StringVarP(&output, "output", "o", "table", "json or table")
 	return command
 }
 
 func newBenchRequestsCommand() *cobra.Command {
-	var o bench.ContainersOptions
-	var output string
-	command := &cobra.Command{
-		Use:   "requests",
-		Short: "Measure containers per second that masters ask for by ResourceRequests: the role controller, hilbertd and an API server",
-		Args:  cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			write, err := benchOutput(output, command.OutOrStdout())
-			if err != nil {
-				return err
-			}
-			o.Progress = os.Stderr
-			result, err := bench.Containers(command.Context(), o)
-			if err != nil {
-				return err
-			}
-			return write(result)
-		},
-	}
+	o := bench.ContainersOptions{Progress: os.Stderr}
+	command := benchCommand("requests", "Measure containers per second that masters ask for by ResourceRequests: the role controller, hilbertd and an API server",
+		func(ctx context.Context) (benchResult, error) { return bench.Containers(ctx, o) })
 	flags := command.Flags()
 	flags.IntVar(&o.Nodes, "nodes", 1000, "number of nodes")
 	flags.IntVar(&o.Masters, "masters", 40, "masters, each with a ResourceRequest of its own")
@@ -185,6 +125,5 @@ func newBenchRequestsCommand() *cobra.Command {
 	flags.StringVar(&o.APIServer, "api-server", bench.StandinAPIServer, fmt.Sprintf("%s (in memory, no limit) or %s (with etcd)", bench.StandinAPIServer, bench.RealAPIServer))
 	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each")
 	flags.StringVar(&o.Dir, "dir", "", "directory for logs (default: a temporary one, kept only if the run fails)")
-	flags.StringVarP(&output, "output", "o", "table", "json or table")
 	return command
 }
