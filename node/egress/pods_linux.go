@@ -10,13 +10,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/observe"
 )
 
 // depthMost is how deep below a pod's cgroup its processes are looked for: containers, and what systemd makes in them.
@@ -67,7 +67,7 @@ func (e *Egress) forget(cgroup string) {
 func (e *Egress) want(p Pod, all []iface, there map[int]bool) error {
 	cgroup := p.Cgroup
 	dir := filepath.Join(e.options.Cgroups, cgroup)
-	inode, err := inodeOf(dir)
+	inode, err := observe.Root(e.options.Cgroups).Identity(cgroup)
 	if err != nil {
 		return err
 	}
@@ -321,19 +321,6 @@ func (e *Egress) unpinPods() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// inodeOf is a cgroup's number, which the kernel's programs know it by.
-func inodeOf(dir string) (uint64, error) {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return 0, err
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, errors.New("a directory has no number")
-	}
-	return stat.Ino, nil
 }
 
 // processesIn lists processes of a cgroup and of those below it, processesMost of each at most: the first of a container is its own choice, and what the runtime keeps beside the

@@ -7,12 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"hilbert.dev/hilbert/node/observe"
 )
 
 // Probe is the programs in the kernel, while there are any. It belongs to one caller at a time.
@@ -128,10 +129,10 @@ func refused(what string, err error) error {
 
 // setPods brings the map of pods to what they are. Those for which there is no room count as no pod.
 func (p *Probe) setPods(pods []string) error {
-	wanted := make(map[uint64]string, len(pods))
-	for _, list := range [][]string{p.victims, pods} { // victims first: there is room for them
+	wanted, hierarchy := make(map[uint64]string, len(pods)), observe.Root(p.options.Cgroups) // the kernel's programs know a cgroup by its inode
+	for _, list := range [][]string{p.victims, pods} {                                       // victims first: there is room for them
 		for _, cgroup := range list {
-			id, err := idOf(filepath.Join(p.options.Cgroups, cgroup))
+			id, err := hierarchy.Identity(cgroup)
 			switch {
 			case errors.Is(err, os.ErrNotExist): // it has gone
 			case err != nil:
@@ -161,19 +162,6 @@ func (p *Probe) setPods(pods []string) error {
 	}
 	p.names = wanted
 	return nil
-}
-
-// idOf is a cgroup's number, as the kernel's programs know it.
-func idOf(dir string) (uint64, error) {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return 0, err
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, errors.New("a directory has no number")
-	}
-	return stat.Ino, nil
 }
 
 // read is what was counted since the last read.
