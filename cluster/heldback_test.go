@@ -47,6 +47,16 @@ func (c *crowd) apply(event facts.Event) {
 	})
 }
 
+// release takes a commitment back. No effect tells of it: who released the pod looks whether it may be placed again.
+func (c *crowd) release(uid facts.UID) {
+	if !c.Release(uid) {
+		return
+	}
+	if c.told[uid] = Held; c.Pod(uid).Schedulable() {
+		c.told[uid] = Waits
+	}
+}
+
 // of is a pod of 1m CPU and as much more as its size, in namespace ns.
 func of(uid facts.UID, created int64, size int) facts.Pod {
 	return facts.Pod{
@@ -131,14 +141,18 @@ func TestRoomIsKeptOnTheWay(t *testing.T) {
 	}
 	c.come(of("c", 3, 3))
 	c.want("b c")
-	c.Release("a")
+	c.release("a")
 	c.come(of("d", 4, 4))
 	c.want("b c d")
 	if !c.Pod("a").Schedulable() {
 		t.Error("a has lost its room")
 	}
 	c.Commit(plan, fits)
-	c.Confirm("a") // and what it leaves is given out with the next event
+	c.Confirm("a")
+	if told := c.Consequences(); len(told) != 1 || told[0].Pod.UID != "b" || told[0].Kind != Waits {
+		t.Errorf("the room that a leaves is told as %v", told)
+	}
+	c.told["b"] = Waits
 	c.bind("a")
 	c.want("c d")
 }

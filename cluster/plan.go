@@ -82,8 +82,8 @@ const (
 	RejectPacking = "the unit would not be packed as it asks"
 )
 
-// Release gives up a commitment whose binding did not happen: the pod is Pending again. It answers false when there is nothing to give
-// up (the pod is gone, or was seen bound).
+// Release gives up a commitment whose binding did not happen: the pod is Pending again. No effect tells of that, and it may be held back by what has changed
+// meanwhile: the caller asks Schedulable. It answers false when there is nothing to give up (the pod is gone, or was seen bound).
 func (s *Store) Release(uid facts.UID) bool {
 	pod := s.pods.byUID[uid]
 	if pod == nil || pod.Phase != Assumed {

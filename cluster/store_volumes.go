@@ -36,10 +36,10 @@ func (s *Store) recheckVolumes() {
 	s.revolumed = s.revolumed[:0]
 }
 
-// Consequences applies what the placements that were committed or taken back since the last event mean for other pods, by their volumes and by terms about them, and
-// returns what that did to them. The slice is valid until the next call, or the next event.
+// Consequences applies what the placements that were committed or taken back since the last event mean for other pods, by their volumes, by terms about them,
+// and by the room that is free for pods that are held back. It returns what that did to them. The slice is valid until the next call, or the next event.
 func (s *Store) Consequences() []Effect {
-	if len(s.revolumed) == 0 && len(s.selection.recheck) == 0 {
+	if len(s.revolumed) == 0 && len(s.selection.recheck) == 0 && !s.waiting.Due() {
 		return nil
 	}
 	s.effects = s.effects[:0]

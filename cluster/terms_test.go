@@ -120,7 +120,7 @@ func TestClassesFollow(t *testing.T) {
 			case 1:
 				c.Commit(&Plan{Placements: []Placement{{Pod: uid, Node: "n"}}, Revision: c.Revision()}, fits)
 			case 2:
-				c.Release(uid)
+				c.release(uid)
 			case 3:
 				c.Confirm(uid)
 			default:
