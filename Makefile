@@ -312,8 +312,8 @@ sim-interference: ## name harmful neighbours in SEEDS mixes of the machine model
 	$(call timed,sim-interference,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m -run 'TestNames' ./sim/interference)
 
 .PHONY: gpu-test
-gpu-test: ## soft slices with NVIDIA's driver, MPS and CUDA's compiler, as root on a machine whose GPU nobody uses; changes no setting of it
-	$(call timed,gpu-test,env HILBERT_GPU=1 $(GO) test -count=1 -timeout 10m -v -run TestOnDriver ./node/mps)
+gpu-test: ## soft slices and containers with NVIDIA's driver, MPS, container toolkit (nvidia-ctk), CUDA's compiler and runc, as root on a machine whose GPU nobody uses; changes no setting of it
+	$(call timed,gpu-test,env HILBERT_GPU=1 $(GO) test -count=1 -p 1 -timeout 10m -v -run TestOnDriver ./node/cdi ./node/mps)
 
 .PHONY: chaos-lab
 chaos-lab: ## kill, freeze, slow down and cut off dispatchers, schedulers, a real API server and its store while 10,000 pods are bound, by a plan of SEED; SHORT=-short for a minute of it

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/cdi/cditest"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/topology"
 )
@@ -55,6 +56,7 @@ func TestOnDriver(t *testing.T) {
 	t.Run("Bandwidth", b.bandwidth)
 	t.Run("PerProcess", b.perProcess)
 	t.Run("Cooperative", b.cooperative)
+	t.Run("Containers", b.containers)
 	t.Run("Users", b.users)
 	t.Run("Fault", b.fault)
 	t.Run("End", b.end)
@@ -300,6 +302,32 @@ func (b *bench) cooperative(t *testing.T) {
 	held := b.holds(t, 1000, e)
 	eventually(t, "the daemon counts it", func() bool { s := b.state(); return s != nil && s.Clients() == 1 })
 	held.ends(t)
+}
+
+// containers: slices are limited in real containers, which have process and IPC namespaces of their own.
+func (b *bench) containers(t *testing.T) {
+	if _, err := exec.LookPath("nvidia-ctk"); err != nil {
+		t.Skipf("it needs NVIDIA's container toolkit and runc: %v", err)
+	}
+	h := cditest.New(t, cmp.Or(os.Getenv(clientVariable), "testdata/client.cu"))
+	for _, milli := range []int16{250, 500, topology.FullGPU} {
+		const memory = 4096
+		e, err := cdi.Inject(&cdi.Node{Ours: true}, &cdi.Pod{Grant: &cdi.Grant{GPUs: []string{h.Name}, Soft: b.edits(t, milli, memory)}}, &cdi.Container{Name: "main"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := cditest.Container{Edits: e, User: 1000, Within: []string{"nsenter", "--target", strconv.Itoa(b.script.Process.Pid), "--mount", "--"}}
+		size, err := h.Run(t, c, "/bin/client", "size")
+		if want := fmt.Sprintf("multiprocessors %.0f\n", b.run(t, b.edits(t, milli, memory), "size")["multiprocessors"]); err != nil || size != want {
+			t.Errorf("a container with %d thousandths says %q, %v, and not %q", milli, size, err, want)
+		}
+		took, err := h.Run(t, c, "/bin/client", "memory")
+		var total, mib uint32
+		if n, scan := fmt.Sscanf(took, "total %d\ntook %d\n", &total, &mib); n != 2 || err != nil || (milli < topology.FullGPU) != (mib <= memory) {
+			t.Errorf("a container with %d thousandths and %d MiB says %q, %v, %v", milli, memory, took, scan, err)
+		}
+		t.Logf("a container with %d thousandths: %s, took %d MiB", milli, strings.TrimSpace(size), mib)
+	}
 }
 
 // holder is a client with a context.

@@ -96,12 +96,12 @@ func Promises() []Promise {
 		{"disk-model", "What a disk can do is measured, for io.cost, and written nowhere but to a file that goes.", "a virtual disk", diskModel},
 		{"rdt", "Reclaimed pods are kept to a part of the last-level cache and of the memory's bandwidth, and what they use is counted.", "", resctrl},
 		{"rdma", "The device files of network cards with RDMA are known, so that a pod can be given them.", "", rdma},
-		{"gpu-inventory", "NVIDIA's driver says of each GPU what placement needs: identity, memory, device file, multiprocessors, mode.", "an H100, driver 580", gpuInventory},
+		{"gpu-inventory", "NVIDIA's driver says of each GPU what placement needs: identity, memory, device file, multiprocessors, mode.", "an H100 and an H200, driver 580", gpuInventory},
 		{"gpu-faults", "Faults of GPUs are read from the kernel's log.", "an H100, driver 580", gpuFaults},
 		{"gpu-links", "It is known how GPUs are connected.", "", gpuLinks},
 		{"gpu-mig", "MIG instances have an identity, memory and multiprocessors.", "", gpuMIG},
-		{"gpu-soft", "An MPS daemon serves each GPU that gives soft slices.", "an H100, driver 580: make gpu-test", gpuSoft},
-		{"gpu-cdi", "A CDI specification names each GPU and instance, so that the runtime can give it to a container.", "", gpuCDI},
+		{"gpu-soft", "An MPS daemon serves each GPU that gives soft slices.", "an H100 and an H200, driver 580: make gpu-test", gpuSoft},
+		{"gpu-cdi", "A CDI specification names each GPU and instance, so that the runtime can give it to a container.", "an H200, driver 580: make gpu-test", gpuCDI},
 		{"gpu-toolkit", "NVIDIA's container toolkit gives no container a GPU that its pod does not hold.", "", gpuToolkit},
 	}
 }

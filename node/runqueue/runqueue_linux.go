@@ -3,6 +3,7 @@ package runqueue
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -84,15 +85,31 @@ func levelsOf(victims, pods []string) ([]int, error) {
 	return slices.Sorted(maps.Keys(all)), nil
 }
 
+// fields reads where the kernel's events have what the programs read.
+func (p *Probe) fields() (fields, error) {
+	var formats [2]string
+	for i, event := range []string{"sched_switch", "sched_wakeup"} {
+		text, err := os.ReadFile(filepath.Join(p.options.Tracing, "events/sched", event, "format"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return fields{}, &Unsupported{"tracefs is not mounted at " + p.options.Tracing + ", or the kernel has no events of its scheduler", err}
+		}
+		if err != nil {
+			return fields{}, &Unsupported{fmt.Sprintf("read the kernel's events: %v", err), err}
+		}
+		formats[i] = string(text)
+	}
+	f, err := fieldsOf(formats[0], formats[1])
+	if err != nil {
+		return fields{}, &Unsupported{fmt.Sprintf("events of %s: %v", p.options.Tracing, err), nil}
+	}
+	return f, nil
+}
+
 // begin loads and attaches the programs. Whoever calls it closes what an error has left.
 func (p *Probe) begin(levels []int) error {
-	format := func(event string) string {
-		text, _ := os.ReadFile(filepath.Join(p.options.Tracing, "events/sched", event, "format")) // without it no field is found
-		return string(text)
-	}
-	f, err := fieldsOf(format("sched_switch"), format("sched_wakeup"))
+	f, err := p.fields()
 	if err != nil {
-		return &Unsupported{fmt.Sprintf("events of %s: %v", p.options.Tracing, err), nil}
+		return err
 	}
 	p.maps, p.program = make(map[string]*ebpf.Map), make(map[string]*ebpf.Program)
 	p.names, p.last, p.dropped, p.levels = make(map[uint64]string), make(map[[2]uint64]uint64), 0, levels
