@@ -23,6 +23,9 @@ type Rescheduling struct {
 	MaxMoves int `json:"maxMoves,omitempty"`
 	// MaxInFlight bounds the moves that are on their way at once.
 	MaxInFlight int `json:"maxInFlight,omitempty"`
+	// MaxWorkloadPercent bounds how many pods of one workload are on their way at once, in percent of its pods; one always may be. What has run for less than five minutes counts as on its way.
+	// Jobs are not bounded by it, nor gangs, which are moved whole.
+	MaxWorkloadPercent int `json:"maxWorkloadPercent,omitempty"`
 	// MinAge is how long a pod has run before it is moved to a better place.
 	MinAge Duration `json:"minAge,omitempty"`
 	// WorkloadCooldown is for how long no other pod of a workload is moved.
@@ -39,7 +42,7 @@ type Rescheduling struct {
 
 func newRescheduling() Rescheduling {
 	return Rescheduling{
-		Mode: ReschedulingOff, Interval: Duration(10 * time.Minute), MaxMoves: 20, MaxInFlight: 10, MinAge: Duration(2 * time.Hour),
+		Mode: ReschedulingOff, Interval: Duration(10 * time.Minute), MaxMoves: 20, MaxInFlight: 10, MaxWorkloadPercent: 10, MinAge: Duration(2 * time.Hour),
 		WorkloadCooldown: Duration(time.Hour), Horizon: Duration(24 * time.Hour),
 	}
 }
@@ -52,7 +55,7 @@ func validateRescheduling(r *Rescheduling, bad report) {
 	for _, x := range []struct {
 		field     string
 		value, to int
-	}{{"maxMoves", r.MaxMoves, 1000}, {"maxInFlight", r.MaxInFlight, 256}} {
+	}{{"maxMoves", r.MaxMoves, 1000}, {"maxInFlight", r.MaxInFlight, 256}, {"maxWorkloadPercent", r.MaxWorkloadPercent, 100}} {
 		if x.value < 1 || x.value > x.to {
 			bad("rescheduling."+x.field, "%d is out of range; write a number from 1 to %d", x.value, x.to)
 		}

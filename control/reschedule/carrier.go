@@ -154,5 +154,16 @@ func (c *Carrier) end(m *Carried, before Stage, now time.Time) {
 // WorkloadsMoved is when a pod of a workload was moved last, for a View.
 func (c *Carrier) WorkloadsMoved() map[string]time.Time { return c.workloads }
 
+// WorkloadsMoving is how many pods of each workload are on their way, for a View. Gangs are not in it.
+func (c *Carrier) WorkloadsMoving() map[string]int {
+	moving := make(map[string]int)
+	for _, m := range c.moves {
+		if m.Gang == nil {
+			moving[m.Workload]++
+		}
+	}
+	return moving
+}
+
 // Counts is what has happened so far.
 func (c *Carrier) Counts() Counts { return c.counts }

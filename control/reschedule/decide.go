@@ -51,14 +51,14 @@ type decision struct {
 	now       time.Time
 	taken     int // moves that were accepted
 	moving    map[int]bool
-	workloads map[string]bool // of which a pod is moved already
+	workloads map[string]int // how many pods of each are moved already
 	declined  map[int]bool
 	plan      Plan
 }
 
 // Decide says which pods are moved, and in which order.
 func Decide(v *View, judge Judge, p *Params, now time.Time) Plan {
-	d := &decision{v: v, judge: judge, p: p, now: now, moving: make(map[int]bool), workloads: make(map[string]bool), declined: make(map[int]bool)}
+	d := &decision{v: v, judge: judge, p: p, now: now, moving: make(map[int]bool), workloads: make(map[string]int), declined: make(map[int]bool)}
 	var chosen [][]Planned
 	for _, r := range Reasons() {
 		if len(p.Only) > 0 && !slices.Contains(p.Only, r.Name) {
@@ -101,7 +101,8 @@ func (d *decision) accept(proposal *Proposal) ([]Planned, bool) {
 	moves := make([]Planned, len(proposal.Steps))
 	for i, s := range proposal.Steps {
 		p := &d.v.Pods[s.Pod]
-		d.moving[s.Pod], d.workloads[p.Workload] = true, true
+		d.moving[s.Pod] = true
+		d.workloads[p.Workload]++
 		moves[i] = Planned{Step: s, From: p.Node, Reason: proposal.Reason, Why: proposal.Why, For: proposal.For, Net: net / float64(len(proposal.Steps))}
 	}
 	d.taken += len(moves)
@@ -132,6 +133,7 @@ func (d *decision) may(pod int, must bool) bool {
 
 // refusal says why a pod may not be moved; empty: it may.
 func (d *decision) refusal(p *Pod, must bool) string {
+	crowded := d.crowded(p)
 	switch why := p.fixed(); {
 	case why != "":
 		return why
@@ -139,18 +141,37 @@ func (d *decision) refusal(p *Pod, must bool) string {
 		return "it is a member of a gang, which is moved on its restart only"
 	case p.Protected != "":
 		return p.Protected
+	case crowded != "":
+		return crowded
 	case must:
 		return ""
 	case p.Consent == spec.ConsentReluctant:
 		return "its annotations prefer that it stays"
 	case !p.Moved.IsZero() && d.now.Sub(p.Moved) < d.p.PodCooldown:
 		return fmt.Sprintf("it was moved %v ago", d.now.Sub(p.Moved).Round(time.Second))
-	case d.now.Sub(d.v.WorkloadMoved[p.Workload]) < d.p.WorkloadCooldown || d.workloads[p.Workload]:
+	case d.now.Sub(d.v.WorkloadMoved[p.Workload]) < d.p.WorkloadCooldown || d.workloads[p.Workload] > 0:
 		return "another pod of its workload was just moved"
 	case d.now.Sub(p.Began) < d.p.MinAge:
 		return fmt.Sprintf("it has run for %v only", d.now.Sub(p.Began).Round(time.Second))
 	}
 	return ""
+}
+
+// crowded says why a pod may not be moved beside others of its workload; empty: it may. A service whose replicas have just enough to do misses its target as soon as a larger part of them
+// begins anew at the same time, so those that start for another reason count too; not for a pod that starts itself, which serves nobody yet.
+func (d *decision) crowded(p *Pod) string {
+	r := d.v.Replicas[p.Workload]
+	if r.All == 0 {
+		return ""
+	}
+	away, most := r.Moving+d.workloads[p.Workload], max(r.All*d.p.WorkloadPercent/100, 1)
+	if d.now.Sub(p.Began) >= StartTime {
+		away += r.Starting
+	}
+	if away < most {
+		return ""
+	}
+	return fmt.Sprintf("%d of the %d pods of its workload start or move, and %d may at once", away, r.All, most)
 }
 
 func (d *decision) decline(pod int, why string) {

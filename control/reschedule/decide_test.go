@@ -80,6 +80,16 @@ func TestWhoMayBeMoved(t *testing.T) {
 		{"it was moved", func(v *View) { v.Pods[0].Moved = start.Add(-23 * time.Hour) }, false, true},
 		{"it was moved long ago", func(v *View) { v.Pods[0].Moved = start.Add(-25 * time.Hour) }, true, true},
 		{"its workload was moved", func(v *View) { v.WorkloadMoved["w0"] = start.Add(-time.Minute) }, false, true},
+		{"another of ten starts", func(v *View) { v.Replicas = map[string]Replicas{"w0": {All: 10, Starting: 1}} }, false, false},
+		{"another of ten moves", func(v *View) { v.Replicas = map[string]Replicas{"w0": {All: 10, Moving: 1}} }, false, false},
+		{"another of ten starts, as it does", func(v *View) {
+			v.Replicas, v.Pods[0].Began = map[string]Replicas{"w0": {All: 10, Starting: 2}}, start.Add(-time.Minute)
+		}, false, true},
+		{"another of ten moves, and it starts", func(v *View) {
+			v.Replicas, v.Pods[0].Began = map[string]Replicas{"w0": {All: 10, Starting: 2, Moving: 1}}, start.Add(-time.Minute)
+		}, false, false},
+		{"two of thirty start and move", func(v *View) { v.Replicas = map[string]Replicas{"w0": {All: 30, Starting: 1, Moving: 1}} }, true, true},
+		{"it is the only one", func(v *View) { v.Replicas = map[string]Replicas{"w0": {All: 1}} }, true, true},
 		{"it is young", func(v *View) { v.Pods[0].Began = start.Add(-time.Minute) }, false, true},
 		{"its work would be lost", func(v *View) { v.Pods[0].Loses, v.Pods[0].Began = true, start.Add(-1000*time.Hour) }, false, true},
 		{"it has worked little", func(v *View) { v.Pods[0].Loses, v.Pods[0].Began = true, start.Add(-3*time.Hour) }, true, true},
@@ -96,6 +106,47 @@ func TestWhoMayBeMoved(t *testing.T) {
 			t.Errorf("%s: it is moved off a node that is to be emptied: %v, want %v (%v)", c.name, got, c.must, plan.Declined)
 		}
 	}
+}
+
+// TestWorkloadsKeepServing draws workloads on nodes that are to be emptied: of none more than its percent start and move at once, or one; and whoever may be moved by that rule is.
+func TestWorkloadsKeepServing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := Defaults()
+		p.Most, p.WorkloadPercent = 1000, rapid.IntRange(1, 100).Draw(t, "percent")
+		v := &View{Nodes: []Node{{Name: "old", Leaving: "scale-down", Room: Room{Amounts: []int64{0}}}, {Name: "new", Room: Room{Amounts: []int64{1 << 20}}}}, Replicas: make(map[string]Replicas)}
+		for i := range rapid.IntRange(1, 4).Draw(t, "workloads") {
+			name := fmt.Sprint("w", i)
+			here := rapid.IntRange(0, 40).Draw(t, "here")
+			r := Replicas{All: here + rapid.IntRange(0, 40).Draw(t, "elsewhere"), Moving: rapid.IntRange(0, 3).Draw(t, "moving")}
+			r.Starting = rapid.IntRange(0, r.All).Draw(t, "starting")
+			if !rapid.Bool().Draw(t, "serves") {
+				r = Replicas{}
+			}
+			v.Replicas[name] = r
+			for k := range here {
+				v.Pods = append(v.Pods, Pod{UID: fmt.Sprint(name, k), Name: fmt.Sprint(name, k), Workload: name, Requests: []int64{1}, Began: start.Add(-time.Hour)})
+			}
+		}
+		plan := Decide(v, &naive{v: v}, &p, start)
+		moved, here := make(map[string]int), make(map[string]int)
+		for _, b := range plan.Batches {
+			for _, m := range b {
+				moved[v.Pods[m.Pod].Workload]++
+			}
+		}
+		for i := range v.Pods {
+			here[v.Pods[i].Workload]++
+		}
+		for name, n := range here {
+			want, r := n, v.Replicas[name]
+			if r.All > 0 {
+				want = min(n, max(max(r.All*p.WorkloadPercent/100, 1)-r.Starting-r.Moving, 0))
+			}
+			if moved[name] != want {
+				t.Fatalf("of %d pods of %s, %+v, %d are moved, want %d of %d %%", n, name, r, moved[name], want, p.WorkloadPercent)
+			}
+		}
+	})
 }
 
 func TestReasons(t *testing.T) {

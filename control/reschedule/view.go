@@ -75,7 +75,19 @@ type View struct {
 	Gangs []Gang
 	// WorkloadMoved is when a pod of a workload was moved last.
 	WorkloadMoved map[string]time.Time
+	// Replicas are the pods of each workload that serves. How many pods are moved at once of one that does not, such as a Job, is not bounded.
+	Replicas map[string]Replicas
 }
+
+// Replicas are the pods of a workload.
+type Replicas struct {
+	All      int
+	Starting int // of them: without a node, or running for less than StartTime
+	Moving   int // of them, or of those before
+}
+
+// StartTime is how long a pod may take until it serves.
+const StartTime = 5 * time.Minute
 
 // Waiting is a gang or a large pod that fits nowhere.
 type Waiting struct {
@@ -123,6 +135,8 @@ type Params struct {
 	PodCooldown, WorkloadCooldown time.Duration
 	// MinAge is how long a pod has run before it is moved to a better place.
 	MinAge time.Duration
+	// WorkloadPercent is how many of the pods of a workload that serves may start and move at once; one may be moved while none does.
+	WorkloadPercent int
 	// Horizon is for how long a gain is counted: a thousandth of a GPU that is won counts as much work.
 	Horizon time.Duration
 	// LoadMark is the used part of a node's CPUs above which pods leave it; 0: load is no reason.
@@ -133,5 +147,5 @@ type Params struct {
 
 // Defaults are careful.
 func Defaults() Params {
-	return Params{Most: 20, PodCooldown: 24 * time.Hour, WorkloadCooldown: time.Hour, MinAge: 2 * time.Hour, Horizon: 24 * time.Hour, LoadMark: 0}
+	return Params{Most: 20, PodCooldown: 24 * time.Hour, WorkloadCooldown: time.Hour, WorkloadPercent: 10, MinAge: 2 * time.Hour, Horizon: 24 * time.Hour, LoadMark: 0}
 }

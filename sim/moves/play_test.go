@@ -276,7 +276,7 @@ func (r *run) land() {
 func (r *run) plan(ctx context.Context) error {
 	params := reschedule.Defaults()
 	params.MinAge, params.WorkloadCooldown = 0, time.Minute
-	found, err := whatif.NewMoves(ctx, inspect.Take(r.scheduler, spec.DefaultSchedulerName, r.time()), &whatif.MoveOptions{Params: params, WorkloadMoved: r.carrier.WorkloadsMoved()})
+	found, err := whatif.NewMoves(ctx, inspect.Take(r.scheduler, spec.DefaultSchedulerName, r.time()), &whatif.MoveOptions{Params: params, WorkloadMoved: r.carrier.WorkloadsMoved(), WorkloadsMoving: r.carrier.WorkloadsMoving()})
 	if err != nil || found.Count() == 0 {
 		return err
 	}

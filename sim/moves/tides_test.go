@@ -163,7 +163,7 @@ func (p *pool) leave(ctx context.Context, dump *inspect.Dump, v *tide.View, para
 		return nil
 	}
 	params.Only = []string{reschedule.ReasonHands}
-	found, err := whatif.NewMoves(ctx, whatif.HandOver(dump, sides), &whatif.MoveOptions{Params: params, Leaving: leaving, MostOfGang: p.mostOfGang})
+	found, err := whatif.NewMoves(ctx, whatif.HandOver(dump, sides), &whatif.MoveOptions{Params: params, Leaving: leaving, WorkloadsMoving: r.carrier.WorkloadsMoving(), MostOfGang: p.mostOfGang})
 	if err != nil {
 		return err
 	}

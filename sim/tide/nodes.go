@@ -193,6 +193,8 @@ const (
 	movesInFlight = 10
 	movesPerHour  = 60
 	movesBurst    = 20
+	// workloadPercent is how many of the replicas start or move at once (rescheduling.maxWorkloadPercent).
+	workloadPercent = 10
 	// rehearsals are how often it is decided anew because services on a node have no other place, as in production.
 	rehearsals = 4
 )
@@ -252,7 +254,7 @@ func (p *nodePool) bar(v *tide.View, hands []tide.Hand, now time.Time) bool {
 func (p *nodePool) leave(n *poolNode, now time.Time) {
 	for n.side == tide.Offline && len(n.replicas) > 0 {
 		to := p.target(tide.Online, n, now)
-		if to == nil || !p.mayMove(p.grace+p.start, now) {
+		if to == nil || !p.spares(n.replicas[len(n.replicas)-1], now) || !p.mayMove(p.grace+p.start, now) {
 			return
 		}
 		n.replicas = n.replicas[:len(n.replicas)-1]
@@ -267,6 +269,12 @@ func (p *nodePool) leave(n *poolNode, now time.Time) {
 		p.evict(n, now)
 		to.jobs = append(to.jobs, p.job(now))
 	}
+}
+
+// spares reports whether the service can do without one more of its replicas, which serves from a time on, by the rule of package reschedule.
+func (p *nodePool) spares(from, now time.Time) bool {
+	all := p.replicas()
+	return from.After(now) || all-p.ready(now) < max(all*workloadPercent/100, 1)
 }
 
 // mayMove takes a move that takes so long.

@@ -182,11 +182,11 @@ func TestServicesKeepTheirNodes(t *testing.T) {
 func TestMovesFromNodesAreBounded(t *testing.T) {
 	t.Parallel()
 	o := DefaultOptions()
-	o.PodsPerNode = 100
-	p := newNodePool(&o, 200, 1)
-	p.scale(100, monday)
+	o.PodsPerNode = 400
+	p := newNodePool(&o, 800, 1)
+	p.scale(400, monday)
 	p.nodes[0].side, p.nodes[1].side = tide.Offline, tide.Online
-	now := monday
+	now := monday.Add(time.Hour)
 	if p.leave(&p.nodes[0], now); p.moved != movesInFlight {
 		t.Errorf("%d replicas are moved at once", p.moved)
 	}
@@ -197,5 +197,11 @@ func TestMovesFromNodesAreBounded(t *testing.T) {
 	}
 	if most := movesBurst + movesPerHour; p.moved > most || p.moved < most-1 {
 		t.Errorf("%d replicas are moved in an hour, want %d", p.moved, most)
+	}
+	p = newNodePool(&o, 800, 1)
+	p.scale(30, monday)
+	p.nodes[0].side, p.nodes[1].side = tide.Offline, tide.Online
+	if p.leave(&p.nodes[0], monday.Add(time.Hour)); p.moved != 3 {
+		t.Errorf("%d of 30 replicas are moved at once, want a tenth", p.moved)
 	}
 }

@@ -176,7 +176,7 @@ func (p *pool) fill(d *inspect.Dump) {
 				held.Gangs = append(held.Gangs, gang)
 			}
 		}
-		if began := podOf(f, at, "").Began; f.Owner.Kind == 0 && d.Taken.After(began) {
+		if began := podOf(f, at, "").Began; !serves(f) && d.Taken.After(began) {
 			held.Lost += (float64(amountOf(f.Requirements, resource.NameCPU)) + float64(f.Requirements.GPU.Total())) * d.Taken.Sub(began).Seconds()
 		}
 	}

@@ -22,6 +22,8 @@ type MoveOptions struct {
 	Empty []string
 	// WorkloadMoved is when a pod of a workload was moved last, by namespace and name.
 	WorkloadMoved map[string]time.Time
+	// WorkloadsMoving is how many pods of a workload are on their way.
+	WorkloadsMoving map[string]int
 	// Preempt looks for pods of lower priority, too, which may be evicted for the growth of others.
 	Preempt bool
 	// Leaving are pods that are to leave their nodes, since these have changed hands, and why.
@@ -124,7 +126,7 @@ func NewMoves(ctx context.Context, d *inspect.Dump, o *MoveOptions) (*Moves, err
 		return nil, err
 	}
 	m := &Moves{Taken: d.Taken, Nodes: len(d.Ledger.Nodes), Batches: [][]MoveShown{}}
-	j.view.WorkloadMoved = o.WorkloadMoved
+	j.view.WorkloadMoved, j.view.Replicas = o.WorkloadMoved, replicasOf(d, o.WorkloadsMoving)
 	for i := range j.view.Pods {
 		j.view.Pods[i].Leaves = o.Leaving[facts.UID(j.view.Pods[i].UID)]
 	}
@@ -346,21 +348,50 @@ func growthsOf(l *cluster.Dump, s *cluster.Store, index map[string]int) (list []
 	return list
 }
 
+// replicasOf are the pods of the workloads that serve. Those that end are none.
+func replicasOf(d *inspect.Dump, moving map[string]int) map[string]reschedule.Replicas {
+	all := make(map[string]reschedule.Replicas)
+	for i := range d.Ledger.Pods {
+		f := &d.Ledger.Pods[i].Facts
+		if !serves(f) || f.Finished || f.Deleting || d.Ledger.Pods[i].Placeholder {
+			continue
+		}
+		name := workloadOf(f)
+		r := all[name]
+		r.All++
+		r.Moving = moving[name]
+		if f.Node == "" || d.Taken.Sub(began(f)) < reschedule.StartTime {
+			r.Starting++
+		}
+		all[name] = r
+	}
+	return all
+}
+
+// serves reports whether a pod is a server: those have a ReplicaSet, a StatefulSet or a ReplicationController. What else runs is taken for work that would begin anew.
+func serves(f *facts.Pod) bool { return f.Owner.Kind != 0 }
+
+// workloadOf names who makes a replacement of a pod.
+func workloadOf(f *facts.Pod) string {
+	if !serves(f) {
+		return "pod " + string(f.UID)
+	}
+	return f.Namespace + "/" + f.Owner.Name
+}
+
+// began is when a pod started to run, as far as that is known.
+func began(f *facts.Pod) time.Time { return time.Unix(0, cmp.Or(f.Started, f.Scheduled, f.Created)) }
+
 func podOf(f *facts.Pod, at int, protected string) reschedule.Pod {
-	p := reschedule.Pod{
-		UID: string(f.UID), Namespace: f.Namespace, Name: f.Name, Node: at, Workload: f.Namespace + "/" + f.Owner.Name, Unit: f.Unit, Consent: f.Consent,
+	return reschedule.Pod{
+		UID: string(f.UID), Namespace: f.Namespace, Name: f.Name, Node: at, Workload: workloadOf(f), Unit: f.Unit, Consent: f.Consent,
 		Protected: protected, GPU: f.Requirements.GPU, Grant: f.Grant,
 		// Claims of devices have their node.
 		Pinned:   boundByName(f.Requirements, f.Node) || len(f.ResourceClaims) > 0,
 		Requests: []int64{amountOf(f.Requirements, resource.NameCPU), amountOf(f.Requirements, resource.NameMemory)},
-		Began:    time.Unix(0, cmp.Or(f.Started, f.Scheduled, f.Created)),
-		// Servers have a ReplicaSet, a StatefulSet or a ReplicationController. What else runs is taken for work that would begin anew.
-		Loses: f.Owner.Kind == 0,
+		Began:    began(f),
+		Loses:    !serves(f),
 	}
-	if f.Owner.Kind == 0 {
-		p.Workload = "pod " + string(f.UID)
-	}
-	return p
 }
 
 func amountOf(r *facts.Requirements, name string) int64 {

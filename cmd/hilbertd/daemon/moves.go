@@ -222,7 +222,7 @@ func (m *mover) plan(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	found, err := whatif.NewMoves(ctx, dump, &whatif.MoveOptions{Params: m.params(), WorkloadMoved: m.carrier.WorkloadsMoved(), Preempt: m.config.PreemptForGrowth})
+	found, err := whatif.NewMoves(ctx, dump, &whatif.MoveOptions{Params: m.params(), WorkloadMoved: m.carrier.WorkloadsMoved(), WorkloadsMoving: m.carrier.WorkloadsMoving(), Preempt: m.config.PreemptForGrowth})
 	if err != nil {
 		return fmt.Errorf("plan moves: %w", err)
 	}
@@ -310,7 +310,7 @@ func (m *mover) snapshot(ctx context.Context) (dump *inspect.Dump, err error) {
 func (m *mover) params() reschedule.Params {
 	p := reschedule.Defaults()
 	p.Most, p.MinAge, p.Horizon = m.config.MaxMoves, m.config.MinAge.D(), m.config.Horizon.D()
-	p.WorkloadCooldown, p.LoadMark = m.config.WorkloadCooldown.D(), float64(m.config.MaxLoadPercent)/100
+	p.WorkloadCooldown, p.WorkloadPercent, p.LoadMark = m.config.WorkloadCooldown.D(), m.config.MaxWorkloadPercent, float64(m.config.MaxLoadPercent)/100
 	return p
 }
 
