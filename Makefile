@@ -96,6 +96,10 @@ e2e-workloads: ## bin/e2e-workloads: upstream's specs of scheduling, workload co
 
 ##@ Before a change lands
 
+# Properties draw the same histories each time, so that the same tree passes or fails; make properties draws others.
+test unit lab-short: export RAPID_SEED ?= 1
+test unit lab-short: export RAPID_NOFAILFILE = true
+
 .PHONY: test
 test: vet unit house sim-test generated release-short alerts-test lab-short chart-test ## everything that a change must pass
 
@@ -178,9 +182,16 @@ e2e: lab e2e-suite ## upstream's quick Conformance specs of scheduling, with Hil
 
 ##@ Long suites
 
+.PHONY: properties
+properties: export RAPID_CHECKS ?= 1000
+properties: export RAPID_NOFAILFILE = true
+properties: ## RAPID_CHECKS new histories of every property; what fails prints the seed that repeats it
+	$(call timed,properties,$(GO) test -short -count=1 -timeout 120m $$($(GO) list -f '{{.ImportPath}} {{.TestImports}}{{.XTestImports}}' ./... | sed -n 's: .*[[ ]pgregory.net/rapid[] ].*::p'))
+
 .PHONY: nightly
 nightly: ## what is too long for .ci/run: SEEDS seeds of each simulation, a million differential cases, the lab, all guests, long fuzzing; hours
 	$(MAKE) test
+	$(MAKE) properties
 	$(MAKE) sim
 	$(MAKE) sim-claims SEEDS=200
 	$(MAKE) chaos SEEDS=1000
