@@ -194,6 +194,51 @@ func (a *attempt) mayReclaim() bool {
 	return a.s.blocked.mayHaveVictims(keyOf(a.unit), a.unit.Priority)
 }
 
+// reclaimEqual lets another unit of the same shape evict others, which would sleep with this one: one that may, where this one may not, or one of a higher
+// priority, for which victims were not searched yet. This one has another turn then.
+//
+// Example: a place of a Reservation comes before a pod of its shape in a queue within its guarantee. The place evicts nobody; the pod takes back
+// what is borrowed from the queue.
+func (a *attempt) reclaimEqual() bool {
+	s := a.s
+	for other := a.reclaimer(); other != nil; other = a.reclaimer() {
+		s.queue.Take(other)
+		its := attempt{s: s, unit: other, in: a.in, now: a.now}
+		if its.ask, its.short, its.quotaAdmits = s.gate.Ask(other); !its.quotaAdmits {
+			s.queue.Return(other) // it is blocked by the limit in a turn of its own
+			return false
+		}
+		if its.reclaim() {
+			s.queue.Return(a.unit)
+			return true
+		}
+		s.queue.Return(other)
+	}
+	return false
+}
+
+// reclaimer returns the most important of the units that would sleep with this one which may evict others, and for which victims were not searched. nil: none.
+func (a *attempt) reclaimer() (best *queue.Unit) {
+	// Where units come by priority, none has a higher one than the unit whose turn it is.
+	if a.mayEvict(a.unit) && a.unit.Queue().Sort() != facts.FIFO && !a.unit.Early {
+		return nil
+	}
+	key := keyOf(a.unit)
+	a.s.queue.EachAlike(a.unit, func(other *queue.Unit) {
+		if other != a.unit && (best == nil || queue.Before(other, best)) && a.s.blocked.mayHaveVictims(key, other.Priority) && a.mayEvict(other) {
+			best = other
+		}
+	})
+	return best
+}
+
+// mayEvict reports whether a unit may evict others: no member must not, nor waits for its victims of before a restart.
+func (a *attempt) mayEvict(u *queue.Unit) bool {
+	return !slices.ContainsFunc(u.Members(), func(pod *cluster.Pod) bool {
+		return pod.NeverPreempts || pod.Nominated != "" && a.in.placers.For(pod).Preempts.AwaitsVictims(pod)
+	})
+}
+
 // backfill lets the unit use nodes that are reserved for another gang, if that gang may preempt it when its time has come, or if the unit has
 // ended before.
 func (a *attempt) backfill() bool {

@@ -24,7 +24,8 @@ var strategies = []strategy{
 	{"3. reclaim: evict pods of lower priority, or of queues beyond their guarantee", (*attempt).reclaim},
 	{"4. backfill nodes that are reserved for another gang", (*attempt).backfill},
 	{"5. let an equal unit backfill that may do so, and try this one again", (*attempt).backfillEqual},
-	{"6. park it until a change may help", (*attempt).park},
+	{"6. let an equal unit evict others that may do so, and try this one again", (*attempt).reclaimEqual},
+	{"7. park it until a change may help", (*attempt).park},
 }
 
 // singlePodStrategies are for a cluster of single pods in one queue. There kube-scheduler's preemption decides.
