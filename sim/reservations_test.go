@@ -78,6 +78,34 @@ func TestReservationsWithoutFaults(t *testing.T) {
 	}
 }
 
+// TestReservationsFound plays what seeds have found among a thousand, each with the mistake that it showed.
+func TestReservationsFound(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		mistake    string
+		seed       uint64
+		schedulers int
+		faults     bool
+	}{
+		{"a place, which evicts nobody, kept a pod of its shape from what its queue is guaranteed", 96, 1, false},
+		{"the check thought that one member is help for a gang that had fallen, of which another scheduler bound a member", 119, 4, true},
+	} {
+		t.Run(fmt.Sprint(c.seed), func(t *testing.T) {
+			t.Parallel()
+			w := invent(t, reservedTenantedWorkload, c.seed)
+			o := options(c.seed)
+			o.Schedulers, o.CheckEvery, o.Preempt = c.schedulers, 16*stepsBetweenChecks(), true
+			if c.faults {
+				o.Faults = DefaultFaults(w)
+				o.Faults.AddEvictionFaults()
+			}
+			if _, err := Run(t.Context(), w, o); err != nil {
+				t.Errorf("%s again: %v", c.mistake, err)
+			}
+		})
+	}
+}
+
 // tellReservation tells the scheduler of every Reservation with a change.
 func tellReservation(change func(*facts.Reservation)) func(facts.Event) facts.Event {
 	return func(e facts.Event) facts.Event {

@@ -69,7 +69,10 @@ func (rc *restCheck) strandedUnit(f *facts.Unit) {
 	list := rc.api.waiting(f.UnitName)
 	need := 1
 	rc.api.sawUnit(f.UnitName, rc.clock.now)
-	if bound, ended := rc.api.has(f.UnitName); bound+ended == 0 || !f.Scheduled && !rc.api.units[rc.api.numberOf(f.UnitName)].runs {
+	switch bound, ended := rc.api.has(f.UnitName); {
+	case rc.fell(f):
+		need = max(int(f.MinMember)-bound-ended, 1)
+	case bound+ended == 0 || !f.Scheduled && !rc.api.units[rc.api.numberOf(f.UnitName)].runs:
 		need = max(int(f.MinMember)-bound, 1)
 	}
 	if f.Invalid != "" || slices.ContainsFunc(list, rc.heldBack) || len(list) < need || !f.SubgroupTopology.IsZero() || rc.features.constraints {
@@ -81,6 +84,14 @@ func (rc *restCheck) strandedUnit(f *facts.Unit) {
 			return
 		}
 	}
+}
+
+// fell says whether an eviction has taken a member without whom the others are too few. Then one more is no help: as many have to come together as are
+// missing, although the PodGroup says for ever that it was scheduled once. Another scheduler may have bound one of those that were made anew, so that
+// the unit was never without a member. Package check holds the scheduler to what follows from a fall.
+func (rc *restCheck) fell(f *facts.Unit) bool {
+	u := rc.scheduler.Store().Units().Get(f.UnitName)
+	return u != nil && u.Fell()
 }
 
 // domains are the sets of nodes that can hold a unit: all nodes, or one set for each value of the labels that it requires.
