@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 const (
 	reservedWorkload         = "nodes=12,pods=300,classes=16,minutes=5,load=120,reservations=30"
+	reservedConstrained      = reservedWorkload + ",constraints=1"
 	reservedTenantedWorkload = tenantedWorkload + ",reservations=30"
 )
 
@@ -23,16 +25,25 @@ func TestReservations(t *testing.T) {
 		workload   string
 		schedulers int
 		beside     int
+		elsewhere  int
+		least      uint64 // seeds; in fewer of all, not everything that is asked for below happens
 	}{
-		{reservedWorkload, 1, 0},
-		{reservedWorkload, 4, 0},
-		{reservedWorkload, 1, 3},
-		{reservedTenantedWorkload, 1, 0},
+		{reservedWorkload, 1, 0, 0, 6},
+		{reservedWorkload, 4, 0, 0, 6},
+		{reservedWorkload, 1, 3, 0, 6},
+		{reservedTenantedWorkload, 1, 0, 0, 6},
+		{reservedConstrained, 1, 0, 0, 2},
+		{reservedWorkload, 0, 0, 3, 1},
+		{reservedTenantedWorkload, 0, 0, 3, 2},
 	} {
-		for seed := range max(seedsToRun(t)/5, 6) { // in fewer, not everything that is asked for below happens
+		seeds := c.least
+		if os.Getenv("HILBERT_SIM_SEEDS") != "" {
+			seeds = max(seedsToRun(t)/5, seeds)
+		}
+		for seed := range seeds {
 			w := invent(t, c.workload, seed)
 			o := options(seed)
-			o.Schedulers, o.CheckEvery, o.Faults, o.Preempt = c.schedulers, stepsBetweenChecks(), DefaultFaults(w), seed%3 > 0
+			o.Schedulers, o.Elsewhere, o.CheckEvery, o.Faults, o.Preempt = c.schedulers, c.elsewhere, stepsBetweenChecks(), DefaultFaults(w), seed%3 > 0
 			if c.beside > 0 {
 				o.Config.Schedulers = c.beside
 			}
@@ -42,7 +53,7 @@ func TestReservations(t *testing.T) {
 			}
 			r, err := s.run(t.Context())
 			if err != nil {
-				t.Errorf("%d beside: %v\nreproduce it: hilbert sim --synthetic %s --faults --check --preempt=%v --schedulers %d --seed %d", c.beside, err, c.workload, o.Preempt, c.schedulers, seed)
+				t.Errorf("%d beside, %d elsewhere, seed %d: %v\nwithout those: hilbert sim --synthetic %s --faults --check --preempt=%v --schedulers %d --seed %d", c.beside, c.elsewhere, seed, err, c.workload, o.Preempt, c.schedulers, seed)
 				continue
 			}
 			judged += s.check.OwnersJudged

@@ -277,7 +277,7 @@ func (rc *restCheck) owed(p *pod, n *node) {
 	}
 }
 
-// population is what the API server has, without some pods. It is empty where no pod has constraints.
+// population is what the API server has, and what is kept, without some pods. It is empty where no pod has constraints.
 func (rc *restCheck) population(off func(*pod) bool) *judge.Population {
 	var all judge.Population
 	if !rc.features.constraints {
@@ -294,6 +294,12 @@ func (rc *restCheck) population(off func(*pod) bool) *judge.Population {
 			if p := &a.pods[at]; off == nil || !off(p) {
 				all.Pods = append(all.Pods, a.resident(p))
 			}
+		}
+	}
+	for _, k := range a.kept.Kept() {
+		if i, ok := a.byName[k.Place.Node]; ok && a.nodes[i].present {
+			template := &k.Reservation.Template
+			all.Pods = append(all.Pods, &judge.Resident{Namespace: k.Reservation.Namespace, Labels: template.Labels, Requirements: template.Requirements, Node: a.nodes[i].object})
 		}
 	}
 	return &all

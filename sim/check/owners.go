@@ -21,6 +21,11 @@ func (k *Kept) occupant() judge.Occupant {
 	return judge.Occupant{Requirements: k.Of.Template.Requirements, Grant: k.Grant}
 }
 
+// resident is what constraints between pods know of what is kept.
+func (k *Kept) resident(n *facts.Node) *judge.Resident {
+	return &judge.Resident{Namespace: k.Of.Namespace, Labels: k.Of.Template.Labels, Requirements: k.Of.Template.Requirements, Node: n}
+}
+
 // keptOn lists what is kept on a node, but for some.
 func (mi *mirror) keptOn(node string, off ...facts.UID) (list []judge.Occupant) {
 	for _, k := range mi.kept() {
@@ -52,7 +57,7 @@ func (c *Checker) places(plan *cluster.Plan) bool {
 		c.run.Violate("place %s is put on node %s, which the scheduler knows to be gone", k.UID, k.Node)
 		return true
 	}
-	m := &mirrored{uid: k.UID, namespace: k.Of.Namespace, requirements: k.Of.Template.Requirements, priority: k.Of.Template.Priority}
+	m := &mirrored{uid: k.UID, namespace: k.Of.Namespace, labels: k.Of.Template.Labels, requirements: k.Of.Template.Requirements, priority: k.Of.Template.Priority}
 	if why := c.candidate(m, n, k.Grant).refusal(); why != "" {
 		c.run.Violate("place %s must not go to node %s: %s", k.UID, n.Name, why)
 	}
@@ -80,7 +85,7 @@ func (c *Checker) OwnersWait(store *cluster.Store) {
 				return
 			}
 			c.OwnersJudged++
-			if judge.Fits(n, c.mirror.occupants(k.Node, m, k.UID), m.requirements) && c.candidate(m, n, topology.Grant{}).neighbours() == "" {
+			if judge.Fits(n, c.mirror.occupants(k.Node, m, k.UID), m.requirements) && c.candidate(m, n, topology.Grant{}, k.UID).neighbours() == "" {
 				c.run.Violate("pod %s waits, and would fit on node %s in the place %s, which is kept for it", m.uid, k.Node, k.UID)
 			}
 		})

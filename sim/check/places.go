@@ -158,7 +158,7 @@ func (c *candidate) numaNodes() string {
 	return judge.NUMARefusal(&told.report.NUMANodes, r, g, others)
 }
 
-// neighbours checks the constraints between pods.
+// neighbours checks the constraints between pods. What is kept for a pod counts as that pod would.
 func (c *candidate) neighbours() string {
 	if !c.constraints {
 		return ""
@@ -171,6 +171,11 @@ func (c *candidate) neighbours() string {
 	for _, other := range c.mirror.pods {
 		if at := c.mirror.nodes[other.node]; at != nil && other != m && !slices.Contains(c.without, other.uid) {
 			all.Pods = append(all.Pods, other.resident(at))
+		}
+	}
+	for _, k := range c.mirror.kept() {
+		if at := c.mirror.nodes[k.Node]; at != nil && k.UID != m.uid && !slices.Contains(c.without, k.UID) {
+			all.Pods = append(all.Pods, k.resident(at))
 		}
 	}
 	return all.Refusal(m.resident(nil), c.node)
