@@ -197,6 +197,12 @@ var rules = []rule{
 		check: neverImport([]string{"./topology", "./cluster/...", "./schedule/...", "./kube/..."}, nil, "./topology/cores/..."),
 	},
 	{
+		name: "agents-schedule-nothing",
+		why: "the processes on a node keep what was promised and decide no placement: an agent that linked the ledger, the scheduler or its loop would " +
+			"bring both onto every node, and could bind pods there",
+		check: neverImport([]string{"./cmd/hilbertd/agent/...", "./cmd/hilbertd/endpoints/..."}, nil, "./cluster", "./schedule/...", "./kube", "./cmd/hilbertd/daemon/..."),
+	},
+	{
 		name: "report-draws",
 		why:  "internal/report knows pixels and words only, so that every command and experiment can draw with it",
 		check: neverImport([]string{"./internal/report/..."}, nil, "./resource/...", "./topology/...", "./cluster/...", "./schedule/...", "./node/...", "./sim/...",

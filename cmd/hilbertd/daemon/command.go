@@ -11,6 +11,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbertd/agent"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/cmd/hilbertd/reload"
 	"hilbert.dev/hilbert/cmd/hilbertd/removal"
@@ -100,7 +101,7 @@ func runCleanup(ctx context.Context, config *spec.Configuration, how string, log
 	case !slices.Contains(config.Roles, spec.RoleAgent):
 		return exitcode.Usagef("--cleanup is for a node: give the agent's configuration, with roles: [agent]")
 	}
-	if err := Cleanup(ctx, config, log); err != nil {
+	if err := agent.Cleanup(ctx, config, log); err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}
 	log.Info("nothing of the agent is left on this node")

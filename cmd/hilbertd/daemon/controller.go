@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/control/budget"
 	"hilbert.dev/hilbert/control/config"
 	"hilbert.dev/hilbert/internal/version"
@@ -105,11 +106,11 @@ func runController(ctx context.Context, c *spec.Configuration, o Options, log *s
 	if err != nil {
 		return err
 	}
-	defer served.close()
+	defer served.Close()
 	if served != nil && o.OnListen != nil {
-		o.OnListen(served.address)
+		o.OnListen(served.Address)
 	}
-	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleController, "identity", elector.Identity(), "apiServer", connection.Host, "address", served.at())
+	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleController, "identity", elector.Identity(), "apiServer", connection.Host, "address", served.At())
 	defer log.Info("hilbertd stopped")
 	for ctx.Err() == nil {
 		term, err := elector.Campaign(ctx)
@@ -222,8 +223,8 @@ func (r *controllerRole) status(ctx context.Context, s *config.StatusWrite, now 
 }
 
 // serve serves health checks and metrics; nil: none are wanted.
-func (r *controllerRole) serve(c *spec.Configuration) (*server, error) {
-	listener, err := listen(c.Server)
+func (r *controllerRole) serve(c *spec.Configuration) (*endpoints.Server, error) {
+	listener, err := endpoints.Listen(c.Server)
 	if err != nil || listener == nil {
 		return nil, err
 	}
@@ -232,17 +233,17 @@ func (r *controllerRole) serve(c *spec.Configuration) (*server, error) {
 	if r.answers != nil {
 		registry.MustRegister(r.answers.meter)
 	}
-	registry.MustRegister(processCollectors()...)
-	mux := basicPaths(func() error {
+	registry.MustRegister(endpoints.ProcessCollectors()...)
+	mux := endpoints.BasicPaths(func() error {
 		if !r.watch.Listed() {
 			return errors.New("not everything is listed yet")
 		}
 		return nil
 	}, registry)
-	serveProfiles(mux, c.Server, localOnly)
-	served, err := serveOn(listener, certificateOf(c.Server), mux, tls.NoClientCert, r.log)
+	endpoints.ServeProfiles(mux, c.Server, endpoints.LocalOnly)
+	served, err := endpoints.Serve(listener, endpoints.CertificateOf(c.Server), mux, tls.NoClientCert, r.log)
 	if err != nil {
-		return nil, errors.Join(err, closeUnused(listener))
+		return nil, errors.Join(err, endpoints.CloseUnused(listener))
 	}
 	return served, nil
 }
@@ -293,7 +294,7 @@ func (m *controllerMeter) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *controllerMeter) Collect(out chan<- prometheus.Metric) {
-	out <- prometheus.MustNewConstMetric(controllerLeader, prometheus.GaugeValue, oneIf(m.leader.Load()))
+	out <- prometheus.MustNewConstMetric(controllerLeader, prometheus.GaugeValue, endpoints.OneIf(m.leader.Load()))
 	out <- prometheus.MustNewConstMetric(controllerDecisions, prometheus.CounterValue, float64(m.decisions.Load()))
 	out <- prometheus.MustNewConstMetric(controllerWaiting, prometheus.GaugeValue, float64(m.waiting.Load()))
 	m.collectRecommendations(out)

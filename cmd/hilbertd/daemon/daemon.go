@@ -13,7 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/agent"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
 	"hilbert.dev/hilbert/cmd/hilbertd/reload"
 	"hilbert.dev/hilbert/internal/clock"
@@ -74,11 +76,12 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	if o.Roots != nil {
 		roots = *o.Roots
 	}
+	onNode := agent.Options{Connection: o.Connection, Roots: roots, Log: log, OnListen: o.OnListen}
 	switch { // Check has verified that these are the only roles
 	case slices.Contains(config.Roles, spec.RoleAgent):
-		return runAgent(ctx, config, o, log, roots)
+		return agent.Run(ctx, config, onNode)
 	case slices.Contains(config.Roles, spec.RoleWatchdog):
-		return runWatchdog(ctx, config, o, log, roots)
+		return agent.RunWatchdog(ctx, config, onNode)
 	case slices.Contains(config.Roles, spec.RoleController):
 		return runController(ctx, config, o, log)
 	case slices.Contains(config.Roles, spec.RoleMetrics):
@@ -102,13 +105,13 @@ func runLeader(ctx context.Context, config *spec.Configuration, o Options, log *
 		return err
 	}
 	defer endTraces()
-	listener, err := listen(config.Server)
+	listener, err := endpoints.Listen(config.Server)
 	if err != nil {
 		return err
 	}
 	p, elector, err := connect(ctx, connection, config, thisProcess{m, listener, by, log})
 	if err != nil {
-		return errors.Join(err, closeUnused(listener))
+		return errors.Join(err, endpoints.CloseUnused(listener))
 	}
 	l := newLoop(config, p, m, log)
 	if o.OnSynced != nil {
@@ -117,26 +120,26 @@ func runLeader(ctx context.Context, config *spec.Configuration, o Options, log *
 	m.registry.MustRegister(l)
 	review, err := visibility.NewReviewer(connection)
 	if err != nil {
-		return errors.Join(err, closeUnused(listener))
+		return errors.Join(err, endpoints.CloseUnused(listener))
 	}
 	i := newInspector(l, review)
 	m.registry.MustRegister(questionMeter{i, review})
 	if o.OnMetrics != nil {
 		o.OnMetrics(m.registry)
 	}
-	files := certificateOf(config.Server)
+	files := endpoints.CertificateOf(config.Server)
 	visible, err := newVisibility(ctx, connection, files, elector.Leader, log)
 	if err != nil {
-		return errors.Join(err, closeUnused(listener))
+		return errors.Join(err, endpoints.CloseUnused(listener))
 	}
 	visible.Rights, visible.Answers = review, i
 	s, err := serve(i, listener, files, visible)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	if s != nil && o.OnListen != nil {
-		o.OnListen(s.address)
+		o.OnListen(s.Address)
 	}
 	if spec.IsLeader(config.Roles) {
 		served, err := servePeers(config, connection, l, o)
@@ -155,24 +158,9 @@ func runLeader(ctx context.Context, config *spec.Configuration, o Options, log *
 		defer stop()
 	}
 	log.Info("hilbertd started", "version", version.Get().Version, "identity", elector.Identity(), "apiServer", connection.Host,
-		"schedulerName", config.SchedulerName, "address", s.at())
+		"schedulerName", config.SchedulerName, "address", s.At())
 	defer log.Info("hilbertd stopped")
 	return l.run(ctx)
-}
-
-func (s *server) at() string {
-	if s == nil {
-		return "none"
-	}
-	return s.address
-}
-
-// closeUnused closes a listener that was never served; nil is allowed.
-func closeUnused(listener net.Listener) error {
-	if listener == nil {
-		return nil
-	}
-	return listener.Close()
 }
 
 // thisProcess is what the API server's clients need of this process.
@@ -197,7 +185,7 @@ func policiesMissing(config *spec.Configuration, m *meter, log *slog.Logger) fun
 	}
 	last := ""
 	return func(missing string) {
-		m.guarded.Set(oneIf(missing == ""))
+		m.guarded.Set(endpoints.OneIf(missing == ""))
 		switch {
 		case missing == last:
 		case missing != "":

@@ -2,10 +2,8 @@ package daemon
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,30 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints/endpointstest"
 	"hilbert.dev/hilbert/cmd/hilbertd/tracing/tracingtest"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/kube/standin"
 )
-
-// patience is how long a test waits for something that must happen; nothing is asserted about how long it takes.
-const patience = time.Minute
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if holds() {
-			return
-		}
-	}
-	t.Fatalf("never: %s", what)
-}
-
-// process is a hilbertd in this process.
-type process struct {
-	address string
-	cancel  context.CancelFunc
-	ended   chan error
-}
 
 func quickConfig() *spec.Configuration {
 	c := spec.Default()
@@ -57,64 +36,23 @@ func quickConfig() *spec.Configuration {
 	return c
 }
 
-func start(t *testing.T, s *standin.Server, c *spec.Configuration) *process {
+func start(t *testing.T, s *standin.Server, c *spec.Configuration) *endpointstest.Process {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &process{cancel: cancel, ended: make(chan error, 1)}
+	p := &endpointstest.Process{Cancel: cancel, Ended: make(chan error, 1)}
 	listening := make(chan string, 1)
 	go func() {
-		p.ended <- Run(ctx, c, Options{
+		p.Ended <- Run(ctx, c, Options{
 			Connection: s.Connection(), Log: slog.New(slog.DiscardHandler), OnListen: func(address string) { listening <- address },
 		})
 	}()
 	t.Cleanup(cancel)
 	select {
-	case p.address = <-listening:
-	case err := <-p.ended:
+	case p.Address = <-listening:
+	case err := <-p.Ended:
 		t.Fatalf("did not start: %v", err)
 	}
 	return p
-}
-
-func (p *process) stop(t *testing.T) {
-	t.Helper()
-	p.cancel()
-	select {
-	case err := <-p.ended:
-		if err != nil {
-			t.Errorf("stop: %v", err)
-		}
-	case <-time.After(patience):
-		t.Fatal("it does not stop")
-	}
-}
-
-// get asks as nobody, fetch with a token.
-func (p *process) get(t *testing.T, path string) (code int, body string) {
-	t.Helper()
-	return p.fetch(t, path, "")
-}
-
-func (p *process) fetch(t *testing.T, path, token string) (code int, body string) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+p.address+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	data, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(data)
 }
 
 func apiNode(cpu string) *corev1.Node {
@@ -162,8 +100,8 @@ func TestDaemon(t *testing.T) {
 	config := quickConfig()
 	config.Scheduling.Binding.MaxAttempts = 1
 	p := start(t, s, config)
-	eventually(t, "all that fits is bound", func() bool { return bound(s) == 4 })
-	eventually(t, "the large pod is told why not", func() bool {
+	endpointstest.Eventually(t, "all that fits is bound", func() bool { return bound(s) == 4 })
+	endpointstest.Eventually(t, "the large pod is told why not", func() bool {
 		for _, c := range s.Pod("default", "large").Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == spec.ReasonUnschedulable && c.Message != "" {
 				return true
@@ -172,11 +110,11 @@ func TestDaemon(t *testing.T) {
 		return false
 	})
 	for _, path := range []string{"/livez", "/readyz"} {
-		if code, body := p.get(t, path); code != http.StatusOK {
+		if code, body := p.Get(t, path); code != http.StatusOK {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
-	_, metrics := p.get(t, "/metrics")
+	_, metrics := p.Get(t, "/metrics")
 	for _, line := range []string{
 		`hilbert_leader 1`, `hilbert_cache_nodes 1`, `hilbert_cache_pods 5`, `hilbert_overcommitted_nodes 0`, `hilbert_pending_pods{queue="unschedulable"} 1`,
 		`hilbert_bindings_total{outcome="written"} 4`, `hilbert_bindings_total{outcome="unknown"} 3`, `hilbert_scheduling_attempts_total{result="scheduled"} 4`,
@@ -191,11 +129,11 @@ func TestDaemon(t *testing.T) {
 	}
 	var shown spec.Configuration
 	s.User("secret", "ada", "/configz")
-	if _, body := p.fetch(t, "/configz", "secret"); json.Unmarshal([]byte(body), &shown) != nil || shown.Scheduling.Binding.MaxAttempts != 1 {
+	if _, body := p.Fetch(t, "/configz", "secret"); json.Unmarshal([]byte(body), &shown) != nil || shown.Scheduling.Binding.MaxAttempts != 1 {
 		t.Errorf("/configz: %s", body)
 	}
 	makeRoom(t, s, p)
-	p.stop(t)
+	p.Stop(t)
 	if holder := s.Lease("kube-system", "hilbert").Spec.HolderIdentity; holder == nil || *holder != "" {
 		t.Error("the Lease was not given back")
 	}
@@ -215,12 +153,12 @@ func TestDaemon(t *testing.T) {
 }
 
 // makeRoom lets an urgent pod evict three of the four that fill the node.
-func makeRoom(t *testing.T, s *standin.Server, p *process) {
+func makeRoom(t *testing.T, s *standin.Server, p *endpointstest.Process) {
 	t.Helper()
 	urgent := apiPod("urgent", "3")
 	urgent.Spec.Priority = new(int32(1000))
 	s.SetPod(urgent)
-	eventually(t, "three make room for an urgent pod", func() bool {
+	endpointstest.Eventually(t, "three make room for an urgent pod", func() bool {
 		for _, pod := range s.Pods() {
 			if pod.DeletionTimestamp != nil { // its node has ended it
 				if got := s.Pod("default", "urgent"); got.Status.NominatedNodeName != "n1" || got.Spec.NodeName != "" {
@@ -234,7 +172,7 @@ func makeRoom(t *testing.T, s *standin.Server, p *process) {
 	if left := bound(s); left != 2 {
 		t.Errorf("%d pods left, want the urgent one and one of the four", left)
 	}
-	if _, metrics := p.get(t, "/metrics"); !strings.Contains(metrics, "\nhilbert_preemption_victims_total 3\n") ||
+	if _, metrics := p.Get(t, "/metrics"); !strings.Contains(metrics, "\nhilbert_preemption_victims_total 3\n") ||
 		!strings.Contains(metrics, "\nhilbert_preemption_writes_total{kind=\"deletion\",outcome=\"written\"} 3\n") {
 		t.Error("/metrics do not tell of three victims")
 	}
@@ -248,8 +186,8 @@ func TestTraces(t *testing.T) {
 	c := quickConfig()
 	c.Tracing = spec.Tracing{Endpoint: collector.URL, SamplingRatePerMillion: 1_000_000}
 	p := start(t, s, c)
-	eventually(t, "the pod is bound", func() bool { return bound(s) == 1 })
-	p.stop(t)
+	endpointstest.Eventually(t, "the pod is bound", func() bool { return bound(s) == 1 })
+	p.Stop(t)
 	var names []string
 	for _, span := range collector.Spans() {
 		names = append(names, span.Name)
@@ -267,16 +205,16 @@ func TestStandbyTakesOver(t *testing.T) {
 	s.SetNode(apiNode("100"))
 	first := start(t, s, quickConfig())
 	s.SetPod(apiPod("a", "1"))
-	eventually(t, "the first binds", func() bool { return bound(s) == 1 })
+	endpointstest.Eventually(t, "the first binds", func() bool { return bound(s) == 1 })
 	second := start(t, s, quickConfig())
-	eventually(t, "the standby is ready", func() bool {
-		code, body := second.get(t, "/readyz")
+	endpointstest.Eventually(t, "the standby is ready", func() bool {
+		code, body := second.Get(t, "/readyz")
 		return code == http.StatusOK && strings.Contains(body, "following")
 	})
-	first.stop(t)
+	first.Stop(t)
 	s.SetPod(apiPod("b", "1"))
-	eventually(t, "the second binds", func() bool { return bound(s) == 2 })
-	second.stop(t)
+	endpointstest.Eventually(t, "the second binds", func() bool { return bound(s) == 2 })
+	second.Stop(t)
 }
 
 // Somebody takes the Lease by force while it leads. It must stop writing, stand by, and come back when the Lease is free.
@@ -285,18 +223,18 @@ func TestStolenLease(t *testing.T) {
 	s.SetNode(apiNode("100"))
 	p := start(t, s, quickConfig())
 	s.SetPod(apiPod("a", "1"))
-	eventually(t, "it leads", func() bool { return bound(s) == 1 })
+	endpointstest.Eventually(t, "it leads", func() bool { return bound(s) == 1 })
 	lease := s.Lease("kube-system", "hilbert")
 	thief, seconds := "thief", int32(3600)
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &thief, &seconds
 	s.SetLease(lease)
-	eventually(t, "it follows", func() bool {
-		_, body := p.get(t, "/readyz")
+	endpointstest.Eventually(t, "it follows", func() bool {
+		_, body := p.Get(t, "/readyz")
 		return strings.Contains(body, "following")
 	})
 	s.SetPod(apiPod("b", "1"))
-	eventually(t, "it sees the pod", func() bool {
-		_, metrics := p.get(t, "/metrics")
+	endpointstest.Eventually(t, "it sees the pod", func() bool {
+		_, metrics := p.Get(t, "/metrics")
 		return strings.Contains(metrics, "\nhilbert_cache_pods 2\n") && strings.Contains(metrics, "\nhilbert_leader 0\n")
 	})
 	if bound(s) != 1 {
@@ -306,8 +244,8 @@ func TestStolenLease(t *testing.T) {
 	s.SetLease(&coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "hilbert"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &free},
 	})
-	eventually(t, "it leads again", func() bool { return bound(s) == 2 })
-	p.stop(t)
+	endpointstest.Eventually(t, "it leads again", func() bool { return bound(s) == 2 })
+	p.Stop(t)
 }
 
 // An API server that cannot be reached, or only half, is waited for: at the start and in the middle of the work.
@@ -320,10 +258,10 @@ func TestServerComesAndGoes(t *testing.T) {
 	s.Intercept(down)
 	s.SetNode(apiNode("100"))
 	p := start(t, s, quickConfig())
-	if code, body := p.get(t, "/readyz"); code != http.StatusServiceUnavailable {
+	if code, body := p.Get(t, "/readyz"); code != http.StatusServiceUnavailable {
 		t.Errorf("ready without an API server: %d %s", code, body)
 	}
-	if code, _ := p.get(t, "/livez"); code != http.StatusOK {
+	if code, _ := p.Get(t, "/livez"); code != http.StatusOK {
 		t.Error("waiting is no reason to be restarted")
 	}
 	s.Intercept(nil)
@@ -331,22 +269,22 @@ func TestServerComesAndGoes(t *testing.T) {
 	for i := range pods / 2 {
 		s.SetPod(apiPod(fmt.Sprint("before-", i), "1"))
 	}
-	eventually(t, "it binds", func() bool { return bound(s) == pods/2 })
+	endpointstest.Eventually(t, "it binds", func() bool { return bound(s) == pods/2 })
 	s.Intercept(down)
 	s.BreakWatches()
 	for i := range pods / 2 {
 		s.SetPod(apiPod(fmt.Sprint("after-", i), "1"))
 	}
-	eventually(t, "it lost the Lease", func() bool {
-		_, metrics := p.get(t, "/metrics")
+	endpointstest.Eventually(t, "it lost the Lease", func() bool {
+		_, metrics := p.Get(t, "/metrics")
 		return strings.Contains(metrics, "\nhilbert_leader 0\n")
 	})
 	s.Intercept(nil)
-	eventually(t, "it binds the rest", func() bool { return bound(s) == pods })
+	endpointstest.Eventually(t, "it binds the rest", func() bool { return bound(s) == pods })
 	if twice := s.BoundTwice(); len(twice) > 0 {
 		t.Errorf("bound twice: %v", twice)
 	}
-	p.stop(t)
+	p.Stop(t)
 }
 
 func TestRunRefusesWhatCannotWork(t *testing.T) {

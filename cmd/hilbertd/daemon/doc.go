@@ -25,11 +25,9 @@
 // Invariants: no decision before all is known that was agreed on when the term began; no write while the fence is closed; the Lease is given back only when every write is
 // answered. An API server that cannot be reached is waited for; it is no reason to exit.
 //
-// # The agent
+// # The other roles
 //
-// With the role agent, the process is a node's agent instead (agent*.go). It runs a node.Agent, connects it to the kernel, the container runtime and the API
-// server, and serves its report, metrics and health. Only one agent runs on a node at a time. Without cgroup v2 it refuses to start; without an API server it
-// does everything but report. It exits on its own only when the kubelet's CPU or memory manager was switched on or off, so that its supervisor starts it again.
+// With the role agent or watchdog, the process runs on a node, and package agent has all of it. What every role serves over HTTPS is in package endpoints.
 //
 // The package holds no scheduling policy and no API client: package schedule has the one, package kube the other.
 package daemon

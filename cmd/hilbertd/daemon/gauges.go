@@ -1,10 +1,9 @@
 package daemon
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/cmd/hilbertd/ledgermetrics"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/schedule/intake"
@@ -19,9 +18,6 @@ var (
 	loopCollections = []*prometheus.Desc{writesDesc, queueDepthDesc, queueLimitDesc, responsiveDesc}
 )
 
-// scrapeTimeout is how long a scrape waits for the loop.
-const scrapeTimeout = 2 * time.Second
-
 // Describe implements prometheus.Collector.
 func (l *loop) Describe(out chan<- *prometheus.Desc) {
 	for _, desc := range loopCollections {
@@ -34,7 +30,7 @@ func (l *loop) Describe(out chan<- *prometheus.Desc) {
 func (l *loop) Collect(out chan<- prometheus.Metric) {
 	var sample *ledgermetrics.Sample
 	var depth, outstanding int
-	answered := l.ask(scrapeTimeout, func() {
+	answered := l.ask(endpoints.ScrapeTimeout, func() {
 		sample = ledgermetrics.Take(l.scheduler)
 		depth, outstanding = len(l.watch.Events())+l.intake.Len(), l.outstanding
 	})

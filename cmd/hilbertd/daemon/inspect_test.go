@@ -19,6 +19,8 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints/endpointstest"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
@@ -36,9 +38,9 @@ func TestInspection(t *testing.T) {
 	s.SetPod(apiPod("fits", "1"))
 	s.SetPod(apiPod("large", "100"))
 	p := start(t, s, quickConfig())
-	eventually(t, "the small pod is bound", func() bool { return bound(s) == 1 })
-	eventually(t, "the large pod has been tried", func() bool {
-		_, body := p.fetch(t, visibleRoot+"/queuereports", "viewer")
+	endpointstest.Eventually(t, "the small pod is bound", func() bool { return bound(s) == 1 })
+	endpointstest.Eventually(t, "the large pod has been tried", func() bool {
+		_, body := p.Fetch(t, visibleRoot+"/queuereports", "viewer")
 		return strings.Contains(body, `"unschedulable": 1`)
 	})
 	const large = visibleRoot + "/namespaces/default/podexplanations/large"
@@ -62,12 +64,12 @@ func TestInspection(t *testing.T) {
 		{"/metrics", "", http.StatusOK, ""},
 		{visibleRoot + "/other", "viewer", http.StatusNotFound, ""},
 	} {
-		if code, body := p.fetch(t, c.path, c.token); code != c.code || !strings.Contains(body, c.want) {
+		if code, body := p.Fetch(t, c.path, c.token); code != c.code || !strings.Contains(body, c.want) {
 			t.Errorf("%s as %q: %d %s", c.path, c.token, code, body)
 		}
 	}
 	live := rendered(t, p, large)
-	_, body := p.fetch(t, visibleRoot+"/snapshots/current", "viewer")
+	_, body := p.Fetch(t, visibleRoot+"/snapshots/current", "viewer")
 	dump, err := inspect.ReadDump(strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -87,15 +89,15 @@ func TestInspection(t *testing.T) {
 		}
 		return false
 	})
-	if code, _ := p.fetch(t, large, "new"); code != http.StatusServiceUnavailable {
+	if code, _ := p.Fetch(t, large, "new"); code != http.StatusServiceUnavailable {
 		t.Errorf("without reviews: %d", code)
 	}
-	p.stop(t)
+	p.Stop(t)
 }
 
-func rendered(t *testing.T, p *process, path string) string {
+func rendered(t *testing.T, p *endpointstest.Process, path string) string {
 	t.Helper()
-	_, body := p.fetch(t, path, "viewer")
+	_, body := p.Fetch(t, path, "viewer")
 	var a inspect.Answer
 	if err := json.Unmarshal([]byte(body), &a); err != nil {
 		t.Fatalf("%v in %s", err, body)
@@ -185,13 +187,13 @@ func TestEveryPathIsGuarded(t *testing.T) {
 		}
 	}
 	// Profiles are for whom the path is granted, once they are switched on.
-	s.User("developer", "alice", profilesPath, profilesPath+"heap")
+	s.User("developer", "alice", endpoints.ProfilesPath, endpoints.ProfilesPath+"heap")
 	l := newWorld(t).loop
 	l.config.Server.Profiling = true
 	served = paths(newInspector(l, r), &visibility.Server{Rights: r, Log: slog.New(slog.DiscardHandler)})
-	for _, path := range []string{profilesPath, profilesPath + "heap", profilesPath + "cmdline", profilesPath + "profile", profilesPath + "symbol", profilesPath + "trace"} {
+	for _, path := range []string{endpoints.ProfilesPath, endpoints.ProfilesPath + "heap", endpoints.ProfilesPath + "cmdline", endpoints.ProfilesPath + "profile", endpoints.ProfilesPath + "symbol", endpoints.ProfilesPath + "trace"} {
 		granted := http.StatusForbidden
-		if path == profilesPath || path == profilesPath+"heap" {
+		if path == endpoints.ProfilesPath || path == endpoints.ProfilesPath+"heap" {
 			granted = http.StatusOK
 		}
 		for token, want := range map[string]int{"": http.StatusUnauthorized, "prometheus": http.StatusForbidden, "developer": granted} {
@@ -250,24 +252,24 @@ func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func TestLeaseSaysWhereTheLeaderServes(t *testing.T) {
 	s := standin.New(t)
 	p := start(t, s, quickConfig())
-	_, port, _ := strings.Cut(p.address, ":")
-	eventually(t, "it leads", func() bool {
+	_, port, _ := strings.Cut(p.Address, ":")
+	endpointstest.Eventually(t, "it leads", func() bool {
 		lease := s.Lease("kube-system", "hilbert")
 		return lease != nil && lease.Spec.HolderIdentity != nil && strings.Contains(*lease.Spec.HolderIdentity, ":"+port+"_")
 	})
-	p.stop(t)
+	p.Stop(t)
 }
 
 func TestCertificateFiles(t *testing.T) {
 	dir := t.TempDir()
-	f := &certificateFiles{certificate: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem")}
+	f := endpoints.CertificateOf(spec.Server{BindAddress: "127.0.0.1:0", TLSCertFile: filepath.Join(dir, "cert.pem"), TLSPrivateKeyFile: filepath.Join(dir, "key.pem")})
 	now := time.Now()
-	f.now = func() time.Time { return now }
-	if _, err := f.get(nil); err == nil {
+	f.Now = func() time.Time { return now }
+	if _, err := f.Get(nil); err == nil {
 		t.Error("files that are not there")
 	}
 	serial := func() string {
-		pair, err := f.get(nil)
+		pair, err := f.Get(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,17 +279,17 @@ func TestCertificateFiles(t *testing.T) {
 		}
 		return parsed.SerialNumber.String()
 	}
-	now = now.Add(certificateCheck)
-	writeCertificate(t, f, now)
+	now = now.Add(endpoints.CertificateCheck)
+	writeCertificate(t, dir, now)
 	first := serial()
-	now = now.Add(certificateCheck)
-	writeCertificate(t, f, now)
+	now = now.Add(endpoints.CertificateCheck)
+	writeCertificate(t, dir, now)
 	second := serial()
 	if first == second {
 		t.Error("a new certificate is not read")
 	}
-	now = now.Add(certificateCheck)
-	if err := os.WriteFile(f.certificate, []byte("half"), 0o600); err != nil {
+	now = now.Add(endpoints.CertificateCheck)
+	if err := os.WriteFile(filepath.Join(dir, "cert.pem"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if serial() != second {
@@ -299,11 +301,11 @@ func TestCertificateFiles(t *testing.T) {
 // which replicas refuse each other.
 func TestOneReaderOfTheCertificate(t *testing.T) {
 	dir := t.TempDir()
-	f := certificateOf(spec.Server{BindAddress: "127.0.0.1:0", TLSCertFile: filepath.Join(dir, "cert.pem"), TLSPrivateKeyFile: filepath.Join(dir, "key.pem")})
+	f := endpoints.CertificateOf(spec.Server{BindAddress: "127.0.0.1:0", TLSCertFile: filepath.Join(dir, "cert.pem"), TLSPrivateKeyFile: filepath.Join(dir, "key.pem")})
 	now := time.Now()
-	f.now = func() time.Time { return now }
-	writeCertificate(t, f, now)
-	secure, err := serverTLS(f, "10.1.2.3:1")
+	f.Now = func() time.Time { return now }
+	writeCertificate(t, dir, now)
+	secure, err := endpoints.ServerTLS(f, "10.1.2.3:1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,23 +325,24 @@ func TestOneReaderOfTheCertificate(t *testing.T) {
 		if !visible.Peers.IsPeer(&http.Request{TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{parsed}}}) {
 			t.Error("who has the certificate that is shown is not known as a replica")
 		}
-		now = now.Add(certificateCheck)
-		writeCertificate(t, f, now)
+		now = now.Add(endpoints.CertificateCheck)
+		writeCertificate(t, dir, now)
 	}
 }
 
-func writeCertificate(t *testing.T, f *certificateFiles, at time.Time) {
+func writeCertificate(t *testing.T, dir string, at time.Time) {
 	t.Helper()
-	pair, err := selfSigned("10.1.2.3:1")
+	made, err := endpoints.ServerTLS(nil, "10.1.2.3:1")
 	if err != nil {
 		t.Fatal(err)
 	}
+	pair := made.Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path, block := range map[string]*pem.Block{
-		f.certificate: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, f.key: {Type: "PRIVATE KEY", Bytes: key},
+		filepath.Join(dir, "cert.pem"): {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, filepath.Join(dir, "key.pem"): {Type: "PRIVATE KEY", Bytes: key},
 	} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
@@ -352,7 +355,7 @@ func writeCertificate(t *testing.T, f *certificateFiles, at time.Time) {
 
 // The certificate that is made at the start is good for the address that is served on.
 func TestSelfSigned(t *testing.T) {
-	secure, err := serverTLS(nil, "10.1.2.3:10461")
+	secure, err := endpoints.ServerTLS(nil, "10.1.2.3:10461")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/cmd/hilbertd/tracing"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/bind"
@@ -125,7 +126,7 @@ func newMeter(now func() time.Time, log *slog.Logger) *meter {
 	m.preempting = attempt{attempts.WithLabelValues("preempting"), durations.WithLabelValues("preempting")}
 	m.registry.MustRegister(upstreamNames{attempts, m.sli}, attempts, durations, m.rejections, m.released, m.missedWakeups, m.sli, m.bindings, m.conditions, m.evictions, m.victims, m.bindingTime, m.leader, m.guarded, m.blockedPods,
 		m.reliefs, m.events, m.unitTime, m.unitConditions, m.volumes, m.claims, m.queueStatuses, m.reservations, m.unreadable)
-	m.registry.MustRegister(append(m.configuration.collectors(), processCollectors()...)...)
+	m.registry.MustRegister(append(m.configuration.collectors(), endpoints.ProcessCollectors()...)...)
 	m.reset(cluster.NewStore())
 	return m
 }

@@ -15,6 +15,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/cmd/hilbertd/history"
 	"hilbert.dev/hilbert/cmd/hilbertd/reports"
 	"hilbert.dev/hilbert/control/metrics"
@@ -178,11 +179,11 @@ func runMetrics(ctx context.Context, c *spec.Configuration, o Options, log *slog
 	if err != nil {
 		return err
 	}
-	defer served.close()
+	defer served.Close()
 	if served != nil && o.OnListen != nil {
-		o.OnListen(served.address)
+		o.OnListen(served.Address)
 	}
-	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleMetrics, "apiServer", connection.Host, "address", served.at())
+	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleMetrics, "apiServer", connection.Host, "address", served.At())
 	defer log.Info("hilbertd stopped")
 	m.run(ctx)
 	return nil
@@ -296,21 +297,21 @@ func (m *metricsRole) ready(now time.Time) error {
 }
 
 // serve serves health checks, metrics of this process, agents and kube-apiserver's proxy.
-func (m *metricsRole) serve(c *spec.Configuration, agents http.Handler, api *kubemetrics.Server) (*server, error) {
-	listener, err := listen(c.Server)
+func (m *metricsRole) serve(c *spec.Configuration, agents http.Handler, api *kubemetrics.Server) (*endpoints.Server, error) {
+	listener, err := endpoints.Listen(c.Server)
 	if err != nil || listener == nil {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.meter)
-	registry.MustRegister(processCollectors()...)
-	mux := basicPaths(func() error { return m.ready(time.Now()) }, registry)
+	registry.MustRegister(endpoints.ProcessCollectors()...)
+	mux := endpoints.BasicPaths(func() error { return m.ready(time.Now()) }, registry)
 	mux.Handle("POST "+reports.Path, agents)
-	serveProfiles(mux, c.Server, localOnly)
+	endpoints.ServeProfiles(mux, c.Server, endpoints.LocalOnly)
 	api.Register(mux)
-	served, err := serveOn(listener, certificateOf(c.Server), mux, tls.RequestClientCert, m.log)
+	served, err := endpoints.Serve(listener, endpoints.CertificateOf(c.Server), mux, tls.RequestClientCert, m.log)
 	if err != nil {
-		return nil, errors.Join(err, closeUnused(listener))
+		return nil, errors.Join(err, endpoints.CloseUnused(listener))
 	}
 	return served, nil
 }

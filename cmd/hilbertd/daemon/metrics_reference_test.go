@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"hilbert.dev/hilbert/cmd/hilbertd/agent"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/cmd/hilbertd/tracing"
 	"hilbert.dev/hilbert/internal/reference"
 	"hilbert.dev/hilbert/internal/version"
@@ -29,16 +31,17 @@ func TestReferenceMetrics(t *testing.T) {
 		}
 	}
 	var page strings.Builder
+	onNode := agent.DescribedMetrics()
 	isOfEvery := func(desc *prometheus.Desc) bool { return strings.Contains(desc.String(), `"hilbert_build_info"`) }
 	metricTable(t, &page, "The scheduler", "Served by a hilbertd with the roles dispatcher, scheduler and binder.", without(isOfEvery, scheduler.registry.Describe), (&loop{}).Describe, questionMeter{}.Describe)
 	metricTable(t, &page, "The scheduler's traces", "Served by it where `tracing.endpoint` is set.", (*tracing.Recorder)(nil).Describe)
-	metricTable(t, &page, "The agent", "Served by a hilbertd with the role agent.", agentMeter{}.Describe)
-	metricTable(t, &page, "The agent's network ceiling", "Served by an agent with `node.lending.network.enabled`.", (&network{}).Describe)
-	metricTable(t, &page, "The watchdog", "Served by a hilbertd with the role watchdog.", watchdogMeter{}.Describe)
+	metricTable(t, &page, "The agent", "Served by a hilbertd with the role agent.", onNode.Agent.Describe)
+	metricTable(t, &page, "The agent's network ceiling", "Served by an agent with `node.lending.network.enabled`.", onNode.Network.Describe)
+	metricTable(t, &page, "The watchdog", "Served by a hilbertd with the role watchdog.", onNode.Watchdog.Describe)
 	metricTable(t, &page, "The controller", "Served by a hilbertd with the role controller.", newControllerMeter().Describe, newMoveMeter().Describe, newTideMeter().Describe, newRequestMeter().Describe)
-	metricTable(t, &page, "The agent's reports to the role metrics", "Served by an agent with `node.metrics.address`.", (&use{}).Describe)
+	metricTable(t, &page, "The agent's reports to the role metrics", "Served by an agent with `node.metrics.address`.", onNode.Reports.Describe)
 	metricTable(t, &page, "The role metrics", "Served by a hilbertd with the role metrics, about itself. What it answers autoscalers is in [autoscale](../how-to/autoscale.md).", newMetricsMeter(nil, nil).Describe)
-	metricTable(t, &page, "Every process", "Served by every hilbertd, whatever its role.", newBuildMetric(version.Info{}).Describe)
+	metricTable(t, &page, "Every process", "Served by every hilbertd, whatever its role.", endpoints.NewBuildMetric(version.Info{}).Describe)
 	page.WriteString("Beside it, the `go_*` and `process_*` metrics of the Prometheus client library: memory, goroutines, CPU time, open files.\n")
 	reference.Hold(t, "metrics.md", "Metrics", page.String())
 }

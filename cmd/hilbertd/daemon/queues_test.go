@@ -18,6 +18,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints/endpointstest"
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/resource"
@@ -261,40 +262,40 @@ func TestDaemonWithUnitsAndQueues(t *testing.T) {
 	add("first", 1)
 	p := start(t, s, quickConfig())
 	unit := func(name string) string {
-		_, body := p.fetch(t, visibleRoot+"/namespaces/default/podgroupexplanations/"+name, "viewer")
+		_, body := p.Fetch(t, visibleRoot+"/namespaces/default/podgroupexplanations/"+name, "viewer")
 		return body
 	}
-	eventually(t, "the gang gathers", func() bool { return strings.Contains(unit("first"), `"missing": 1`) })
+	endpointstest.Eventually(t, "the gang gathers", func() bool { return strings.Contains(unit("first"), `"missing": 1`) })
 	if bound(s) != 0 {
 		t.Error("half a gang is bound")
 	}
 	add("first", 2)
-	eventually(t, "the gang is bound", func() bool { return bound(s) == 3 })
+	endpointstest.Eventually(t, "the gang is bound", func() bool { return bound(s) == 3 })
 	for i := range 3 {
 		add("second", i)
 	}
-	eventually(t, "the other waits for quota", func() bool { return strings.Contains(unit("second"), `"kind": "quota"`) })
+	endpointstest.Eventually(t, "the other waits for quota", func() bool { return strings.Contains(unit("second"), `"kind": "quota"`) })
 	if body := unit("second"); !strings.Contains(body, `"more": 2000`) || !strings.Contains(body, `"gone": "default/first"`) {
 		t.Errorf("what would help is not told: %s", body)
 	}
-	if code, body := p.fetch(t, visibleRoot+"/namespaces/default/podgroupexplanations/third", "viewer"); code != 404 || !strings.Contains(body, "default/third") {
+	if code, body := p.Fetch(t, visibleRoot+"/namespaces/default/podgroupexplanations/third", "viewer"); code != 404 || !strings.Contains(body, "default/third") {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, body := p.fetch(t, visibleRoot+"/queuereports/nobody", "viewer"); code != 404 || !strings.Contains(body, "nobody") {
+	if code, body := p.Fetch(t, visibleRoot+"/queuereports/nobody", "viewer"); code != 404 || !strings.Contains(body, "nobody") {
 		t.Errorf("%d %s", code, body)
 	}
-	if _, body := p.fetch(t, visibleRoot+"/queuereports/team", "viewer"); !strings.Contains(body, `"name": "team"`) || !strings.Contains(body, `"quota": 3`) {
+	if _, body := p.Fetch(t, visibleRoot+"/queuereports/team", "viewer"); !strings.Contains(body, `"name": "team"`) || !strings.Contains(body, `"quota": 3`) {
 		t.Errorf("/v1/queue: %s", body)
 	}
-	eventually(t, "the Queue is told", func() bool {
+	endpointstest.Eventually(t, "the Queue is told", func() bool {
 		status, _, _ := unstructured.NestedMap(s.Stored("queues.scheduling.hilbert.dev", "", "team").Object, "status")
 		conditions, _, _ := unstructured.NestedSlice(status, "conditions")
 		return fmt.Sprint(status["observedGeneration"]) == "2" && len(conditions) == 1
 	})
-	eventually(t, "writes to Queues and PodGroups are counted", func() bool {
-		_, metrics := p.get(t, "/metrics")
+	endpointstest.Eventually(t, "writes to Queues and PodGroups are counted", func() bool {
+		_, metrics := p.Get(t, "/metrics")
 		return strings.Contains(metrics, `hilbert_queue_status_writes_total{outcome="written"}`) &&
 			strings.Contains(metrics, `hilbert_unit_condition_writes_total{outcome="written"}`)
 	})
-	p.stop(t)
+	p.Stop(t)
 }

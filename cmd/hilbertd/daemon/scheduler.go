@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/cmd/hilbertd/peers"
 	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/schedule/outside"
@@ -50,35 +51,35 @@ func runScheduler(ctx context.Context, config *spec.Configuration, o Options, lo
 	}
 	state := &schedulerState{onSynced: o.OnSynced}
 	state.nodes.Store(noLeader)
-	listener, err := listen(config.Server)
+	listener, err := endpoints.Listen(config.Server)
 	if err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(processCollectors()...)
+	registry.MustRegister(endpoints.ProcessCollectors()...)
 	if o.OnMetrics != nil {
 		o.OnMetrics(registry)
 	}
-	var served *server
+	var served *endpoints.Server
 	if listener != nil {
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 		mux.HandleFunc("GET /readyz", state.readyz)
-		mux.Handle("GET /metrics", newScrapes(registry))
-		if served, err = serveOn(listener, certificateOf(config.Server), mux, tls.NoClientCert, log); err != nil {
-			return errors.Join(err, closeUnused(listener))
+		mux.Handle("GET /metrics", endpoints.NewScrapes(registry))
+		if served, err = endpoints.Serve(listener, endpoints.CertificateOf(config.Server), mux, tls.NoClientCert, log); err != nil {
+			return errors.Join(err, endpoints.CloseUnused(listener))
 		}
 		if o.OnListen != nil {
-			o.OnListen(served.address)
+			o.OnListen(served.Address)
 		}
 	}
-	defer served.close()
+	defer served.Close()
 	p := &config.Peers
 	files := &peers.Files{Certificate: p.TLSCertFile, Key: p.TLSPrivateKeyFile, Authorities: p.CAFile}
 	if p.ServerName != "" {
 		files.Names = []string{p.ServerName}
 	}
-	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleScheduler, "addresses", p.Addresses, "address", served.at())
+	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleScheduler, "addresses", p.Addresses, "address", served.At())
 	defer log.Info("hilbertd stopped")
 	client := &peers.Client{
 		Addresses: p.Addresses, Files: files, TokenFile: p.TokenFile, Log: log, Knows: state.knows,

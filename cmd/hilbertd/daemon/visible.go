@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
@@ -18,12 +19,12 @@ import (
 
 // newVisibility serves the aggregated API. Without a certificate of our own, by which kube-apiserver and the other replicas could know this process, it is for
 // users of this host only. own is what the process serves with, nil if it has made that itself.
-func newVisibility(ctx context.Context, c *apiserver.Connection, own *certificateFiles, leader func() string, log *slog.Logger) (*visibility.Server, error) {
+func newVisibility(ctx context.Context, c *apiserver.Connection, own *endpoints.Certificate, leader func() string, log *slog.Logger) (*visibility.Server, error) {
 	s := &visibility.Server{Log: log}
 	if own == nil {
 		return s, nil
 	}
-	peers, err := visibility.NewPeers(c, func() (*tls.Certificate, error) { return own.get(nil) }, leader)
+	peers, err := visibility.NewPeers(c, func() (*tls.Certificate, error) { return own.Get(nil) }, leader)
 	if err != nil {
 		return nil, err
 	}

@@ -59,14 +59,14 @@ var table = []mutant{
 
 	{viewers, "nobody is asked whether a user may see a namespace", "kube/visibility/server.go", maxAllow, maxAllowed, "./kube/visibility", "TestWhoAsks", false},
 
-	{metrics, "metrics are for everybody", "cmd/hilbertd/daemon/server.go", "i.guardedElsewhere(newScrapes(l.meter.registry).ServeHTTP)", "newScrapes(l.meter.registry).ServeHTTP", daemonTests, "TestEveryPathIsGuarded", false},
+	{metrics, "metrics are for everybody", "cmd/hilbertd/daemon/server.go", "i.guardedElsewhere(endpoints.NewScrapes(l.meter.registry).ServeHTTP)", "endpoints.NewScrapes(l.meter.registry).ServeHTTP", daemonTests, "TestEveryPathIsGuarded", false},
 	{metrics, "the configuration is for everybody", "cmd/hilbertd/daemon/server.go", "i.guarded(i.configz)", "i.configz", daemonTests, "TestEveryPathIsGuarded", false},
 	{metrics, "whose name begins with this host's address counts as of this host", "kube/visibility/server.go", "address.Unmap().IsLoopback()", `address.Unmap().IsLoopback() || strings.HasPrefix(host, "127.0.0.1")`, daemonTests, "TestMetricsNeedARight", false},
 	{
-		metrics, "a scrape is made while it is sent", "cmd/hilbertd/daemon/scrape.go", "	answer, ok := s.make(r)\n",
-		"	s.making <- struct{}{}\n	defer func() { <-s.making }()\n	answer, ok := (&scrapes{metrics: s.metrics, making: make(chan struct{}, 1)}).make(r)\n", daemonTests, "TestSlowScrape", false,
+		metrics, "a scrape is made while it is sent", "cmd/hilbertd/endpoints/scrape.go", "	answer, ok := s.make(r)\n",
+		"	s.making <- struct{}{}\n	defer func() { <-s.making }()\n	answer, ok := (&Scrapes{metrics: s.metrics, making: make(chan struct{}, 1)}).make(r)\n", "./cmd/hilbertd/endpoints", "TestSlowScrape", false,
 	},
-	{metrics, "a client may read as slowly as it likes", "cmd/hilbertd/daemon/scrape.go", ".SetWriteDeadline(time.Now().Add(sendTimeout))", ".SetWriteDeadline(time.Now().Add(time.Hour))", daemonTests, "TestSlowScrape", false},
+	{metrics, "a client may read as slowly as it likes", "cmd/hilbertd/endpoints/scrape.go", ".SetWriteDeadline(time.Now().Add(sendTimeout))", ".SetWriteDeadline(time.Now().Add(time.Hour))", "./cmd/hilbertd/endpoints", "TestSlowScrape", false},
 	{metrics, "each false token is a question to the API server", "kube/visibility/tokens.go", "stranger && !t.strangers.AllowN(now, 1)", "stranger && false", "./kube/visibility", "TestTriedTokens", false},
 
 	{softSlices, "two namespaces have slices of one GPU", "topology/device_slice.go", "&& !f.shares(i, t)", "&& false", "./topology", "TestDevicesAgainstOracle", true},

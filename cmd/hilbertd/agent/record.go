@@ -1,4 +1,4 @@
-package daemon
+package agent
 
 import (
 	"errors"
@@ -23,8 +23,12 @@ type recordFile struct {
 	done  chan struct{} // closed when all is written
 }
 
-// maxRecordLines bounds the ticks that wait for the disk.
-const maxRecordLines = 64
+const (
+	// maxRecordLines bounds the ticks that wait for the disk.
+	maxRecordLines = 64
+	// maxRecordFlush bounds how long the end of the agent waits for them.
+	maxRecordFlush = 200 * time.Millisecond
+)
 
 // openRecord creates the file that node.lending.record names. Each start overwrites it.
 func openRecord(path string) (*recordFile, error) {
@@ -62,7 +66,7 @@ func (r *recordFile) Close() error {
 	select {
 	case <-r.done:
 		return r.file.Close()
-	case <-time.After(maxLogFlush):
+	case <-time.After(maxRecordFlush):
 		return errRecordSlow
 	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package agent
 
 import (
 	"crypto/tls"
@@ -10,43 +10,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/kube/visibility"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/observe"
 )
 
 // serveAgent starts the agent's endpoints. It returns nil if none are configured.
-func serveAgent(a *node.Agent, config *spec.Configuration, log *slog.Logger, more []prometheus.Collector) (*server, error) {
-	listener, err := listen(config.Server)
+func serveAgent(a *node.Agent, config *spec.Configuration, log *slog.Logger, more []prometheus.Collector) (*endpoints.Server, error) {
+	listener, err := endpoints.Listen(config.Server)
 	if err != nil || listener == nil {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(agentMeter{a})
-	registry.MustRegister(processCollectors()...)
+	registry.MustRegister(endpoints.ProcessCollectors()...)
 	registry.MustRegister(more...)
 	p := probes{a, config, log}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", p.livez)
 	mux.HandleFunc("GET /readyz", p.readyz)
-	mux.Handle("GET /metrics", newScrapes(registry))
-	mux.HandleFunc("GET /configz", localOnly(p.configz))
-	serveProfiles(mux, config.Server, localOnly)
-	mux.HandleFunc("GET /v1/node", localOnly(p.node))
-	mux.HandleFunc("GET /v1/observation", localOnly(p.observation))
-	return serveOn(listener, certificateOf(config.Server), mux, tls.NoClientCert, log)
-}
-
-// localOnly admits requests from this host and through kubectl port-forward, which authenticates them. Asking the API server here, as the scheduler does,
-// would need one more permission on every node.
-func localOnly(handle http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !visibility.FromHere(r) {
-			http.Error(w, "only this host may ask; from elsewhere use kubectl port-forward", http.StatusForbidden)
-			return
-		}
-		handle(w, r)
-	}
+	mux.Handle("GET /metrics", endpoints.NewScrapes(registry))
+	mux.HandleFunc("GET /configz", endpoints.LocalOnly(p.configz))
+	endpoints.ServeProfiles(mux, config.Server, endpoints.LocalOnly)
+	mux.HandleFunc("GET /v1/node", endpoints.LocalOnly(p.node))
+	mux.HandleFunc("GET /v1/observation", endpoints.LocalOnly(p.observation))
+	return endpoints.Serve(listener, endpoints.CertificateOf(config.Server), mux, tls.NoClientCert, log)
 }
 
 // probes answers about an agent.
@@ -59,7 +47,7 @@ type probes struct {
 const agentStuck = "the agent's loop has not come round"
 
 func (p probes) livez(w http.ResponseWriter, _ *http.Request) {
-	if !p.agent.Ask(liveTimeout, func(*node.Agent) {}) {
+	if !p.agent.Ask(endpoints.LiveTimeout, func(*node.Agent) {}) {
 		http.Error(w, agentStuck, http.StatusInternalServerError)
 		return
 	}
@@ -70,7 +58,7 @@ func (p probes) livez(w http.ResponseWriter, _ *http.Request) {
 func (p probes) readyz(w http.ResponseWriter, _ *http.Request) {
 	var s node.State
 	switch {
-	case !p.agent.Ask(liveTimeout, func(a *node.Agent) { s = a.State() }):
+	case !p.agent.Ask(endpoints.LiveTimeout, func(a *node.Agent) { s = a.State() }):
 		http.Error(w, agentStuck, http.StatusInternalServerError)
 	case !s.Connected || !s.Synced:
 		http.Error(w, "the container runtime: "+s.Lost, http.StatusServiceUnavailable)
@@ -84,7 +72,7 @@ func (p probes) configz(w http.ResponseWriter, _ *http.Request) { p.answer(w, p.
 // node answers with what the CustomNodeResource says, or would say.
 func (p probes) node(w http.ResponseWriter, _ *http.Request) {
 	var r *spec.NodeReport
-	if !p.agent.Ask(liveTimeout, func(a *node.Agent) { r = a.Status() }) {
+	if !p.agent.Ask(endpoints.LiveTimeout, func(a *node.Agent) { r = a.Status() }) {
 		http.Error(w, agentStuck, http.StatusInternalServerError)
 		return
 	}

@@ -1,4 +1,4 @@
-package daemon
+package endpoints
 
 import (
 	"crypto/ecdsa"
@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// certificateCheck is how often the files are looked at while clients connect.
-	certificateCheck = 10 * time.Second
+	// CertificateCheck is how often the files are looked at while clients connect.
+	CertificateCheck = 10 * time.Second
 	// selfSignedFor is the lifetime of a self-signed certificate: longer than any process.
 	selfSignedFor = 10 * 365 * 24 * time.Hour
 )
 
-// certificateOf is the certificate of the configuration; nil: it names none, or nothing is served.
-func certificateOf(config spec.Server) *certificateFiles {
+// CertificateOf is the certificate of the configuration; nil: it names none, or nothing is served.
+func CertificateOf(config spec.Server) *Certificate {
 	if config.TLSCertFile == "" || config.BindAddress == nowhere {
 		return nil
 	}
-	return &certificateFiles{certificate: config.TLSCertFile, key: config.TLSPrivateKeyFile, now: time.Now}
+	return &Certificate{certificate: config.TLSCertFile, key: config.TLSPrivateKeyFile, Now: time.Now}
 }
 
-// serverTLS is the server's side of TLS: with a certificate from files, or for nil a self-signed one for the listener's address.
-func serverTLS(files *certificateFiles, address string) (*tls.Config, error) {
+// ServerTLS is the server's side of TLS: with a certificate from files, or for nil a self-signed one for the listener's address.
+func ServerTLS(files *Certificate, address string) (*tls.Config, error) {
 	secure := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if files == nil {
 		certificate, err := selfSigned(address)
@@ -43,18 +43,19 @@ func serverTLS(files *certificateFiles, address string) (*tls.Config, error) {
 		secure.Certificates = []tls.Certificate{certificate}
 		return secure, nil
 	}
-	if _, err := files.get(nil); err != nil {
+	if _, err := files.Get(nil); err != nil {
 		return nil, fmt.Errorf("server.tlsCertFile: %w", err)
 	}
-	secure.GetCertificate = files.get
+	secure.GetCertificate = files.Get
 	return secure, nil
 }
 
-// certificateFiles reads a certificate again when its files have changed. If they cannot be read, the old one stays in use. A process has one reader of its files, so
+// Certificate reads a certificate again when its files have changed. If they cannot be read, the old one stays in use. A process has one reader of its files, so
 // that what it shows and whom it knows as one of its own change at one time.
-type certificateFiles struct {
+type Certificate struct {
 	certificate, key string
-	now              func() time.Time
+	// Now is the time that the files are looked at by.
+	Now func() time.Time
 
 	mu      sync.Mutex
 	loaded  *tls.Certificate
@@ -62,11 +63,12 @@ type certificateFiles struct {
 	checked time.Time
 }
 
-func (f *certificateFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// Get is the certificate as tls.Config asks for it.
+func (f *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.now()
-	if f.loaded != nil && now.Before(f.checked.Add(certificateCheck)) {
+	now := f.Now()
+	if f.loaded != nil && now.Before(f.checked.Add(CertificateCheck)) {
 		return f.loaded, nil
 	}
 	f.checked = now

@@ -1,4 +1,4 @@
-package daemon
+package agent
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/evict"
 )
@@ -64,9 +65,9 @@ func collectLending(out chan<- prometheus.Metric, s *node.State) {
 		amounts(agentHeadroom, c.Headroom)
 		amounts(agentLent, c.Lent)
 		for _, level := range []string{spec.SuppressionNone, spec.SuppressionWeight, spec.SuppressionFloor, spec.SuppressionEvict} {
-			send(prometheus.GaugeValue, agentSuppressed, oneIf(c.Suppression == level), level)
+			send(prometheus.GaugeValue, agentSuppressed, endpoints.OneIf(c.Suppression == level), level)
 		}
-		send(prometheus.GaugeValue, agentClosed, oneIf(c.Closed != ""))
+		send(prometheus.GaugeValue, agentClosed, endpoints.OneIf(c.Closed != ""))
 	}
 	byDetector := func(desc *prometheus.Desc, counts *evict.ByDetector, labels ...string) {
 		for d, n := range counts {

@@ -1,4 +1,4 @@
-package daemon
+package agent
 
 import (
 	"context"
@@ -110,15 +110,14 @@ func evidence(o agent.Offers, other []string) gpu.Evidence {
 	return gpu.Evidence{NodeKnown: o.NodeKnown, Offered: o.Offered, SlicesKnown: o.SlicesKnown, Slices: o.Slices}
 }
 
-// connectAgent makes the agent's clients. An empty kubeconfig outside of a cluster is allowed: the agent then runs without an API server.
-func connectAgent(config *spec.Configuration, o Options, name string, log *slog.Logger) (agentAPI, error) {
+// connect makes the agent's clients. An empty kubeconfig outside of a cluster is allowed: the agent then runs without an API server.
+func connect(config *spec.Configuration, connection *apiserver.Connection, name string, log *slog.Logger) (agentAPI, error) {
 	alone := agentAPI{
 		host: "none", close: func() {},
 		follow:    func(context.Context, func([]spec.NamedProfile)) (func(), error) { return func() {}, nil },
 		configure: func(context.Context, func(*spec.WantedConfiguration)) (func(), error) { return func() {}, nil },
 		annotate:  func(context.Context, func(map[string]string)) (func(), error) { return func() {}, nil },
 	}
-	connection := o.Connection
 	if connection == nil {
 		var err error
 		connection, err = apiserver.Connect(config.ClientConnection.Kubeconfig)

@@ -1,7 +1,6 @@
-package daemon
+package endpoints
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,7 +11,7 @@ import (
 // Every process tells its build once, beside what the client library tells of it.
 func TestBuildMetric(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(processCollectors()...) // no name occurs twice
+	registry.MustRegister(ProcessCollectors()...) // no name occurs twice
 	families, err := registry.Gather()
 	if err != nil || len(families) < 20 {
 		t.Fatalf("%d families, %v", len(families), err)
@@ -32,15 +31,5 @@ func TestBuildMetric(t *testing.T) {
 	build := version.Get()
 	if labels["version"] != build.Version || labels["platform"] != build.Platform || labels["go"] != build.Go || labels["commit"] != build.Commit {
 		t.Errorf("the labels are %v, the build is %v", labels, build)
-	}
-}
-
-func TestCommandVersion(t *testing.T) {
-	command := NewCommand()
-	var out strings.Builder
-	command.SetOut(&out)
-	command.SetArgs([]string{"--version"})
-	if err := command.Execute(); err != nil || out.String() != "hilbertd version "+version.Get().String()+"\n" {
-		t.Errorf("%q, %v", out.String(), err)
 	}
 }

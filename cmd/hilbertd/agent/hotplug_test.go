@@ -1,4 +1,4 @@
-package daemon
+package agent
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints/endpointstest"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -30,11 +31,11 @@ func TestHotplug(t *testing.T) {
 	}
 	addresses := make(chan string, 8)
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &process{cancel: cancel, ended: make(chan error, 1)}
+	p := &process{endpointstest.Process{Cancel: cancel, Ended: make(chan error, 1)}}
 	go func() {
-		p.ended <- runAgent(ctx, h.config, Options{OnListen: func(address string) { addresses <- address }}, slog.New(slog.DiscardHandler), h.roots)
+		p.Ended <- Run(ctx, h.config, Options{Log: slog.New(slog.DiscardHandler), Roots: h.roots, OnListen: func(address string) { addresses <- address }})
 	}()
-	p.address = <-addresses
+	p.Address = <-addresses
 	p.ready(t)
 	dedicated := map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}
 	own := h.run(t, "own", 2048, dedicated, map[string]string{spec.AnnotationNUMA: spec.NUMABound, spec.AnnotationNUMANodes: "1:2/64Mi"})
@@ -44,22 +45,22 @@ func TestHotplug(t *testing.T) {
 		writeFile(t, filepath.Join(h.roots.Sys, "devices/system/cpu/online"), online+"\n")
 		writeFile(t, filepath.Join(h.roots.Sys, "devices/system/node/node1/cpulist"), second+"\n")
 		uevents <- struct{}{}
-		p.address = <-addresses
+		p.Address = <-addresses
 		p.ready(t)
 	}
 	all := topology.CPUs(0, 1, 2, 3, 4, 5, 6, 7)
 	near := topology.CPUs(4, 5, 6, 7)
 	gone := topology.CPUs(lost)
 	hotplug(all.Minus(gone).String(), near.Minus(gone).String())
-	code, node := p.fetch(t, "/v1/node", "viewer")
+	code, node := p.Fetch(t, "/v1/node", "viewer")
 	if code != http.StatusOK || strings.Contains(node, `"cpuset": "4-7"`) {
 		t.Errorf("%d %s", code, node)
 	}
-	eventually(t, "the pod has two CPUs that are online", func() bool {
+	endpointstest.Eventually(t, "the pod has two CPUs that are online", func() bool {
 		cpus, err := topology.ParseCPUSet(p.held(t, "own"))
 		return err == nil && cpus.Len() == 2 && !cpus.Has(lost)
 	})
-	eventually(t, "no cgroup has the CPU that is offline", func() bool {
+	endpointstest.Eventually(t, "no cgroup has the CPU that is offline", func() bool {
 		h.cgroups.Lock()
 		defer h.cgroups.Unlock()
 		for name, value := range h.cgroups.Files {
@@ -69,12 +70,12 @@ func TestHotplug(t *testing.T) {
 		}
 		return true
 	})
-	if _, metrics := p.fetch(t, "/metrics", ""); !strings.Contains(metrics, `reason="MachineChanged"`) {
+	if _, metrics := p.Fetch(t, "/metrics", ""); !strings.Contains(metrics, `reason="MachineChanged"`) {
 		t.Error("nothing is said of it in the metrics")
 	}
 	hotplug(all.String(), near.String())
-	if code, node := p.fetch(t, "/v1/node", "viewer"); code != http.StatusOK || !strings.Contains(node, `"cpuset": "4-7"`) {
+	if code, node := p.Fetch(t, "/v1/node", "viewer"); code != http.StatusOK || !strings.Contains(node, `"cpuset": "4-7"`) {
 		t.Errorf("after the CPU came back: %d %s", code, node)
 	}
-	p.stop(t)
+	p.Stop(t)
 }

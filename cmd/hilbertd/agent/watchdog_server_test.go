@@ -1,4 +1,4 @@
-package daemon
+package agent
 
 import (
 	"crypto/tls"
@@ -40,11 +40,11 @@ func TestWatchdogServes(t *testing.T) {
 	if served == nil {
 		t.Fatal("nothing is served")
 	}
-	defer served.close()
+	defer served.Close()
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // its own
 	get := func(path string) (int, string) {
 		t.Helper()
-		response, err := client.Get("https://" + served.address + path) //nolint:noctx // a test
+		response, err := client.Get("https://" + served.Address + path) //nolint:noctx // a test
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,15 +116,15 @@ func TestWatchdogWorksUnseen(t *testing.T) {
 	if first == nil {
 		t.Fatal("nothing is served")
 	}
-	defer first.close()
-	config.Server.BindAddress = first.address
+	defer first.Close()
+	config.Server.BindAddress = first.Address
 	if second := serveWatchdog(state, config, slog.New(slog.DiscardHandler)); second != nil {
-		second.close()
+		second.Close()
 		t.Error("two serve at one address")
 	}
 	config.Server.BindAddress, config.Server.TLSCertFile = "127.0.0.1:0", filepath.Join(t.TempDir(), "none")
 	if third := serveWatchdog(state, config, slog.New(slog.DiscardHandler)); third != nil {
-		third.close()
+		third.Close()
 		t.Error("it serves without a certificate")
 	}
 }

@@ -1,10 +1,11 @@
-package daemon
+package agent
 
 import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/node"
 )
 
@@ -71,7 +72,7 @@ func (m agentMeter) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	var s node.State
-	if !m.agent.Ask(scrapeTimeout, func(a *node.Agent) { s = a.State() }) {
+	if !m.agent.Ask(endpoints.ScrapeTimeout, func(a *node.Agent) { s = a.State() }) {
 		gauge(agentResponsive, 0)
 		return
 	}
@@ -82,19 +83,12 @@ func (m agentMeter) Collect(out chan<- prometheus.Metric) {
 	gauge(agentBroken, float64(s.Broken))
 	gauge(agentDepth, float64(s.Waiting))
 	gauge(agentLimit, node.MaxMessages)
-	gauge(agentConnected, oneIf(s.Connected))
-	gauge(agentReady, oneIf(s.Ready))
+	gauge(agentConnected, endpoints.OneIf(s.Connected))
+	gauge(agentReady, endpoints.OneIf(s.Ready))
 	gauge(agentKubeletDevices, float64(s.KubeletDevicesFound), "found")
 	gauge(agentKubeletDevices, float64(s.KubeletDevicesUnknown), "unknown")
 	collectAgentCounts(out, &s)
 	collectLending(out, &s)
-}
-
-func oneIf(yes bool) float64 {
-	if yes {
-		return 1
-	}
-	return 0
 }
 
 func collectAgentCounts(out chan<- prometheus.Metric, s *node.State) {

@@ -1,4 +1,4 @@
-package daemon
+package endpoints
 
 import (
 	"bytes"
@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints/endpointstest"
 )
 
 // TestSlowScrape: clients that ask for metrics and read nothing keep nobody else from having them, and are sent away after a time.
@@ -25,20 +27,20 @@ func TestSlowScrape(t *testing.T) {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	scrapes := newScrapes(registry)
+	scrapes := NewScrapes(registry)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", scrapes)
-	s, err := serveOn(listener, nil, mux, tls.NoClientCert, slog.New(slog.DiscardHandler))
+	s, err := Serve(listener, nil, mux, tls.NoClientCert, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.close)
+	t.Cleanup(s.Close)
 	const slow = 4 * maxScrapes
-	ended := askAndReadNothing(t, s.address, slow)
-	eventually(t, "the slow clients have been answered", func() bool { return len(scrapes.sending) == slow })
+	ended := askAndReadNothing(t, s.Address, slow)
+	endpointstest.Eventually(t, "the slow clients have been answered", func() bool { return len(scrapes.sending) == slow })
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: insecure()}}
 	for range 2 * maxScrapes {
-		answer, err := client.Get("https://" + s.address + "/metrics")
+		answer, err := client.Get("https://" + s.Address + "/metrics")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +51,7 @@ func TestSlowScrape(t *testing.T) {
 	}
 	select {
 	case <-ended:
-		eventually(t, "what the slow clients held is given back", func() bool { return len(scrapes.sending) == 0 })
+		endpointstest.Eventually(t, "what the slow clients held is given back", func() bool { return len(scrapes.sending) == 0 })
 	case <-time.After(4 * sendTimeout):
 		t.Error("the slow clients still hold what they were sent")
 	}

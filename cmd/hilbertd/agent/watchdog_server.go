@@ -1,4 +1,4 @@
-package daemon
+package agent
 
 import (
 	"crypto/tls"
@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/node/nri"
 	"hilbert.dev/hilbert/node/watchdog"
 )
@@ -30,8 +31,8 @@ func (s *watchdogState) age(status *watchdog.Status) time.Duration {
 }
 
 // serveWatchdog starts the watchdog's endpoints. It returns nil if none are configured, or none can be had: its work matters more than that people see it.
-func serveWatchdog(s *watchdogState, config *spec.Configuration, log *slog.Logger) *server {
-	listener, err := listen(config.Server)
+func serveWatchdog(s *watchdogState, config *spec.Configuration, log *slog.Logger) *endpoints.Server {
+	listener, err := endpoints.Listen(config.Server)
 	if err != nil {
 		log.Error("the watchdog serves no health checks and no metrics", "err", err)
 		return nil
@@ -41,13 +42,13 @@ func serveWatchdog(s *watchdogState, config *spec.Configuration, log *slog.Logge
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(watchdogMeter{s})
-	registry.MustRegister(processCollectors()...)
+	registry.MustRegister(endpoints.ProcessCollectors()...)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", s.livez)
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("GET /metrics", newScrapes(registry))
-	serveProfiles(mux, config.Server, localOnly)
-	served, err := serveOn(listener, certificateOf(config.Server), mux, tls.NoClientCert, log)
+	mux.Handle("GET /metrics", endpoints.NewScrapes(registry))
+	endpoints.ServeProfiles(mux, config.Server, endpoints.LocalOnly)
+	served, err := endpoints.Serve(listener, endpoints.CertificateOf(config.Server), mux, tls.NoClientCert, log)
 	if err != nil {
 		log.Error("the watchdog serves no health checks and no metrics", "err", err)
 		return nil
@@ -118,8 +119,8 @@ func (m watchdogMeter) Collect(out chan<- prometheus.Metric) {
 	if s.Beating {
 		send(prometheus.GaugeValue, watchdogSilent, (s.Silent + m.state.age(&s)).Seconds())
 	}
-	send(prometheus.GaugeValue, watchdogInCharge, oneIf(s.Owner == watchdog.Watchdog))
-	send(prometheus.GaugeValue, watchdogConnected, oneIf(m.state.guard.Connected()))
+	send(prometheus.GaugeValue, watchdogInCharge, endpoints.OneIf(s.Owner == watchdog.Watchdog))
+	send(prometheus.GaugeValue, watchdogConnected, endpoints.OneIf(m.state.guard.Connected()))
 	send(prometheus.CounterValue, watchdogPlans, float64(s.Plans))
 	send(prometheus.CounterValue, watchdogGivenBack, float64(s.GivenBack))
 	send(prometheus.CounterValue, watchdogKnobRefused, float64(s.Refused))

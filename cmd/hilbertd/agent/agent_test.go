@@ -1,4 +1,4 @@
-package daemon
+package agent
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,8 +18,11 @@ import (
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 	nrilog "github.com/containerd/nri/pkg/log"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints/endpointstest"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode/realnodetest"
 	"hilbert.dev/hilbert/kube/standin"
@@ -131,17 +133,17 @@ func (noLog) Errorf(context.Context, string, ...any) {}
 func (h *host) startAgent(t *testing.T, s *standin.Server) *process {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &process{cancel: cancel, ended: make(chan error, 1)}
+	p := &process{endpointstest.Process{Cancel: cancel, Ended: make(chan error, 1)}}
 	listening := make(chan string, 1)
-	o := Options{OnListen: func(address string) { listening <- address }}
+	o := Options{Log: slog.New(slog.DiscardHandler), Roots: h.roots, OnListen: func(address string) { listening <- address }}
 	if s != nil {
 		o.Connection = s.Connection()
 	}
-	go func() { p.ended <- runAgent(ctx, h.config, o, slog.New(slog.DiscardHandler), h.roots) }()
+	go func() { p.Ended <- Run(ctx, h.config, o) }()
 	t.Cleanup(cancel)
 	select {
-	case p.address = <-listening:
-	case err := <-p.ended:
+	case p.Address = <-listening:
+	case err := <-p.Ended:
 		t.Fatalf("did not start: %v", err)
 	}
 	return p
@@ -189,10 +191,13 @@ func (h *host) run(t *testing.T, uid string, shares uint64, labels, annotations 
 	return set
 }
 
+// process is an agent in this process.
+type process struct{ endpointstest.Process }
+
 func (p *process) ready(t *testing.T) {
 	t.Helper()
-	eventually(t, "the agent is ready", func() bool {
-		code, _ := p.fetch(t, "/readyz", "")
+	endpointstest.Eventually(t, "the agent is ready", func() bool {
+		code, _ := p.Fetch(t, "/readyz", "")
 		return code == http.StatusOK
 	})
 }
@@ -200,7 +205,7 @@ func (p *process) ready(t *testing.T) {
 // held is what /v1/node says that a pod holds.
 func (p *process) held(t *testing.T, uid string) (cpus string) {
 	t.Helper()
-	code, body := p.fetch(t, "/v1/node", "viewer")
+	code, body := p.Fetch(t, "/v1/node", "viewer")
 	var status spec.NodeStatus
 	if err := json.Unmarshal([]byte(body), &status); code != http.StatusOK || err != nil {
 		t.Fatalf("%d %s: %v", code, body, err)
@@ -232,13 +237,13 @@ func TestAgentAlone(t *testing.T) {
 	if got := p.held(t, "own"); got != own.String() {
 		t.Errorf("/v1/node says %q, it has %v", got, own)
 	}
-	eventually(t, "the kernel has everything", func() bool {
+	endpointstest.Eventually(t, "the kernel has everything", func() bool {
 		h.cgroups.Lock()
 		defer h.cgroups.Unlock()
 		return h.cgroups.Files["kubepods/burstable/podown/c-own/cpuset.cpus"] == own.String() &&
 			!slices.Contains(slices.Collect(maps.Values(h.cgroups.Files)), "")
 	})
-	_, metrics := p.fetch(t, "/metrics", "")
+	_, metrics := p.Fetch(t, "/metrics", "")
 	for _, want := range []string{
 		`hilbert_agent_promises_total{outcome="kept"} 1`, "hilbert_agent_runtime_connected 1", "hilbert_agent_pods 2", "hilbert_agent_ready 1", "hilbert_build_info{",
 	} {
@@ -246,19 +251,19 @@ func TestAgentAlone(t *testing.T) {
 			t.Errorf("no %s in the metrics", want)
 		}
 	}
-	eventually(t, "it observes", func() bool {
-		code, body := p.fetch(t, "/v1/observation", "")
+	endpointstest.Eventually(t, "it observes", func() bool {
+		code, body := p.Fetch(t, "/v1/observation", "")
 		return code == http.StatusOK && strings.Contains(body, "c-own")
 	})
-	p.stop(t)
+	p.Stop(t)
 	before := maps.Clone(h.cgroups.Files)
 	p = h.startAgent(t, nil)
 	p.ready(t)
 	if got := p.held(t, "own"); got != own.String() {
 		t.Errorf("after a restart it has %q, before %v", got, own)
 	}
-	eventually(t, "it has ticked", func() bool {
-		_, metrics := p.fetch(t, "/metrics", "")
+	endpointstest.Eventually(t, "it has ticked", func() bool {
+		_, metrics := p.Fetch(t, "/metrics", "")
 		return !strings.Contains(metrics, "hilbert_agent_ticks_total 0\n")
 	})
 	h.cgroups.Lock()
@@ -266,25 +271,25 @@ func TestAgentAlone(t *testing.T) {
 		t.Errorf("a restart changes what runs: %v, before %v", h.cgroups.Files, before)
 	}
 	h.cgroups.Unlock()
-	p.stop(t)
+	p.Stop(t)
 }
 
 // Without a runtime the agent runs, is alive and says that it is not ready.
 func TestAgentWithoutRuntime(t *testing.T) {
 	h := newHost(t)
 	p := h.startAgent(t, nil)
-	eventually(t, "it says why it is not ready", func() bool {
-		code, body := p.fetch(t, "/readyz", "")
+	endpointstest.Eventually(t, "it says why it is not ready", func() bool {
+		code, body := p.Fetch(t, "/readyz", "")
 		return code == http.StatusServiceUnavailable && strings.Contains(body, "is the runtime running, and NRI enabled")
 	})
-	if code, _ := p.fetch(t, "/livez", ""); code != http.StatusOK {
+	if code, _ := p.Fetch(t, "/livez", ""); code != http.StatusOK {
 		t.Errorf("livez: %d", code)
 	}
-	_, body := p.fetch(t, "/v1/node", "")
+	_, body := p.Fetch(t, "/v1/node", "")
 	if !strings.Contains(body, spec.ReasonRuntimeLost) {
 		t.Errorf("no condition in %s", body)
 	}
-	p.stop(t)
+	p.Stop(t)
 }
 
 // With an API server what a pod holds is told there: the node's confirmation of what the Binding promised. A pod whose promise is broken
@@ -293,7 +298,7 @@ func TestAgentWithAPIServer(t *testing.T) {
 	s := standin.New(t)
 	const reports = "customnoderesources.node.hilbert.dev"
 	s.Offer(reports, "v1alpha1")
-	s.SetNode(apiNode("8"))
+	s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
 	h := newHost(t)
 	h.startRuntime(t)
 	p := h.startAgent(t, s)
@@ -310,8 +315,11 @@ func TestAgentWithAPIServer(t *testing.T) {
 			return o != nil && err == nil && strings.Contains(string(data), text)
 		}
 	}
-	eventually(t, "the allocation is told", told(`"uid":"own"`))
-	s.SetPod(apiPod("broken", "4"))
+	endpointstest.Eventually(t, "the allocation is told", told(`"uid":"own"`))
+	s.SetPod(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "broken", UID: "uid-broken"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
+	})
 	pod := &api.PodSandbox{
 		Id: "s-broken", Uid: "uid-broken", Namespace: "default", Name: "broken", Labels: dedicated, Annotations: map[string]string{spec.AnnotationNUMANodes: "1:4"},
 		Linux: &api.LinuxPodSandbox{CgroupParent: "/kubepods/podbroken", PodResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(4096)}}},
@@ -319,24 +327,10 @@ func TestAgentWithAPIServer(t *testing.T) {
 	if err := h.nri.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: pod}); err == nil || !strings.Contains(err.Error(), spec.ReasonPromiseBroken) {
 		t.Errorf("the promise of a NUMA node that is taken: %v", err)
 	}
-	eventually(t, "the report names it", told(`"brokenPromises":[{"message":"`))
-	eventually(t, "the NUMA node is closed", told(`"closed":true`))
-	eventually(t, "the report says why", told(`"reason":"PromiseBroken"`))
-	p.stop(t)
-}
-
-func TestOnlyThisHostMayAsk(t *testing.T) {
-	handle := localOnly(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	for address, want := range map[string]int{
-		"127.0.0.1:5": http.StatusOK, "[::1]:5": http.StatusOK, "[::ffff:127.0.0.1]:5": http.StatusOK,
-		"10.0.0.1:5": http.StatusForbidden, "[2001:db8::1]:5": http.StatusForbidden, "?": http.StatusForbidden,
-	} {
-		r, w := httptest.NewRequest(http.MethodGet, "/v1/node", http.NoBody), httptest.NewRecorder()
-		r.RemoteAddr = address
-		if handle(w, r); w.Code != want {
-			t.Errorf("%s: %d", address, w.Code)
-		}
-	}
+	endpointstest.Eventually(t, "the report names it", told(`"brokenPromises":[{"message":"`))
+	endpointstest.Eventually(t, "the NUMA node is closed", told(`"closed":true`))
+	endpointstest.Eventually(t, "the report says why", told(`"reason":"PromiseBroken"`))
+	p.Stop(t)
 }
 
 // Where a promise could not be kept by any means the agent does not begin.
@@ -353,7 +347,7 @@ func TestAgentRefusesToStart(t *testing.T) {
 	} {
 		h := newHost(t)
 		c.break_(h)
-		err := runAgent(t.Context(), h.config, Options{}, slog.New(slog.DiscardHandler), h.roots)
+		err := Run(t.Context(), h.config, Options{Log: slog.New(slog.DiscardHandler), Roots: h.roots})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -367,7 +361,7 @@ func TestAgentWaitsForTheOther(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- runAgent(ctx, h.config, Options{OnListen: func(string) { t.Error("both run") }}, slog.New(slog.DiscardHandler), h.roots)
+		ended <- Run(ctx, h.config, Options{Log: slog.New(slog.DiscardHandler), Roots: h.roots, OnListen: func(string) { t.Error("both run") }})
 	}()
 	select {
 	case err := <-ended:
@@ -378,8 +372,8 @@ func TestAgentWaitsForTheOther(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	first.stop(t)
-	h.startAgent(t, nil).stop(t)
+	first.Stop(t)
+	h.startAgent(t, nil).Stop(t)
 }
 
 func TestNodeMode(t *testing.T) {

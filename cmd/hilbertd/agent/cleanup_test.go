@@ -1,4 +1,4 @@
-package daemon
+package agent
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints/endpointstest"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/cleanup"
 	"hilbert.dev/hilbert/node/watchdog"
@@ -56,7 +57,7 @@ func TestCleanup(t *testing.T) {
 	dedicated := map[string]string{spec.LabelQoS: string(spec.QoSDedicated)}
 	h.run(t, pod1, 2048, dedicated, map[string]string{spec.AnnotationNUMA: spec.NUMABound, spec.AnnotationNUMANodes: "1:2/64Mi"})
 	set := "kubepods/burstable/pod" + pod1 + "/c-" + pod1 + "/cpuset.cpus"
-	eventually(t, "the container has its CPUs", func() bool {
+	endpointstest.Eventually(t, "the container has its CPUs", func() bool {
 		value, _ := h.cgroups.Read(set)
 		return value != ""
 	})
@@ -70,7 +71,7 @@ func TestCleanup(t *testing.T) {
 	}
 	held, _ := h.cgroups.Read(set)
 	var own topology.CPUSet
-	eventually(t, "interrupts and services leave its CPUs", func() bool {
+	endpointstest.Eventually(t, "interrupts and services leave its CPUs", func() bool {
 		own, _ = topology.ParseCPUSet(held)
 		all, _ := topology.ParseCPUSet("0-7")
 		most, _ := topology.ParseCPUSet("2-7")
@@ -83,7 +84,7 @@ func TestCleanup(t *testing.T) {
 	if err := h.cleanUp(ctx); err == nil {
 		t.Fatal("it cleaned up under a running agent")
 	}
-	p.stop(t)
+	p.Stop(t)
 	shared := watchdog.Directory(watchdogPath(h.roots))
 	if plan, err := shared.Plan(); err != nil || plan == nil {
 		t.Fatalf("the agent has left no plan for its absence: %v", err)
@@ -165,13 +166,13 @@ func TestLendingSwitchedOff(t *testing.T) {
 			h := newHost(t)
 			lending := c.lent
 			h.config.Node.Lending.Enabled = &lending
-			h.startAgent(t, nil).stop(t)
+			h.startAgent(t, nil).Stop(t)
 			for file, value := range stale {
 				h.cgroups.Files[pod+"/"+file] = value
 			}
 			h.withCgroups(t)
 			lending = c.lends
-			h.startAgent(t, nil).stop(t)
+			h.startAgent(t, nil).Stop(t)
 			got := map[string]string{}
 			for file := range stale {
 				got[file] = h.cgroups.Files[pod+"/"+file]
@@ -216,16 +217,6 @@ func TestCleanupKnowsStateFiles(t *testing.T) {
 		file, ok := reflect.TypeAssert[node.File](kept.Field(i))
 		if !ok || !slices.Contains(stateFiles, filepath.Base(string(file))) {
 			t.Errorf("%s, %v, is not removed", kept.Type().Field(i).Name, file)
-		}
-	}
-}
-
-func TestCleanupFlag(t *testing.T) {
-	for flag, want := range map[string]string{"--cleanup": "roles: [agent]", "--cleanup=never": "want end, stay or nodes"} {
-		command := NewCommand()
-		command.SetArgs([]string{flag})
-		if err := command.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", flag, err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package agent
 
 import (
 	"context"
@@ -40,8 +40,9 @@ func absence(roots realnode.Roots, kernel enforce.Kernel, log *slog.Logger) (*no
 	return &node.Absence{Directory: directory, Kernel: fenced, Plan: node.File(directory.PlanPath())}, fenced
 }
 
-// runWatchdog runs a node's watchdog until ctx ends.
-func runWatchdog(ctx context.Context, config *spec.Configuration, o Options, log *slog.Logger, roots realnode.Roots) (err error) {
+// RunWatchdog runs a node's watchdog until ctx ends.
+func RunWatchdog(ctx context.Context, config *spec.Configuration, o Options) (err error) {
+	roots, log := o.Roots, o.Log
 	kernel, err := realnode.OpenKernel(roots)
 	if err != nil {
 		return err
@@ -59,11 +60,9 @@ func runWatchdog(ctx context.Context, config *spec.Configuration, o Options, log
 	dog := watchdog.New(directory, kernel, log)
 	status := &nri.GuardStatus{}
 	served := serveWatchdog(&watchdogState{dog: dog, guard: status, began: time.Now()}, config, log)
-	defer served.close()
-	if served != nil && o.OnListen != nil {
-		o.OnListen(served.address)
-	}
-	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleWatchdog, "address", served.at())
+	defer served.Close()
+	o.listens(served)
+	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleWatchdog, "address", served.At())
 	defer log.Info("hilbertd stopped")
 	guarded := make(chan struct{})
 	go func() {

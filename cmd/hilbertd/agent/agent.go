@@ -1,4 +1,4 @@
-package daemon
+package agent
 
 import (
 	"context"
@@ -15,8 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
 	"hilbert.dev/hilbert/internal/version"
+	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/logpages"
@@ -46,16 +48,34 @@ type machineChanged string
 
 func (m machineChanged) Error() string { return "the hardware has changed: " + string(m) }
 
-// runAgent runs a node's agent until ctx ends, a new one each time that CPUs or memory come or go.
-func runAgent(ctx context.Context, config *spec.Configuration, o Options, log *slog.Logger, roots realnode.Roots) error {
+// Options are what a configuration file cannot say.
+type Options struct {
+	// Connection to the API server; nil reads clientConnection.kubeconfig. Without one an agent stands alone.
+	Connection *apiserver.Connection
+	// Roots are where the node is found.
+	Roots realnode.Roots
+	Log   *slog.Logger
+	// OnListen, if set, is called with the address of the endpoints once they are served.
+	OnListen func(address string)
+}
+
+// listens says where the endpoints are; nil: they are not.
+func (o *Options) listens(served *endpoints.Server) {
+	if served != nil && o.OnListen != nil {
+		o.OnListen(served.Address)
+	}
+}
+
+// Run runs a node's agent until ctx ends, a new one each time that CPUs or memory come or go.
+func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	for changed := ""; ; {
-		err := runAgentOnce(ctx, config, o, log, agentHost{roots, changed})
+		err := runOnce(ctx, config, &o, changed)
 		what, again := errors.AsType[machineChanged](err)
 		if !again {
 			return err
 		}
 		changed = string(what)
-		log.Warn("the hardware has changed; the agent begins anew with what it is now", "what", changed)
+		o.Log.Warn("the hardware has changed; the agent begins anew with what it is now", "what", changed)
 	}
 }
 
@@ -66,15 +86,9 @@ func processorCounters(roots realnode.Roots) *perf.Poller {
 	return perf.NewPoller(perf.NewReader(perf.NewEvents(roots.Cgroups(), filepath.Join(roots.Sys, "devices", "system", "cpu", "online")), p), nil)
 }
 
-// agentHost is where an agent runs, and what has changed there since the agent before it began.
-type agentHost struct {
-	roots   realnode.Roots
-	changed string
-}
-
-// runAgentOnce runs a node's agent on a machine that stays as it is. It fails if it could keep no promise: without cgroup v2, or on a machine that it cannot read.
-func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, log *slog.Logger, host agentHost) (err error) {
-	roots := host.roots
+// runOnce runs a node's agent on a machine that stays as it is. It fails if it could keep no promise: without cgroup v2, or on a machine that it cannot read.
+func runOnce(ctx context.Context, config *spec.Configuration, o *Options, changed string) (err error) {
+	roots, log := o.Roots, o.Log
 	kernel, err := realnode.OpenKernel(roots)
 	if err != nil {
 		return err
@@ -89,7 +103,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	if err != nil {
 		return err
 	}
-	options.Changed, options.Scraper = host.changed, scrape.New(scrape.Defaults())
+	options.Changed, options.Scraper = changed, scrape.New(scrape.Defaults())
 	options.Observe, options.Quiet = observe.New(roots.Observed, observe.Params{}), quietKeeper(config, roots, kernel)
 	options.RunQueues = runqueue.New(runqueue.Options{Cgroups: roots.Cgroups(), Tracing: filepath.Join(roots.Sys, "kernel", "tracing")})
 	options.LogPages, options.Counters = logpages.New(logpages.Host, config.Node.LogDirectories), processorCounters(roots)
@@ -108,7 +122,7 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 		return err
 	}
 	use := newUse(&options)
-	api, err := connectAgent(config, o, options.Node, log)
+	api, err := connect(config, o.Connection, options.Node, log)
 	if err != nil {
 		return err
 	}
@@ -134,12 +148,10 @@ func runAgentOnce(ctx context.Context, config *spec.Configuration, o Options, lo
 	if err != nil {
 		return err
 	}
-	defer served.close()
-	if served != nil && o.OnListen != nil {
-		o.OnListen(served.address)
-	}
+	defer served.Close()
+	o.listens(served)
 	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleAgent, "node", options.Node, "mode", options.Mode, "why", options.Why,
-		"numaNodes", len(options.Machine.NUMA), "cpus", len(options.Machine.CPUs), "apiServer", api.host, "address", served.at())
+		"numaNodes", len(options.Machine.NUMA), "cpus", len(options.Machine.CPUs), "apiServer", api.host, "address", served.At())
 	defer log.Info("hilbertd stopped")
 	return runBoth(ctx, agent, &options, roots)
 }

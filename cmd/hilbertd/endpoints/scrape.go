@@ -1,4 +1,4 @@
-package daemon
+package endpoints
 
 import (
 	"bytes"
@@ -19,21 +19,21 @@ const (
 	sendTimeout = 5 * time.Second
 )
 
-// scrapes serves metrics. A scrape is made in memory and then sent, so that a client that reads slowly keeps no other from having one made.
-type scrapes struct {
+// Scrapes serves metrics. A scrape is made in memory and then sent, so that a client that reads slowly keeps no other from having one made.
+type Scrapes struct {
 	metrics         http.Handler
 	making, sending chan struct{}
 }
 
-func newScrapes(registry *prometheus.Registry) *scrapes {
-	return &scrapes{
+func NewScrapes(registry *prometheus.Registry) *Scrapes {
+	return &Scrapes{
 		metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 		making:  make(chan struct{}, maxScrapes), sending: make(chan struct{}, maxSending),
 	}
 }
 
 // ServeHTTP implements http.Handler.
-func (s *scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.sending <- struct{}{}:
 		defer func() { <-s.sending }()
@@ -54,7 +54,7 @@ func (s *scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // make makes a scrape in memory; false where too many are being made.
-func (s *scrapes) make(r *http.Request) (*buffered, bool) {
+func (s *Scrapes) make(r *http.Request) (*buffered, bool) {
 	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
 	select {

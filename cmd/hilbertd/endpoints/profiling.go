@@ -1,4 +1,4 @@
-package daemon
+package endpoints
 
 import (
 	"net/http"
@@ -7,12 +7,12 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 )
 
-// profilesPath is where Go's profiles are served.
-const profilesPath = "/debug/pprof/"
+// ProfilesPath is where Go's profiles are served.
+const ProfilesPath = "/debug/pprof/"
 
-// serveProfiles serves Go's profiles of this process to those whom guard admits, if the configuration wants it. A profile costs CPU time and names what is in memory,
+// ServeProfiles serves Go's profiles of this process to those whom guard admits, if the configuration wants it. A profile costs CPU time and names what is in memory,
 // so that it is off by default. Go makes one CPU profile at a time, and none that outlasts answerTimeout.
-func serveProfiles(mux *http.ServeMux, config spec.Server, guard func(http.HandlerFunc) http.HandlerFunc) {
+func ServeProfiles(mux *http.ServeMux, config spec.Server, guard func(http.HandlerFunc) http.HandlerFunc) {
 	if !config.Profiling {
 		return
 	}
@@ -23,6 +23,6 @@ func serveProfiles(mux *http.ServeMux, config spec.Server, guard func(http.Handl
 		{"", pprof.Index}, // and heap, goroutine, allocs, mutex, block by name
 		{"cmdline", pprof.Cmdline}, {"profile", pprof.Profile}, {"symbol", pprof.Symbol}, {"trace", pprof.Trace},
 	} {
-		mux.HandleFunc("GET "+profilesPath+p.name, guard(p.handle))
+		mux.HandleFunc("GET "+ProfilesPath+p.name, guard(p.handle))
 	}
 }
