@@ -15,6 +15,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/agent"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
+	"hilbert.dev/hilbert/cmd/hilbertd/controller"
 	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
 	"hilbert.dev/hilbert/cmd/hilbertd/reload"
@@ -83,7 +84,11 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	case slices.Contains(config.Roles, spec.RoleWatchdog):
 		return agent.RunWatchdog(ctx, config, onNode)
 	case slices.Contains(config.Roles, spec.RoleController):
-		return runController(ctx, config, o, log)
+		connection, err := o.connect(config)
+		if err != nil {
+			return err
+		}
+		return controller.Run(ctx, config, controller.Options{Connection: connection, Log: log, OnListen: o.OnListen})
 	case slices.Contains(config.Roles, spec.RoleMetrics):
 		return runMetrics(ctx, config, o, log)
 	case spec.IsScheduler(config.Roles):

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/cmd/hilbertd/agent"
+	"hilbert.dev/hilbert/cmd/hilbertd/controller"
 	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/cmd/hilbertd/tracing"
 	"hilbert.dev/hilbert/internal/reference"
@@ -38,7 +39,7 @@ func TestReferenceMetrics(t *testing.T) {
 	metricTable(t, &page, "The agent", "Served by a hilbertd with the role agent.", onNode.Agent.Describe)
 	metricTable(t, &page, "The agent's network ceiling", "Served by an agent with `node.lending.network.enabled`.", onNode.Network.Describe)
 	metricTable(t, &page, "The watchdog", "Served by a hilbertd with the role watchdog.", onNode.Watchdog.Describe)
-	metricTable(t, &page, "The controller", "Served by a hilbertd with the role controller.", newControllerMeter().Describe, newMoveMeter().Describe, newTideMeter().Describe, newRequestMeter().Describe)
+	metricTable(t, &page, "The controller", "Served by a hilbertd with the role controller.", describeAll(controller.Metrics()))
 	metricTable(t, &page, "The agent's reports to the role metrics", "Served by an agent with `node.metrics.address`.", onNode.Reports.Describe)
 	metricTable(t, &page, "The role metrics", "Served by a hilbertd with the role metrics, about itself. What it answers autoscalers is in [autoscale](../how-to/autoscale.md).", newMetricsMeter(nil, nil).Describe)
 	metricTable(t, &page, "Every process", "Served by every hilbertd, whatever its role.", endpoints.NewBuildMetric(version.Info{}).Describe)
@@ -72,6 +73,15 @@ func metricTable(t *testing.T, page *strings.Builder, title, about string, descr
 	}
 	slices.Sort(rows)
 	fmt.Fprintf(page, "## %s\n\n%s\n\n%s%s\n", title, about, reference.Table("metric", "type", "unit", "labels", "what it says"), strings.Join(rows, ""))
+}
+
+// describeAll is what all of the collectors describe.
+func describeAll(collectors []prometheus.Collector) func(chan<- *prometheus.Desc) {
+	return func(descs chan<- *prometheus.Desc) {
+		for _, c := range collectors {
+			c.Describe(descs)
+		}
+	}
 }
 
 // without leaves descriptors out.

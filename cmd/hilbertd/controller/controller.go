@@ -1,4 +1,4 @@
-package daemon
+package controller
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"hilbert.dev/hilbert/control/budget"
 	"hilbert.dev/hilbert/control/config"
 	"hilbert.dev/hilbert/internal/version"
+	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/controller"
 	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/kube/moves"
@@ -57,12 +58,17 @@ type disturbances struct {
 	budget *budget.Budget
 }
 
-// runController runs the role until ctx ends.
-func runController(ctx context.Context, c *spec.Configuration, o Options, log *slog.Logger) error {
-	connection, err := o.connect(c)
-	if err != nil {
-		return err
-	}
+// Options are what a configuration file cannot say.
+type Options struct {
+	Connection *apiserver.Connection
+	Log        *slog.Logger
+	// OnListen, if set, is called with the address of the endpoints once they are served.
+	OnListen func(address string)
+}
+
+// Run runs the role until ctx ends.
+func Run(ctx context.Context, c *spec.Configuration, o Options) error {
+	connection, log := o.Connection, o.Log
 	fence := lease.NewFence(c.LeaderElection.RenewDeadline.D(), controllerTimeout)
 	elector, err := lease.NewElector(connection, c.LeaderElection, fence, log)
 	if err != nil {
@@ -272,6 +278,11 @@ func newControllerMeter() *controllerMeter {
 	return &controllerMeter{writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "hilbert_controller_writes_total", Help: "Writes of the controller: of what a node is told (node), of the status of a NodeConfiguration or a VerticalPodAutoscaler (status), and for recommendations (checkpoint, reserve, release, resize, evict), by result.",
 	}, []string{"what", "result"})}
+}
+
+// Metrics are the collectors of this role. They belong to no process: they describe their metrics, for the reference.
+func Metrics() []prometheus.Collector {
+	return []prometheus.Collector{newControllerMeter(), newMoveMeter(), newTideMeter(), newRequestMeter()}
 }
 
 func (m *controllerMeter) wrote(what string, err error) {

@@ -1,4 +1,4 @@
-package daemon
+package controller
 
 import (
 	"sync/atomic"
