@@ -197,6 +197,7 @@ nightly: ## what is too long for .ci/run: SEEDS seeds of each simulation, a mill
 	$(MAKE) chaos SEEDS=1000
 	$(MAKE) sim-moves SEEDS=1000
 	$(MAKE) sim-interference SEEDS=1000
+	$(MAKE) sim-churn SEEDS=100
 	$(MAKE) diff CASES=1000000
 	$(MAKE) lab-test
 	$(MAKE) operators-test
@@ -317,6 +318,10 @@ chaos: ## simulate SEEDS seeds of clusters in which everything goes wrong while 
 .PHONY: sim-moves
 sim-moves: ## simulate SEEDS seeds of moves with evictions, and as many with EvictionRequests, while leaders change, foreign binders take room, nodes die and responders refuse or hang
 	$(call timed,sim-moves,$(GO) test -count=1 -timeout 60m -run 'TestMoves' ./sim/moves -args -seeds $(SEEDS))
+
+.PHONY: sim-churn
+sim-churn: ## pods come and go with and without moves, SEEDS times at each load: those that are moved serve no less in the mean
+	$(call timed,sim-churn,env HILBERT_SIM_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m -run 'TestMovesServeNoLess' ./sim/packing)
 
 .PHONY: sim-interference
 sim-interference: ## name harmful neighbours in SEEDS mixes of the machine model

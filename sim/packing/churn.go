@@ -115,6 +115,16 @@ func (s *Steady) bind(name string) error {
 	return nil
 }
 
+// BindScarcest has loads be of the resource that the pods want the largest part of, also where there are GPUs.
+func (s *Steady) BindScarcest() {
+	most := 0.0
+	for _, b := range []binding{bindingGPU, bindingCPU, bindingMemory} {
+		if all := b.capacity(s.arrivals.nodes); all > 0 && s.work(b)/float64(all) > most {
+			s.binding, s.arrivals.capacity, most = b, all, s.work(b)/float64(all)
+		}
+	}
+}
+
 // ErrNothingAsked says that no load can be offered.
 var ErrNothingAsked = errors.New("its pods ask for nothing that its nodes have")
 

@@ -189,7 +189,7 @@ func (r *ChurnResult) names() []string {
 // WriteTable writes the experiment for people.
 func (r *ChurnResult) WriteTable(w io.Writer) error {
 	p := &printer{w: w}
-	p.line("%s: %.0f days after a warm-up of %.0f; percent of the cluster\n", r.Workload, r.Measured, r.Warmup)
+	p.line("%s: %g days after a warm-up of %g; percent of the cluster\n", r.Workload, r.Measured, r.Warmup)
 	p.line("%-5s %-19s %9s %10s %8s %8s %7s %7s %7s %7s %9s %8s %9s %11s %9s\n", "load", "policy", "allocated", "fragmented", "of free", "excluded", "broken",
 		"served", "cpu", "memory", "cpu frag.", "running", "moved/day", "interrupted", "pods/s")
 	for _, o := range r.Outcomes {

@@ -350,3 +350,24 @@ func TestChurnWithoutGPUs(t *testing.T) {
 		}
 	}
 }
+
+// Loads are of GPUs where there are any, and of what is scarcest if that is asked for.
+func TestBindScarcest(t *testing.T) {
+	w := invent(10, 20, 1)
+	for i := range w.Tasks {
+		w.Tasks[i].Deleted = int64(time.Hour)
+		r := *w.Tasks[i].Requirements
+		r.Requests = []resource.Quantity{{Name: resource.NameCPU, Amount: 90_000}}
+		w.Tasks[i].Requirements = &r
+	}
+	s, err := NewSteady(w, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gpus := s.arrivals.capacity; s.binding != bindingGPU || gpus != bindingGPU.capacity(s.arrivals.nodes) {
+		t.Errorf("the load is of resource %d, %d of it", s.binding, gpus)
+	}
+	if s.BindScarcest(); s.binding != bindingCPU || s.arrivals.capacity != bindingCPU.capacity(s.arrivals.nodes) {
+		t.Errorf("of what is scarcest the load is of resource %d, %d of it", s.binding, s.arrivals.capacity)
+	}
+}

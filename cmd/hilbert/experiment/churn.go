@@ -24,7 +24,7 @@ const durationsFile = "openb_pod_list_default.csv"
 // churnExperiment are the flags of hilbert sim experiment churn.
 type churnExperiment struct {
 	nodes, pods, durations string
-	dlrm                   string
+	dlrm, synthetic        string
 	withoutGPUs            bool
 	loads                  []float64
 	policies               []string
@@ -46,10 +46,14 @@ fgd and bestfit move pods only to make room; hilbert also moves them to where th
 A list without times takes durations from another, by the number of GPUs.
 
 With --without-gpus the nodes and pods without GPUs are played alone, by their CPU and memory. Loads and what is allocated, fragmented and served are then of that resource
-of which the pods want the larger part. --dlrm FILE plays those of the DLRM trace; pods that have no end there run as long as others of it.`,
+of which the pods want the larger part. --dlrm FILE plays those of the DLRM trace; pods that have no end there run as long as others of it.
+
+--synthetic TEXT plays an invented workload, of which nodes, pods, classes, load and sizes may be written. Loads, and what is allocated and fragmented, are then of that resource of which the pods want the largest part.
+What its pods ask for counts, and not their selectors and tolerations.`,
 		Example: `  hilbert sim experiment churn --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv --load 80,95,105 --moves 2% -o json
   hilbert sim experiment churn --nodes NODES.csv --pods PODS.csv --policy hilbert --warmup 30 --days 30 --report churn.html
-  hilbert sim experiment churn --nodes openb_node_list_all_node.csv --pods openb_pod_list_default.csv --without-gpus --load 80,95,105`,
+  hilbert sim experiment churn --nodes openb_node_list_all_node.csv --pods openb_pod_list_default.csv --without-gpus --load 80,95,105
+  hilbert sim experiment churn --synthetic nodes=300,pods=12000,classes=64,sizes=8 --load 80,95,105 --warmup 0.2 --days 0.4`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -58,6 +62,7 @@ of which the pods want the larger part. --dlrm FILE plays those of the DLRM trac
 	flags.StringVar(&f.pods, "pods", "", "pod list of an openb trace (CSV)")
 	flags.StringVar(&f.durations, "durations", "", "list to draw durations from where the pods have no times; without it "+durationsFile+" beside the pods'")
 	flags.StringVar(&f.dlrm, "dlrm", "", "DLRM trace (CSV), in the place of --nodes and --pods; with --without-gpus")
+	flags.StringVar(&f.synthetic, "synthetic", "", "an invented workload, in the place of --nodes and --pods: "+syntheticMix)
 	flags.BoolVar(&f.withoutGPUs, "without-gpus", false, "play nodes and pods without GPUs alone")
 	flags.Float64SliceVar(&f.loads, "load", []float64{95}, "loads that are offered, in percent of the GPUs")
 	flags.StringSliceVar(&f.policies, "policy", nil, "policies to compare: fgd, bestfit, hilbert; with --without-gpus spread, packed, bestfit, cpuworth (default all of these)")
@@ -86,7 +91,7 @@ func (f *churnExperiment) run(cmd *cobra.Command) error {
 	if err := playChurn(cmd.Context(), newProgress(cmd.ErrOrStderr()), jobs); err != nil {
 		return err
 	}
-	result := &packing.ChurnResult{Workload: f.pods + f.dlrm, Warmup: f.warmup, Measured: f.days}
+	result := &packing.ChurnResult{Workload: f.pods + f.dlrm + f.synthetic, Warmup: f.warmup, Measured: f.days}
 	for i := range jobs {
 		result.Add(jobs[i].outcome)
 	}
@@ -110,14 +115,23 @@ func (f *churnExperiment) validate() (part float64, err error) {
 		f.policies = known
 	}
 	switch {
+	case f.synthetic != "" && (f.dlrm != "" || f.nodes != "" || f.pods != ""):
+		return 0, exitcode.Usagef("sim experiment churn: --synthetic goes without --dlrm, --nodes and --pods")
+	case f.synthetic != "" && f.durations != "":
+		return 0, exitcode.Usagef("sim experiment churn: --synthetic has durations of its own; leave out --durations")
 	case f.dlrm != "" && (!f.withoutGPUs || f.nodes != "" || f.pods != ""):
 		return 0, exitcode.Usagef("sim experiment churn: --dlrm goes with --without-gpus, and without --nodes and --pods")
-	case f.dlrm == "" && (f.nodes == "" || f.pods == ""):
+	case f.dlrm+f.synthetic == "" && (f.nodes == "" || f.pods == ""):
 		return 0, exitcode.Usagef("sim experiment churn: write --nodes FILE and --pods FILE, the lists of an openb trace")
 	case f.seeds < 1 || f.seeds > mostSeeds:
 		return 0, exitcode.Usagef("sim experiment churn: --seeds %d: want 1 to %d", f.seeds, mostSeeds)
 	case len(f.loads) == 0:
 		return 0, exitcode.Usagef("sim experiment churn: name at least one --load")
+	}
+	if f.synthetic != "" {
+		if _, err := f.mix(); err != nil {
+			return 0, exitcode.Usagef("sim experiment churn: --%v", err)
+		}
 	}
 	if err := knownPolicies(f.policies, known); err != nil {
 		return 0, exitcode.Usagef("sim experiment churn: --policy %w", err)
@@ -139,14 +153,32 @@ func (f *churnExperiment) options(load, moves float64) packing.ChurnOptions {
 	}
 }
 
+// syntheticMix is what of trace.SyntheticForm is played here.
+const syntheticMix = "nodes=N,pods=N,classes=N[,load=PERCENT][,sizes=N]"
+
+// mix is the synthetic workload.
+func (f *churnExperiment) mix() (trace.Synthetic, error) {
+	s, err := trace.ParseSynthetic(f.synthetic)
+	if err != nil {
+		return s, err
+	}
+	plain := trace.Synthetic{Nodes: s.Nodes, Pods: s.Pods, Classes: s.Classes, Load: s.Load, Minutes: s.Minutes, GangSize: s.GangSize, Sizes: s.Sizes}
+	if s != plain {
+		return s, fmt.Errorf("synthetic %q: pods come and go by what they ask for alone; write %s", f.synthetic, syntheticMix)
+	}
+	return s, nil
+}
+
 // load reads the lists; durations are drawn once, with the first seed.
 func (f *churnExperiment) load() (*trace.Workload, error) {
-	if f.dlrm != "" {
-		w, err := trace.LoadDLRM(f.dlrm)
+	if f.dlrm+f.synthetic != "" {
+		w, err := f.whole()
 		if err != nil {
 			return nil, err
 		}
-		w = packing.WithoutGPUs(w)
+		if f.withoutGPUs {
+			w = packing.WithoutGPUs(w)
+		}
 		return packing.WithDurations(w, w, f.seed)
 	}
 	w, err := trace.LoadOpenB(f.nodes, f.pods)
@@ -174,6 +206,18 @@ func (f *churnExperiment) load() (*trace.Workload, error) {
 	return packing.WithDurations(w, d, f.seed)
 }
 
+// whole is a workload that has nodes, pods and durations.
+func (f *churnExperiment) whole() (*trace.Workload, error) {
+	if f.synthetic != "" {
+		s, err := f.mix()
+		if err != nil {
+			return nil, err
+		}
+		return s.Generate(f.seed), nil
+	}
+	return trace.LoadDLRM(f.dlrm)
+}
+
 // churnJob is one run.
 type churnJob struct {
 	steady  *packing.Steady
@@ -189,6 +233,9 @@ func (f *churnExperiment) jobs(w *trace.Workload, moves float64) ([]churnJob, er
 		var err error
 		if steady[i], err = packing.NewSteady(w, f.seed+uint64(i)); err != nil {
 			return nil, err
+		}
+		if f.synthetic != "" {
+			steady[i].BindScarcest()
 		}
 	}
 	began := time.Now()
