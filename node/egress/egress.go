@@ -14,7 +14,7 @@ const (
 	ReasonNoUplink    = "NoUplink"    // no interface leads off the node, or the one named is not there
 	ReasonNoTCX       = "NoTCX"       // the kernel is older than 6.6, or may not load programs
 	ReasonNoFQ        = "NoFQ"        // the kernel has no qdisc that keeps packets until their time
-	ReasonQdiscTaken  = "QdiscTaken"  // the uplink has a qdisc that was chosen by others
+	ReasonQdiscTaken  = "QdiscTaken"  // each uplink has a qdisc that was chosen by others
 	ReasonUnsupported = "Unsupported" // it is no Linux
 )
 
@@ -26,7 +26,7 @@ type Unsupported struct{ Reason, Message string }
 
 func (u *Unsupported) Error() string { return u.Reason + ": " + u.Message }
 
-// ErrUplinksChanged says that an uplink has gone, or that one has come. Close, and Open again.
+// ErrUplinksChanged says that an uplink has gone, that one has come, or that the qdisc of one is another. Close, and Open again.
 var ErrUplinksChanged = errors.New("the uplinks have changed")
 
 // Uplink is an interface that leads off the node.

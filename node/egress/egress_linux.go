@@ -22,6 +22,7 @@ type Egress struct {
 	options Options
 	uplinks []iface // by their slots; one without an interface has the index 0
 	missing []string
+	taken   []takenUplink
 	netlink *netlink
 	pins    string // "": nothing is pinned
 	maps    map[string]*ebpf.Map
@@ -65,12 +66,10 @@ func Open(o Options) (_ *Egress, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e.uplinks = found // until they are seated
-	for _, one := range found {
-		if _, err = e.netlink.look(one.index); err != nil {
-			return nil, fmt.Errorf("uplink %s: %w", one.name, err)
-		}
+	if found, e.taken, err = withoutTaken(found, e.netlink.look); err != nil {
+		return nil, err
 	}
+	e.uplinks = found // until they are seated
 	if err = e.load(found); err != nil {
 		return nil, err
 	}

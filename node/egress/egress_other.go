@@ -24,6 +24,12 @@ func (*Egress) Traffic() map[string]Traffic { return nil }
 // Missing are none.
 func (*Egress) Missing() []string { return nil }
 
+// Taken are none.
+func (*Egress) Taken() map[string]string { return nil }
+
+// CheckQdiscs does nothing.
+func (*Egress) CheckQdiscs() error { return nil }
+
 // Crowded is none.
 func (*Egress) Crowded() int { return 0 }
 

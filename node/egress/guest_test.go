@@ -462,6 +462,75 @@ func TestGuestTaken(t *testing.T) {
 	}
 }
 
+// TestGuestOneOfTwoIsTaken: where somebody chose the qdisc of one uplink, the other has its ceiling all the same, and keeps it while the first one is freed and taken again.
+func TestGuestOneOfTwoIsTaken(t *testing.T) {
+	const second = "up1"
+	g := newGuest(t, 1)
+	far := &guest{world: start(t, "world", pods+"Other", false)}
+	veth(t, second, 5, 1, far.world)
+	if got := far.world.ask(t, ""); got != "ready" {
+		t.Fatal(got)
+	}
+	g.more(t, "D", "10.9.5.2:9", 6)
+	kernel, err := openNetlink()
+	must(t, err)
+	defer func() { _ = kernel.close() }()
+	index, err := net.InterfaceByName(second)
+	must(t, err)
+	const theirs = 7 << 16
+	var bounded bytes.Buffer
+	must(t, binary.Write(&bounded, binary.NativeEndian, uint32(100)))
+	take := func() { must(t, kernel.addQdisc(index.Index, theirs, rootParent, "pfifo", bounded.Bytes())) }
+	take()
+	o := Options{Uplinks: []Uplink{{Name: uplink}, {Name: second}}}
+	e, err := Open(o)
+	must(t, err)
+	defer func() { _ = e.Detach() }()
+	is := func(uplinks, taken int) {
+		t.Helper()
+		if len(e.Uplinks()) != uplinks || len(e.Taken()) != taken || taken == 1 && !strings.Contains(e.Taken()[second], "pfifo") {
+			t.Fatalf("uplinks %q, taken %q; want %d and %d", e.Uplinks(), e.Taken(), uplinks, taken)
+		}
+	}
+	again := func() {
+		t.Helper()
+		if err := e.CheckQdiscs(); !errors.Is(err, ErrUplinksChanged) {
+			t.Fatalf("a qdisc is another one: %v", err)
+		}
+		must(t, e.Close())
+		e, err = Open(o)
+		must(t, err)
+		must(t, e.SetPods(reclaimed("A", "D")))
+	}
+	first := func(what string) { t.Helper(); g.shows(t, what, oneLimited, addressA) }
+	is(1, 1)
+	must(t, e.CheckQdiscs())
+	must(t, e.SetPods(reclaimed("A", "D")))
+	must(t, e.SetRates(uplink, Rates{Outgoing: ceiling}))
+	g.send(t, "A", "D")
+	first("the other uplink has its ceiling")
+	far.shows(t, "the one that is taken has none", oneFree, "10.9.6.2")
+	before := countsOf(t, e)
+	must(t, kernel.ask(unix.RTM_DELQDISC, 0, tcMessage(index.Index, theirs, rootParent), func([]byte) {}))
+	again()
+	is(2, 0)
+	must(t, e.SetRates(second, Rates{Outgoing: ceiling}))
+	far.shows(t, "it is free, and has its own ceiling", oneLimited, "10.9.6.2")
+	take()
+	again()
+	is(1, 1)
+	far.shows(t, "it is taken again", oneFree, "10.9.6.2")
+	first("the other one's ceiling is as it was")
+	if after := countsOf(t, e); after.Reclaimed.Bytes < before.Reclaimed.Bytes {
+		t.Errorf("its counters began anew: %+v, before %+v", after, before)
+	}
+	left, err := kernel.qdiscs(index.Index)
+	must(t, err)
+	if len(left) != 1 || left[0].kind != "pfifo" {
+		t.Errorf("qdiscs %v, want pfifo alone", left)
+	}
+}
+
 // more starts another pod, reached at 10.9.N.2 and fd09:N::2 unless it is in the host's network.
 func (g *guest) more(t *testing.T, name, what string, n int) {
 	t.Helper()

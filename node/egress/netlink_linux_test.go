@@ -3,6 +3,8 @@ package egress
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,6 +140,63 @@ func TestUplinks(t *testing.T) {
 	write(filepath.Join(proc, "self/net/route"), strings.ReplaceAll(four, "eth1", "eth9"))
 	if err := e.followUplinks([]iface{{name: "eth6", index: 2}, {name: "eth1", index: 1}}); !errors.Is(err, ErrUplinksChanged) {
 		t.Errorf("a default route leads by another interface: %v", err)
+	}
+}
+
+// TestTakenUplinks: an uplink whose qdisc others chose is left out, and the others stay. It is looked for again when it is free, and one that has its ceiling is left when it is taken.
+func TestTakenUplinks(t *testing.T) {
+	t.Parallel()
+	stands := map[int]verdict{1: replace, 2: taken, 3: keep}
+	look := func(index int) (verdict, error) {
+		what, known := stands[index]
+		switch {
+		case !known:
+			return taken, unix.EIO
+		case what == taken:
+			return taken, &Unsupported{ReasonQdiscTaken, fmt.Sprintf("qdisc tbf of %d", index)}
+		}
+		return what, nil
+	}
+	all := []iface{{name: "eth1", index: 1}, {name: "eth2", index: 2}, {name: "eth3", index: 3}}
+	ours, left, err := withoutTaken(all, look)
+	e := &Egress{uplinks: ours, taken: left}
+	if err != nil || !slices.Equal(e.Uplinks(), []string{"eth1", "eth3"}) || !maps.Equal(e.Taken(), map[string]string{"eth2": "qdisc tbf of 2"}) {
+		t.Fatalf("uplinks %q, taken %q, %v", e.Uplinks(), e.Taken(), err)
+	}
+	if ours, _, err := withoutTaken(all[1:2], look); len(ours) != 0 || !strings.Contains(fmt.Sprint(err), "eth2: QdiscTaken") {
+		t.Errorf("with none that is free: %v, %v", ours, err)
+	}
+	if _, _, err := withoutTaken([]iface{{name: "eth1", index: 1}, {name: "eth4", index: 4}}, look); !errors.Is(err, unix.EIO) {
+		t.Errorf("where the kernel does not answer: %v", err)
+	}
+	stands[1] = keep // it has fq by now
+	for _, c := range []struct {
+		name    string
+		index   int
+		now     verdict
+		changed bool
+	}{
+		{"nothing", 3, keep, false}, {"one of ours is taken", 3, taken, true}, {"the kernel's own is back", 1, replace, true}, {"the one that was taken is free", 2, replace, true},
+		{"somebody gave that one fq", 2, keep, true},
+	} {
+		was := stands[c.index]
+		stands[c.index] = c.now
+		if err := e.checkQdiscs(look); errors.Is(err, ErrUplinksChanged) != c.changed || !c.changed && err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		stands[c.index] = was
+	}
+	delete(stands, 3)
+	if err := e.checkQdiscs(look); !errors.Is(err, unix.EIO) || errors.Is(err, ErrUplinksChanged) {
+		t.Errorf("where the kernel does not answer: %v", err)
+	}
+	e.options.Proc = t.TempDir()
+	route := "Iface\nx\neth2\t00000000\t0202000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
+	if err := errors.Join(os.MkdirAll(filepath.Join(e.options.Proc, "self/net"), 0o755), os.WriteFile(filepath.Join(e.options.Proc, "self/net/route"), []byte(route), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.followUplinks(all); err != nil {
+		t.Errorf("a default route that leads by the one that is taken is no change: %v", err)
 	}
 }
 

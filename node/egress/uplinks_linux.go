@@ -48,6 +48,66 @@ func (e *Egress) wantedUplinks() (names []string, err error) {
 	return names[:min(len(names), MaxUplinks)], err
 }
 
+// takenUplink is one whose qdisc others chose. It has no ceiling, and why says which qdisc it is.
+type takenUplink struct {
+	iface
+	why *Unsupported
+}
+
+// withoutTaken leaves out the uplinks whose qdiscs others chose: the others have their ceilings all the same. Where none is left, that is the error.
+func withoutTaken(found []iface, look func(index int) (verdict, error)) (ours []iface, taken []takenUplink, err error) {
+	for _, one := range found {
+		_, err := look(one.index)
+		why, unsupported := errors.AsType[*Unsupported](err)
+		switch {
+		case unsupported && why.Reason == ReasonQdiscTaken:
+			taken = append(taken, takenUplink{one, why})
+		case err != nil:
+			return nil, nil, fmt.Errorf("uplink %s: %w", one.name, err)
+		default:
+			ours = append(ours, one)
+		}
+	}
+	if len(ours) == 0 && len(taken) > 0 {
+		return nil, taken, fmt.Errorf("uplink %s: %w", taken[0].name, taken[0].why)
+	}
+	return ours, taken, nil
+}
+
+// Taken are the uplinks without a ceiling, by name, because others chose their qdiscs; each with the reason in words.
+func (e *Egress) Taken() map[string]string {
+	out := make(map[string]string, len(e.taken))
+	for _, one := range e.taken {
+		out[one.name] = one.why.Message
+	}
+	return out
+}
+
+// CheckQdiscs returns ErrUplinksChanged where an uplink's qdisc no longer keeps packets until their time, and where one that was taken is free. It looks only; what it says is done
+// by Close and Open, which leave the other uplinks' programs, counters and qdiscs as they are.
+func (e *Egress) CheckQdiscs() error { return e.checkQdiscs(e.netlink.look) }
+
+func (e *Egress) checkQdiscs(look func(index int) (verdict, error)) error {
+	for _, one := range e.uplinks {
+		if one.index == 0 {
+			continue
+		}
+		what, err := look(one.index)
+		if _, unsupported := errors.AsType[*Unsupported](err); err != nil && !unsupported {
+			return fmt.Errorf("uplink %s: %w", one.name, err)
+		}
+		if what != keep {
+			return fmt.Errorf("the qdisc of %s is another one: %w", one.name, ErrUplinksChanged)
+		}
+	}
+	for _, one := range e.taken {
+		if what, err := look(one.index); err == nil && what != taken {
+			return fmt.Errorf("%s is free: %w", one.name, ErrUplinksChanged)
+		}
+	}
+	return nil
+}
+
 // Missing are the uplinks that are named and are not there.
 func (e *Egress) Missing() []string { return e.missing }
 
@@ -139,7 +199,7 @@ func (e *Egress) followUplinks(all []iface) error {
 		return nil //nolint:nilerr // for a moment there may be no default route; the uplinks are the same
 	}
 	for _, name := range names {
-		if !slices.Contains(e.Uplinks(), name) {
+		if !slices.Contains(e.Uplinks(), name) && !slices.ContainsFunc(e.taken, func(one takenUplink) bool { return one.name == name }) {
 			return fmt.Errorf("a default route leads by %s: %w", name, ErrUplinksChanged)
 		}
 	}

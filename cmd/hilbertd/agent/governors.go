@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -126,6 +129,8 @@ type network struct {
 	use     node.NetworkUse
 	refused []allocate.Note // why it could not be opened; nil: it was not tried
 	again   time.Duration   // when that is tried again
+	checked time.Duration   // when the qdiscs of the uplinks were looked at
+	taken   atomic.Int64    // uplinks without limits because others chose their qdiscs, for scrapes
 }
 
 // reopenAfter is for how long the uplinks are left alone after they could not be opened. A try may replace their qdisc, and with it goes what waits there, of online pods too.
@@ -149,6 +154,7 @@ func (n *network) Adjust(p *spec.LendingParameters) {
 		n.log.Warn("the egress ceiling cannot be taken back", "err", err)
 	}
 	n.open = nil
+	n.taken.Store(0)
 	n.state.last.Store(nil)
 }
 
@@ -166,17 +172,23 @@ func (n *network) Tick(at time.Duration, pods []enforce.Pod) (_ []enforce.Desire
 			return nil, n.refused
 		}
 		if n.refused = n.reopen(); n.refused != nil {
+			n.taken.Store(0)
 			n.state.last.Store(nil)                                         // what was known of the uplinks of before is so no more
 			if n.again = at; n.refused[0].Reason != egress.ReasonNoUplink { // where no uplink is found none is touched
 				n.again += reopenAfter
 			}
 			return nil, n.refused
 		}
+		n.checked = at
 	}
 	state, err := n.control.Step(at, networkPods(pods))
 	n.state.store(&state)
 	n.use = networkUse(&state.Sending)
 	notes = n.notes(&state)
+	if err == nil && at-n.checked >= reopenAfter {
+		n.checked = at
+		err = n.open.CheckQdiscs()
+	}
 	if errors.Is(err, egress.ErrUplinksChanged) {
 		n.Close() // what is pinned stays until the next call has found the uplinks
 		n.open = nil
@@ -196,6 +208,7 @@ func (n *network) reopen() []allocate.Note {
 	if err != nil {
 		return []allocate.Note{egressFailed(err)}
 	}
+	n.taken.Store(int64(len(e.Taken())))
 	n.open, n.control = e, egress.NewControl(e, egress.Defaults(), n.wanted.Incoming)
 	return nil
 }
@@ -206,14 +219,23 @@ func egressFailed(err error) allocate.Note {
 
 // notes are what people should know of the uplinks.
 func (n *network) notes(state *egress.State) (out []allocate.Note) {
-	for _, name := range n.open.Missing() {
-		out = append(out, allocate.Note{Reason: spec.ReasonUplinkMissing, Message: "the uplink " + name + " is no network interface of the node; the others have their limits, and it is looked for again"})
-	}
-	for _, name := range state.Pressed {
-		out = append(out, allocate.Note{Reason: egress.ReasonUplinkPressed, Message: "the network interface " + name + " is full, or loses packets"})
-	}
+	out = uplinkNotes(n.open.Missing(), n.open.Taken(), state.Pressed)
 	if n.open.Crowded() > 0 {
 		out = append(out, allocate.Note{Reason: spec.ReasonEgressCrowded, Message: "of some pods it is not counted what they send: there are more than the programs tell apart"})
+	}
+	return out
+}
+
+// uplinkNotes are about uplinks: those that are no interface, those without limits by name and reason, and those that are pressed.
+func uplinkNotes(missing []string, taken map[string]string, pressed []string) (out []allocate.Note) {
+	for _, name := range missing {
+		out = append(out, allocate.Note{Reason: spec.ReasonUplinkMissing, Message: "the uplink " + name + " is no network interface of the node; the others have their limits, and it is looked for again"})
+	}
+	for _, name := range slices.Sorted(maps.Keys(taken)) {
+		out = append(out, allocate.Note{Reason: egress.ReasonQdiscTaken, Message: "the network interface " + name + " has no limits, the other uplinks have theirs: " + taken[name]})
+	}
+	for _, name := range pressed {
+		out = append(out, allocate.Note{Reason: egress.ReasonUplinkPressed, Message: "the network interface " + name + " is full, or loses packets"})
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"testing"
 	"time"
 
@@ -86,6 +87,25 @@ func TestNetworkIsObserved(t *testing.T) {
 	want := node.NetworkUse{Network: evict.Network{Known: true, Pressed: []string{"eth7"}, Floored: true}, Sent: sent}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, not %+v", got, want)
+	}
+}
+
+// An uplink that others have taken is told by name, beside what is told of the others.
+func TestUplinkNotes(t *testing.T) {
+	t.Parallel()
+	got := uplinkNotes([]string{"eth9"}, map[string]string{"eth8": "it has qdisc tbf", "eth7": "it has qdisc htb"}, []string{"eth6"})
+	var said []string
+	for _, n := range got {
+		said = append(said, n.Reason+" "+n.Message)
+	}
+	want := []string{spec.ReasonUplinkMissing + ".*eth9", egress.ReasonQdiscTaken + ".*eth7.*htb", egress.ReasonQdiscTaken + ".*eth8.*tbf", egress.ReasonUplinkPressed + ".*eth6"}
+	if len(said) != len(want) {
+		t.Fatalf("%q", said)
+	}
+	for i := range want {
+		if !regexp.MustCompile(want[i]).MatchString(said[i]) {
+			t.Errorf("%q, want %q", said[i], want[i])
+		}
 	}
 }
 

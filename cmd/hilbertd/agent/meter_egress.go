@@ -17,6 +17,7 @@ var (
 	ingressBytes   = agentDesc("ingress_bytes_total", "Bytes that came in for reclaimed pods where that is limited, by uplink and outcome.", "uplink", "outcome")
 	ingressCeiling = agentDesc("ingress_ceiling_bytes_per_second", "What may come in for all reclaimed pods together by an uplink; 0: no limit.", "uplink")
 	networkUplinks = agentDesc("network_uplinks", "The node's uplinks that have limits.")
+	networkTaken   = agentDesc("network_uplinks_taken", "The node's uplinks that have no limits because somebody else chose their qdisc, while others have theirs.")
 )
 
 // atomicState is the last state, written by the governor and read by scrapes.
@@ -29,7 +30,7 @@ func (s *atomicState) store(state *egress.State) {
 
 // Describe implements prometheus.Collector.
 func (n *network) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{egressPackets, egressBytes, egressCeiling, ingressPackets, ingressBytes, ingressCeiling, networkUplinks} {
+	for _, desc := range []*prometheus.Desc{egressPackets, egressBytes, egressCeiling, ingressPackets, ingressBytes, ingressCeiling, networkUplinks, networkTaken} {
 		out <- desc
 	}
 }
@@ -41,6 +42,7 @@ func (n *network) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	out <- prometheus.MustNewConstMetric(networkUplinks, prometheus.GaugeValue, float64(len(state.Uplinks)))
+	out <- prometheus.MustNewConstMetric(networkTaken, prometheus.GaugeValue, float64(n.taken.Load()))
 	counter := func(desc *prometheus.Desc, value uint64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), labels...)
 	}
