@@ -71,6 +71,7 @@ func newInterferenceController(n *nodeState, profiles *profileController) *inter
 func rulesOf(c *spec.NodeInterference) interference.Rules {
 	r := interference.DefaultRules()
 	r.Watch.High, r.Watch.Correlation, r.Watch.Apart = c.Deviations, c.Correlation, c.Apart.D()
+	r.Watch.Quiet = max(int(c.ReleaseAfter.D()/interference.Length), r.Watch.Patience)
 	r.Share, r.EvictPause = c.LimitShare, c.EvictPause.D()
 	return r
 }

@@ -166,6 +166,23 @@ func TestInterferenceActs(t *testing.T) {
 	r.limit("50000 100000")
 }
 
+// What was done is taken back after as long a calm as is configured, and no sooner.
+func TestInterferenceIsReleased(t *testing.T) {
+	r := newHarmRig(t)
+	r.agent.Configure(wanted(`{"interference": {"mode": "act", "releaseAfter": "2m"}}`))
+	r.harm()
+	r.limit("99991 99991")
+	r.pass(10, 0.02, 0)
+	if i := r.interference(); len(i.Findings) != 1 {
+		t.Fatalf("after less than two calm minutes: %+v", i)
+	}
+	r.pass(3, 0.02, 0)
+	if i := r.interference(); len(i.Findings) > 0 {
+		t.Errorf("after two calm minutes: %+v", i)
+	}
+	r.limit("max 100000")
+}
+
 // What is limited gives way to an update of the runtime, to another mode, and to the agent's end.
 func TestLimitGivesWay(t *testing.T) {
 	r := actingRig(t)

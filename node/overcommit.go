@@ -33,7 +33,7 @@ func (c *overcommitController) params() overcommit.Params {
 	const percent = 100
 	o := c.config()
 	return overcommit.Params{
-		Max: int(o.MaxPercent), Target: o.TargetPercent / percent, Learn: int(o.LearnHours), Rise: o.RisePerHour, Fall: o.FallPerMinute, Delay: o.MaxDelay, Pressure: o.MaxPressure,
+		Max: int(o.MaxPercent), Target: o.TargetPercent / percent, Learn: int(o.LearnHours), Rise: o.RisePerHour, Fall: o.FallPerMinute, Calm: int(o.CalmMinutes), Delay: o.MaxDelay, Pressure: o.MaxPressure,
 	}
 }
 

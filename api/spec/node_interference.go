@@ -22,6 +22,8 @@ type NodeInterference struct {
 	LimitShare float64 `json:"limitShare"`
 	// EvictPause is the least time between two evictions for interference on a node.
 	EvictPause Duration `json:"evictPause"`
+	// ReleaseAfter is for how long a service has to be calm until what was done for it is taken back.
+	ReleaseAfter Duration `json:"releaseAfter"`
 	// Counters: the processor's counters are read of services, so that harm by memory bandwidth and cache is seen where nobody waits. The agent needs the capability PERFMON for it. Where
 	// the hardware, the hypervisor or the kernel shows no such counters, what they would say is unknown.
 	Counters bool `json:"counters"`
@@ -48,11 +50,11 @@ const (
 // DefaultNodeInterference watches nothing.
 func DefaultNodeInterference() NodeInterference {
 	return NodeInterference{
-		Mode: InterferenceOff, Culprits: CulpritsReclaimed, Deviations: 6, Correlation: 0.7, LimitShare: 0.25, EvictPause: Duration(10 * time.Minute), Apart: Duration(time.Hour),
+		Mode: InterferenceOff, Culprits: CulpritsReclaimed, Deviations: 6, Correlation: 0.7, LimitShare: 0.25, EvictPause: Duration(10 * time.Minute), ReleaseAfter: Duration(10 * time.Minute), Apart: Duration(time.Hour),
 	}
 }
 
-var interferenceBounds = bounds{"deviations": {2, 100}, "correlation": {0.1, 1}, "limitShare": {0, 1}, "evictPause": {60, day}, "apart": {0, day}}
+var interferenceBounds = bounds{"deviations": {2, 100}, "correlation": {0.1, 1}, "limitShare": {0, 1}, "evictPause": {60, day}, "releaseAfter": {30, day}, "apart": {0, day}}
 
 func (i *NodeInterference) check(at string, bad report) {
 	oneOf(bad, at+"mode", i.Mode, InterferenceOff, InterferenceReport, InterferenceAct)

@@ -21,6 +21,8 @@ type NodeOvercommit struct {
 	RisePerHour float64 `json:"risePerHour"`
 	// FallPerMinute is by how many points it falls in a minute, after three minutes in which services waited or one was harmed.
 	FallPerMinute float64 `json:"fallPerMinute"`
+	// CalmMinutes is for how many minutes no service may have waited or been harmed before the percent rises again.
+	CalmMinutes float64 `json:"calmMinutes"`
 	// MaxDelay is how many threads may wait for each CPU that services share.
 	MaxDelay float64 `json:"maxDelay"`
 	// MaxPressure is the share of the time in which services may wait for a CPU.
@@ -35,11 +37,11 @@ const (
 
 // DefaultNodeOvercommit says nothing.
 func DefaultNodeOvercommit() NodeOvercommit {
-	return NodeOvercommit{Mode: OvercommitOff, MaxPercent: 150, TargetPercent: 60, LearnHours: 24, RisePerHour: 10, FallPerMinute: 10, MaxDelay: 0.2, MaxPressure: 0.25}
+	return NodeOvercommit{Mode: OvercommitOff, MaxPercent: 150, TargetPercent: 60, LearnHours: 24, RisePerHour: 10, FallPerMinute: 10, CalmMinutes: 10, MaxDelay: 0.2, MaxPressure: 0.25}
 }
 
 var overcommitBounds = bounds{
-	"maxPercent": {100, MaxOvercommitPercent}, "targetPercent": {1, 100}, "learnHours": {0, 7 * 24}, "risePerHour": {1, MaxOvercommitPercent}, "fallPerMinute": {1, MaxOvercommitPercent}, "maxDelay": {0.01, 100},
+	"maxPercent": {100, MaxOvercommitPercent}, "targetPercent": {1, 100}, "learnHours": {0, 7 * 24}, "risePerHour": {1, MaxOvercommitPercent}, "fallPerMinute": {1, MaxOvercommitPercent}, "calmMinutes": {1, 24 * 60}, "maxDelay": {0.01, 100},
 	"maxPressure": {0.01, 1},
 }
 

@@ -18,13 +18,15 @@ type Params struct {
 	Learn int
 	// Rise is by how many points the percent rises in an hour at most, Fall by how many it falls in a minute of lasting harm.
 	Rise, Fall float64
+	// Calm is how many minutes there must have been without harm before the percent rises again.
+	Calm int
 	// Delay, in threads that wait for each CPU, and Pressure, a share of time, are harm beyond these.
 	Delay, Pressure float64
 }
 
 // DefaultParams are cautious.
 func DefaultParams() Params {
-	return Params{Max: 150, Target: 0.6, Learn: 24, Rise: 10, Fall: 10, Delay: 0.2, Pressure: 0.25}
+	return Params{Max: 150, Target: 0.6, Learn: 24, Rise: 10, Fall: 10, Calm: 10, Delay: 0.2, Pressure: 0.25}
 }
 
 // Validate says what is wrong with the parameters.
@@ -34,6 +36,8 @@ func (p *Params) Validate() error {
 		return fmt.Errorf("overcommit: at most %d percent: want %d to %d", p.Max, whole, MaxPercent)
 	case !(p.Target > 0 && p.Target <= 1) || p.Learn < 0 || p.Learn > hoursOfWeek:
 		return fmt.Errorf("overcommit: target %g, learn %d hours: want a target above 0 and at most 1, and 0 to %d hours", p.Target, p.Learn, hoursOfWeek)
+	case p.Calm < 1:
+		return fmt.Errorf("overcommit: %d calm minutes: want at least 1", p.Calm)
 	case !(p.Rise > 0 && p.Fall > 0 && p.Delay > 0 && p.Pressure > 0):
 		return errors.New("overcommit: rise, fall, delay and pressure have to be more than 0")
 	}
@@ -56,8 +60,8 @@ const (
 	peakOf = 3
 	// long is for how many minutes use may be unknown until the percent has to rise anew.
 	long = 120
-	// lasting is after how many minutes of harm the percent falls, calm after how many without it rises again, unseen for how many minutes use may be unknown.
-	lasting, calm, unseen = 3, 10, 3
+	// lasting is after how many minutes of harm the percent falls, unseen for how many minutes use may be unknown.
+	lasting, unseen = 3, 3
 	// notch is by how much the percent has to rise to be told.
 	notch = 5
 	// resumes is how old a State may be whose percent is gone on with.
@@ -223,7 +227,7 @@ func (s *State) close(p *Params, next int64) {
 		if s.waits > lasting {
 			s.Percent = max(s.Percent-p.Fall, whole)
 		}
-	case s.calm >= calm && s.missing == 0:
+	case s.calm >= p.Calm && s.missing == 0:
 		s.Percent += p.Rise / minutes
 	}
 	s.Percent = min(s.Percent, max(s.allowed(p), whole))
@@ -256,7 +260,7 @@ func (s *State) harm(p *Params, m *sum, delay, pressure float64) {
 		s.waits, s.calm = s.waits+1, 0
 		return
 	}
-	if s.calm++; s.calm >= calm {
+	if s.calm++; s.calm >= p.Calm {
 		s.waits = 0
 	}
 }

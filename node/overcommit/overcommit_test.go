@@ -45,6 +45,7 @@ func TestTranscripts(t *testing.T) {
 			case "params":
 				d.MaybeScanArgs(t, "max", &b.params.Max)
 				d.MaybeScanArgs(t, "learn", &b.params.Learn)
+				d.MaybeScanArgs(t, "calm", &b.params.Calm)
 				return ""
 			case "restart":
 				away := 0
