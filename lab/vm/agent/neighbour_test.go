@@ -23,7 +23,7 @@ import (
 
 // TestHarmfulNeighbour: an unmodified kubelet admits services that ask for more CPUs than the node has, since the policy has lowered their requests. A hog comes among them. The
 // probe of the run queues names it, and nobody else; the percent of CPUs that may be promised falls; the hog is limited; and the service waits less than half as long as before.
-// Correlation names nobody here: nothing correlates by 1.
+// Correlation names nobody here: nothing correlates by 1. When the hog has gone, what was done is taken back after a calm time, and the percent rises again.
 func TestHarmfulNeighbour(t *testing.T) {
 	long(t)
 	r := newRig(t)
@@ -95,10 +95,38 @@ func TestHarmfulNeighbour(t *testing.T) {
 		}
 		return nil
 	})
-	r.reported("what was done", func(o *v1alpha1.CustomNodeResource) error {
-		t.Logf("at the end: over-commitment %+v, interference %+v", o.Status.Overcommit, o.Status.Interference)
+	r.recovers(hog)
+}
+
+// recovers has the hog go, and returns when nothing is found any more and more may be promised than at its end.
+func (r *rig) recovers(hog *corev1.Pod) {
+	r.t.Helper()
+	r.remove(hog)
+	lowest := 0
+	r.reported("the lowest percent", func(o *v1alpha1.CustomNodeResource) error {
+		if o.Status.Overcommit == nil {
+			return errors.New("nothing is promised")
+		}
+		lowest = o.Status.Overcommit.Percent
 		return nil
 	})
+	took := r.eventually(2*patience, "more is promised again", func() error {
+		o, err := r.report()
+		if err != nil {
+			return err
+		}
+		i, c := o.Status.Interference, o.Status.Overcommit
+		if i == nil || c == nil {
+			return errors.New("nothing is reported")
+		}
+		lowest = min(lowest, c.Percent)
+		if len(i.Findings) > 0 || c.Reason == "Harm" || c.Percent <= lowest {
+			return fmt.Errorf("%d findings, %+v, the lowest was %d percent", len(i.Findings), c, lowest)
+		}
+		r.t.Logf("%d percent may be promised, at the lowest it was %d: %s", c.Percent, lowest, c.Message)
+		return nil
+	})
+	r.t.Logf("that took %.0f s from when the hog had gone", took.Seconds())
 }
 
 // overcommits lets pods of the default namespace ask for that percent of the CPUs, until the test ends.
@@ -152,8 +180,8 @@ func (r *rig) watchesNeighbours() {
 		r.t.Fatal(err)
 	}
 	r.reconfigure("lending: {enabled: false}", `writeInterval: 1s, kubeletThresholds: File, lending: {refreshInterval: 10s},
-  interference: {mode: act, culprits: shared, runQueueProbe: true, correlation: 1, deviations: 3},
-  overcommit: {mode: report, learnHours: 1, fallPerMinute: 50, maxDelay: 100, maxPressure: 1}`)
+  interference: {mode: act, culprits: shared, runQueueProbe: true, correlation: 1, deviations: 3, releaseAfter: 60s},
+  overcommit: {mode: report, learnHours: 1, fallPerMinute: 50, risePerHour: 600, calmMinutes: 1, maxDelay: 100, maxPressure: 1}`)
 	r.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
