@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/snapshotfile"
 	"hilbert.dev/hilbert/kube/apiserver"
-	"hilbert.dev/hilbert/kube/devices"
 	"hilbert.dev/hilbert/kube/reach"
 	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
@@ -86,23 +85,7 @@ func cause(err error) error {
 
 // read reads the file of --from.
 func (w *whom) read(cmd *cobra.Command) (*inspect.Dump, error) {
-	in, name := cmd.InOrStdin(), "standard input"
-	if w.from != "-" {
-		file, err := os.Open(w.from)
-		if err != nil {
-			return nil, exitcode.BadInputf("--from: %w", err)
-		}
-		defer func() { _ = file.Close() }()
-		in, name = file, w.from
-	}
-	d, err := inspect.ReadDump(in)
-	if err != nil {
-		return nil, exitcode.BadInputf("--from: %s is no snapshot: %w", name, err)
-	}
-	if err := devices.Restore(cmd.Context(), d.Ledger); err != nil {
-		return nil, exitcode.BadInputf("--from: %s: %w", name, err)
-	}
-	return d, nil
+	return snapshotfile.Read(cmd.Context(), w.from, cmd.InOrStdin())
 }
 
 func (w *whom) explain(cmd *cobra.Command, namespace, name string) (*inspect.Answer, error) {

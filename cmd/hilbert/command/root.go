@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/cmd/hilbert/plan"
+	"hilbert.dev/hilbert/cmd/hilbert/simulation"
 	"hilbert.dev/hilbert/internal/version"
 )
 
@@ -34,10 +36,10 @@ func New() *cobra.Command {
 		newExplain(),
 		newMigrate(),
 		newNode(),
-		newPlan(),
+		plan.NewCommand(),
 		newQueue(),
 		newSnapshot(),
-		newSim(),
+		simulation.NewCommand(),
 		newTop(),
 		newUninstall(),
 		newVersion(),

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/cmd/hilbert/simulation"
 	"hilbert.dev/hilbert/sim"
 )
 
@@ -121,7 +122,7 @@ func TestSimSeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s summary
+	var s simulation.Summary
 	if err := json.Unmarshal([]byte(out), &s); err != nil {
 		t.Fatal(err)
 	}
@@ -199,19 +200,5 @@ func TestSimInterrupted(t *testing.T) {
 	var r sim.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil || !r.Interrupted || r.Pods >= 2000000 {
 		t.Errorf("%+v (%v)", r, err)
-	}
-}
-
-// TestSimAgain: the line that reproduces a failure is complete.
-func TestSimAgain(t *testing.T) {
-	f := simFlags{synthetic: "nodes=1,pods=2,classes=3", faults: true, schedulers: 4, seeds: 100, scores: map[string]int64{"B": 2, "A": 1}}
-	want := "hilbert sim --synthetic nodes=1,pods=2,classes=3 --schedulers 4 --faults --scores A=1 --scores B=2 --check --seed 17"
-	if line := f.again(17); line != want {
-		t.Errorf("got  %s\nwant %s", line, want)
-	}
-	f = simFlags{format: formatOpenB, nodes: "n.csv", pods: "p.csv", arrive: 1.3, schedulers: 1}
-	want = "hilbert sim --format openb --nodes n.csv --pods p.csv --arrive 1.3 --check --seed 2"
-	if line := f.again(2); line != want {
-		t.Errorf("got  %s\nwant %s", line, want)
 	}
 }

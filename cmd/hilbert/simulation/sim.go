@@ -1,4 +1,4 @@
-package command
+package simulation
 
 import (
 	"cmp"
@@ -46,7 +46,8 @@ type simFlags struct {
 	scenario                       string
 }
 
-func newSim() *cobra.Command {
+// NewCommand returns hilbert sim.
+func NewCommand() *cobra.Command {
 	var f simFlags
 	cmd := &cobra.Command{
 		Use:   "sim",
@@ -251,8 +252,8 @@ func (f *simFlags) again(seed uint64) string {
 	return line
 }
 
-// summary is the JSON of several seeds.
-type summary struct {
+// Summary is the JSON of several seeds.
+type Summary struct {
 	Seeds                         int           `json:"seeds"`
 	MeanGPUAllocatedPercent       float64       `json:"meanGpuAllocatedPercent"`
 	MeanGPUAllocatedPercentAtFull *float64      `json:"meanGpuAllocatedPercentAtFull,omitempty"`
@@ -260,8 +261,8 @@ type summary struct {
 	Runs                          []*sim.Report `json:"runs"`
 }
 
-func summarise(reports []*sim.Report) summary {
-	s := summary{Seeds: len(reports), Runs: reports}
+func summarise(reports []*sim.Report) Summary {
+	s := Summary{Seeds: len(reports), Runs: reports}
 	var full float64
 	count := 0
 	for _, r := range reports {

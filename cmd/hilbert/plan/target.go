@@ -1,4 +1,4 @@
-package command
+package plan
 
 import (
 	"encoding/csv"

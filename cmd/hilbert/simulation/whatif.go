@@ -1,4 +1,4 @@
-package command
+package simulation
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/cmd/hilbert/snapshotfile"
 	"hilbert.dev/hilbert/kube/reach"
 	"hilbert.dev/hilbert/schedule/inspect"
 	"hilbert.dev/hilbert/sim/whatif"
@@ -37,8 +38,7 @@ func runWhatIf(cmd *cobra.Command, f *simFlags) error {
 	if f.output != output.Table && f.output != output.JSON {
 		return exitcode.Usagef("sim: --output %q is not known; write table or json", f.output)
 	}
-	w := whom{from: f.whatIf.from}
-	d, err := w.read(cmd)
+	d, err := snapshotfile.Read(cmd.Context(), f.whatIf.from, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}

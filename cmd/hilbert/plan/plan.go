@@ -1,4 +1,4 @@
-package command
+package plan
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 
 	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/cmd/hilbert/snapshotfile"
 	"hilbert.dev/hilbert/control/reschedule"
 	"hilbert.dev/hilbert/sim/whatif"
 )
@@ -16,7 +17,8 @@ import (
 // mostMoves bounds --most.
 const mostMoves = 10_000
 
-func newPlan() *cobra.Command {
+// NewCommand returns hilbert plan.
+func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Plan changes to a running cluster, and change nothing",
@@ -82,8 +84,7 @@ func (f *planMoves) run(cmd *cobra.Command) error {
 		return exitcode.Usagef("plan moves: --min-age %v, --horizon %v: want 0s or more, and 1m or more", p.MinAge, p.Horizon)
 	}
 	p.LoadMark = float64(f.maxLoad) / 100
-	w := whom{from: f.from}
-	d, err := w.read(cmd)
+	d, err := snapshotfile.Read(cmd.Context(), f.from, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
