@@ -176,7 +176,10 @@ func TestTakenUplinks(t *testing.T) {
 		now     verdict
 		changed bool
 	}{
-		{"nothing", 3, keep, false}, {"one of ours is taken", 3, taken, true}, {"the kernel's own is back", 1, replace, true}, {"the one that was taken is free", 2, replace, true},
+		{"nothing", 3, keep, false},
+		{"one of ours is taken", 3, taken, true},
+		{"the kernel's own is back", 1, replace, true},
+		{"the one that was taken is free", 2, replace, true},
 		{"somebody gave that one fq", 2, keep, true},
 	} {
 		was := stands[c.index]
