@@ -2,6 +2,7 @@ package bench
 
 import (
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +19,9 @@ func BenchmarkDecide(b *testing.B) {
 		name     string
 		scenario Scenario
 	}{
+		{"basic/nodes=310/classes=100", Scenario{Nodes: 310, Classes: 100, Case: Basic}},
+		{"basic/nodes=310/classes=100/cpuworth", Scenario{Nodes: 310, Classes: 100, Case: Basic}},
+		{"basic/nodes=20000/classes=16/cpuworth", Scenario{Nodes: 20000, Classes: 16, Case: Basic}},
 		{"basic/nodes=20000/classes=1", Scenario{Nodes: 20000, Classes: 1, Case: Basic}},
 		{"basic/nodes=20000/classes=16", Scenario{Nodes: 20000, Classes: 16, Case: Basic}},
 		{"lent/nodes=20000/classes=16", Scenario{Nodes: 20000, Classes: 16, Case: Lent}},
@@ -33,17 +37,21 @@ func BenchmarkDecide(b *testing.B) {
 		{"gpus/nodes=20000/classes=16", Scenario{Nodes: 20000, Classes: 16, Case: Shared}},
 	} {
 		row.scenario.Fill, row.scenario.Seed = 60, 42
-		b.Run(row.name, func(b *testing.B) { benchmarkDecide(b, row.scenario) })
+		var weights map[string]int64
+		if strings.HasSuffix(row.name, "/cpuworth") {
+			weights = map[string]int64{"CPUWorth": 1}
+		}
+		b.Run(row.name, func(b *testing.B) { benchmarkDecide(b, row.scenario, weights) })
 	}
 }
 
-// benchmarkDecide fills the ledger, and then places pod after pod: the oldest leaves and one of its class comes.
-func benchmarkDecide(b *testing.B, scenario Scenario) {
+// benchmarkDecide fills the ledger, and then places pod after pod: the oldest leaves and one of its class comes. Scores have the default weights, but for those that are given.
+func benchmarkDecide(b *testing.B, scenario Scenario, weights map[string]int64) {
 	before := heapBytes()
 	nodes, classes := scenario.GenerateNodes(), scenario.GenerateClasses()
 	order := scenario.Order(nodes, classes)
 	store := NewStore(nodes, classes, order, facts.SystemSpreadDefaults...)
-	profile, err := rules.NewProfile(nil)
+	profile, err := rules.NewProfile(weights)
 	if err != nil {
 		b.Fatal(err)
 	}
