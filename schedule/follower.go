@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -130,7 +131,7 @@ func (f *Follower) takePrices(p *outside.Prices) {
 			models, prices = append(models, p.Models[i].Name), append(prices, p.Models[i].Prices)
 		}
 	}
-	f.set.Market().Take(p.Revision, models, prices)
+	f.set.Market().Take(p.Revision, models, prices, cmp.Or(p.Hosts, &fragment.HostPrices{}))
 }
 
 // Nodes is how many slots of nodes are known, and Revision the ledger's that they reflect.

@@ -237,7 +237,7 @@ func (x *Outsiders) work(o *outsider, now time.Time) *outside.Work {
 }
 
 func pricesOf(m *rules.Market) *outside.Prices {
-	p := &outside.Prices{Revision: m.Revision()}
+	p := &outside.Prices{Revision: m.Revision(), Hosts: m.Hosts().Clone()}
 	m.Each(func(model string, prices *fragment.Prices) {
 		p.Models = append(p.Models, outside.Model{Name: model, Prices: prices})
 	})

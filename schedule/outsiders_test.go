@@ -181,7 +181,11 @@ func playOutside(t *testing.T, seed uint64, faults bool) (placed int, e *elsewhe
 	rng := rand.New(rand.NewPCG(seed, 1))
 	net := rand.New(rand.NewPCG(seed, 2))
 	plans := &planLog{}
-	s, err := New(Options{Config: spec.Default().Scheduling, Observer: plans})
+	config := spec.Default().Scheduling
+	if seed%2 == 1 { // with prices of room, which the others are told
+		config.Scores = map[string]int64{"CPUWorth": 1}
+	}
+	s, err := New(Options{Config: config, Observer: plans})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,6 +261,9 @@ func TestOutsiders(t *testing.T) {
 			}
 			if e.decided < 500 || counts.Committed < 300 {
 				t.Errorf("seed %d, faults %v: too little was decided: %d, %+v", seed, faults, e.decided, counts)
+			}
+			if text, _ := e.s.market.Hosts().MarshalBinary(); (len(text) > 0) != (seed%2 == 1) {
+				t.Errorf("seed %d: the prices of room have %d bytes", seed, len(text))
 			}
 			if c := e.s.Outside().Counts(); faults && (c.Shed == 0 || c.Left == 0 || c.Refused == 0) {
 				t.Errorf("seed %d: something never happened: %+v", seed, c)

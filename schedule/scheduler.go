@@ -239,7 +239,7 @@ func (s *Scheduler) Apply(event facts.Event, now time.Time) (judged int) {
 func (s *Scheduler) countArrivals(event facts.Event) {
 	arrived := func(f *facts.Pod) {
 		kept := (f.Ours || f.Node != "") && !f.Finished && !f.Deleting // others the store forgets, and would hear of as new each time
-		if !f.Requirements.GPU.IsZero() && kept && s.store.Pod(f.UID) == nil {
+		if s.market.Counts(f.Requirements) && kept && s.store.Pod(f.UID) == nil {
 			s.market.Arrived(f.Requirements)
 		}
 	}

@@ -69,10 +69,11 @@ type Division struct {
 	Part uint8
 }
 
-// Prices is a price list of GPUs.
+// Prices is a price list of GPUs, and of room on nodes without.
 type Prices struct {
 	Revision uint64
 	Models   []Model
+	Hosts    *fragment.HostPrices
 }
 
 // Model is what GPUs of a model are worth.

@@ -55,7 +55,10 @@ func newMarket() *Market {
 	return &Market{market: fragment.Market{Params: fragment.Defaults()}, due: firstArrivals, dueHosts: firstArrivals}
 }
 
-// Arrived counts a pod that has arrived. Those that ask for no GPU change nothing, unless a profile scores CPUWorth.
+// Counts reports whether prices follow from such pods: those with GPUs, and where a profile scores CPUWorth all others too.
+func (m *Market) Counts(r *facts.Requirements) bool { return m.pricesHosts || !r.GPU.IsZero() }
+
+// Arrived counts a pod that has arrived. Those that do not count change nothing.
 func (m *Market) Arrived(r *facts.Requirements) {
 	if r.GPU.IsZero() {
 		m.hostArrived(r)
@@ -127,7 +130,7 @@ func (m *Market) Learn(store *cluster.Store) {
 func (m *Market) Recall(store *cluster.Store) {
 	var pods []*cluster.Pod
 	store.EachPod(func(pod *cluster.Pod) {
-		if pod.Class != nil && (m.pricesHosts || !pod.Class.GPU.IsZero()) {
+		if pod.Class != nil && m.Counts(pod.Class.Requirements) {
 			pods = append(pods, pod)
 		}
 	})
@@ -227,9 +230,12 @@ func (m *Market) Each(visit func(model string, prices *fragment.Prices)) {
 	}
 }
 
+// Hosts are the prices of room on nodes without GPUs. The next Learn changes them.
+func (m *Market) Hosts() *fragment.HostPrices { return &m.hosts }
+
 // Take makes the market have the price list of another.
-func (m *Market) Take(revision uint64, models []string, prices []*fragment.Prices) {
-	m.revision, m.prices = revision, m.prices[:0]
+func (m *Market) Take(revision uint64, models []string, prices []*fragment.Prices, hosts *fragment.HostPrices) {
+	m.revision, m.prices, m.hosts = revision, m.prices[:0], *hosts
 	for i, model := range models {
 		m.prices = append(m.prices, modelPrices{model, prices[i]})
 	}
