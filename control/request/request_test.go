@@ -147,3 +147,26 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+// The first status of a State may say what is there already; each later one is to be written, though its first write was lost.
+func TestFirstStatus(t *testing.T) {
+	for _, result := range []Result{Done, Unknown} {
+		s, now := NewState(Defaults()), time.Unix(1000, 0)
+		v := View{Requests: []Request{{Key: Key{"ns", "words"}, UID: "u", Generation: 1, Asks: []Ask{{Name: "map", Count: 1}}}}}
+		for i, want := range []bool{true, false, false} {
+			v.Requests[0].Generation++
+			var first []bool
+			actions, _ := s.Decide(&v, now)
+			for k := range actions {
+				if a := &actions[k]; a.Status != nil {
+					first = append(first, a.Status.First)
+					s.Done(a, result, "", now)
+				}
+			}
+			if !slices.Equal(first, []bool{want}) {
+				t.Errorf("statuses of decision %d are the first: %v", i, first)
+			}
+			now = now.Add(time.Minute)
+		}
+	}
+}

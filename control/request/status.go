@@ -11,6 +11,8 @@ import (
 type Status struct {
 	Summary
 	Slots []Slot
+	// First: this State has had none written before. What the API server has may say the same already.
+	First bool
 }
 
 // Summary is what is said of all its slots together.
@@ -138,6 +140,6 @@ func (s *State) status(l *look, now time.Time) (a Action, due bool) {
 	if next.equal(k.written) {
 		return a, false
 	}
-	k.writing = true
+	k.writing, next.First = true, k.writtenAt.IsZero()
 	return Action{Request: l.r.Key, UID: l.r.UID, Status: next}, true
 }

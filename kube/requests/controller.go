@@ -93,18 +93,25 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	var running sync.WaitGroup
 	for range writers {
-		running.Go(func() {
-			for a := range t.todo {
-				if ctx.Err() == nil {
-					t.results <- done{a, writer.do(ctx, a)}
-				}
-			}
-		})
+		running.Go(func() { t.write(ctx) })
 	}
 	t.loop(ctx)
 	close(t.todo)
 	running.Wait()
 	return nil
+}
+
+// write is one of the writers. When ctx ends nobody takes results any more.
+func (t *term) write(ctx context.Context) {
+	for a := range t.todo {
+		if ctx.Err() != nil {
+			continue
+		}
+		select {
+		case t.results <- done{a, t.writer.do(ctx, a)}:
+		case <-ctx.Done():
+		}
+	}
 }
 
 func (t *term) loop(ctx context.Context) {

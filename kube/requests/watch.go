@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -45,6 +46,7 @@ type Watch struct {
 	requests map[request.Key]*asked
 	byUID    map[string]request.Key
 	pods     map[ownerID]map[string]*request.Pod // by the request that controls them and the name
+	owners   map[podKey]ownerID                  // where each pod is filed that is there: who may change a pod may give it to another owner
 	waiting  map[string]int                      // pods without a node, by namespace
 	changed  map[request.Key]bool
 	gone     []string // UIDs of requests that went
@@ -53,6 +55,8 @@ type Watch struct {
 
 // ownerID is a ResourceRequest as its pods name it. Who may make pods in another namespace may write any UID: only pods of its own namespace are the request's.
 type ownerID struct{ namespace, uid string }
+
+type podKey struct{ namespace, name string }
 
 // NewWatch begins to follow. It tries for ever where the API server does not answer, or has no ResourceRequests.
 func NewWatch(ctx context.Context, c *apiserver.Connection, log *slog.Logger) (*Watch, error) {
@@ -70,10 +74,8 @@ func NewWatch(ctx context.Context, c *apiserver.Connection, log *slog.Logger) (*
 		return nil, fmt.Errorf("make a client for the pods of ResourceRequests: %w", err)
 	}
 	ctx, stop := context.WithCancel(apiserver.Silence(ctx))
-	w := &Watch{
-		log: log, wake: make(chan struct{}, 1), stop: stop, requests: make(map[request.Key]*asked), byUID: make(map[string]request.Key),
-		pods: make(map[ownerID]map[string]*request.Pod), waiting: make(map[string]int), changed: make(map[request.Key]bool),
-	}
+	w := emptyWatch(log)
+	w.stop = stop
 	listed := make(chan struct{})
 	follow := func(name string, source cache.ListerWatcher, example any, s *sink) {
 		pause := apiserver.Backoff(watchBackoff)
@@ -94,6 +96,14 @@ func NewWatch(ctx context.Context, c *apiserver.Connection, log *slog.Logger) (*
 			&sink{w: w, what: "pods", add: w.addPod, remove: w.removePod, replace: w.replacePods, first: func() { w.listed = true }})
 	})
 	return w, nil
+}
+
+// emptyWatch knows nothing.
+func emptyWatch(log *slog.Logger) *Watch {
+	return &Watch{
+		log: log, wake: make(chan struct{}, 1), requests: make(map[request.Key]*asked), byUID: make(map[string]request.Key), pods: make(map[ownerID]map[string]*request.Pod),
+		owners: make(map[podKey]ownerID), waiting: make(map[string]int), changed: make(map[request.Key]bool),
+	}
 }
 
 // listing lists and watches a resource, consistently: what the API server has in its cache may be older than what a leader before saw.
@@ -177,11 +187,16 @@ func (w *Watch) decide(due []request.Key, forget func(uid string), decide func(*
 	clear(w.changed)
 	decide(&v)
 	for i := range v.Requests { // what went was shown
-		for name, p := range v.Requests[i].Pods {
-			if p.Gone {
-				delete(v.Requests[i].Pods, name)
-			}
-		}
+		r := &v.Requests[i]
+		w.dropGone(ownerID{r.Namespace, r.UID})
+	}
+}
+
+// dropGone forgets what went of the pods of a request.
+func (w *Watch) dropGone(of ownerID) {
+	maps.DeleteFunc(w.pods[of], func(_ string, p *request.Pod) bool { return p.Gone })
+	if len(w.pods[of]) == 0 {
+		delete(w.pods, of)
 	}
 }
 
@@ -206,10 +221,15 @@ func (w *Watch) removeRequest(o runtime.Object) {
 	}
 }
 
+// forget forgets a request. Nobody decides about it any more, so what went of its pods is not shown to anybody; those that are there go when their watch says so.
 func (w *Watch) forget(a *asked) {
 	delete(w.requests, a.Key)
 	delete(w.byUID, a.UID)
-	w.gone = append(w.gone, a.UID)
+	delete(w.changed, a.Key)
+	if w.listed { // before that nothing was decided
+		w.gone = append(w.gone, a.UID)
+	}
+	w.dropGone(ownerID{a.Namespace, a.UID})
 }
 
 func (w *Watch) replaceRequests(list []runtime.Object) {
@@ -271,9 +291,23 @@ func (w *Watch) known(of ownerID) (request.Key, bool) {
 	return key, known && key.Namespace == of.namespace
 }
 
+// file notes under which owner a pod is kept, and takes it away from one that it had before. Without a UID the pod is nobody's.
+func (w *Watch) file(pod *corev1.Pod, of ownerID) {
+	key := podKey{pod.Namespace, pod.Name}
+	if before, filed := w.owners[key]; filed && before != of {
+		w.put(before, pod.Name, nil)
+	}
+	if of.uid == "" {
+		delete(w.owners, key)
+	} else {
+		w.owners[key] = of
+	}
+}
+
 func (w *Watch) addPod(o runtime.Object) {
 	if pod, ok := o.(*corev1.Pod); ok {
-		if of := owner(pod); of.uid != "" {
+		of := owner(pod)
+		if w.file(pod, of); of.uid != "" {
 			w.put(of, pod.Name, podOf(pod))
 		}
 	}
@@ -285,6 +319,8 @@ func (w *Watch) removePod(o runtime.Object) {
 		return
 	}
 	of := owner(pod)
+	w.file(pod, of)
+	delete(w.owners, podKey{pod.Namespace, pod.Name})
 	if of.uid == "" {
 		return
 	}
@@ -297,7 +333,7 @@ func (w *Watch) removePod(o runtime.Object) {
 }
 
 func (w *Watch) replacePods(list []runtime.Object) {
-	w.pods, w.waiting = make(map[ownerID]map[string]*request.Pod), make(map[string]int)
+	w.pods, w.owners, w.waiting = make(map[ownerID]map[string]*request.Pod), make(map[podKey]ownerID), make(map[string]int)
 	for _, o := range list {
 		w.addPod(o)
 	}

@@ -247,7 +247,7 @@ type operation struct {
 func (w *Writer) status(ctx context.Context, object *v1alpha1.ResourceRequest, s *request.Status) outcome {
 	now := time.Now()
 	next := statusOf(s, &object.Status, now)
-	if same(next, &object.Status) {
+	if s.First && same(next, &object.Status) { // later the watch may not show yet what we wrote
 		return outcome{what: "none", result: request.Done}
 	}
 	body, err := json.Marshal([]operation{{"test", "/metadata/uid", object.UID}, {"add", "/status", next}})
