@@ -310,11 +310,12 @@ func budgetOf(s *metav1.Status) string {
 	return "its disruption budget refuses: " + s.Details.Causes[i].Message
 }
 
-// Left lists the moves that a leader before has left, and when each began.
+// Left lists the moves that a leader before has left, and when each began. Whoever may write Reservations may give them our label, and any template: what cannot be read is none of ours, and keeps
+// no other from being read.
 func (c *Client) Left(ctx context.Context, visit func(w reschedule.Wanted, created time.Time)) error {
 	next := ""
 	for {
-		var list v1alpha1.ReservationList
+		var list apiserver.WrittenList[v1alpha1.Reservation]
 		a := c.api.Do(ctx, &apiserver.Call{
 			Method: http.MethodGet, Path: "/apis/" + v1alpha1.GroupVersion.String() + "/" + v1alpha1.Reservations, Accept: apiserver.ContentJSON,
 			Query: url.Values{"labelSelector": {spec.LabelMove}, "limit": {"100"}, "continue": {next}}.Encode(),
@@ -326,9 +327,9 @@ func (c *Client) Left(ctx context.Context, visit func(w reschedule.Wanted, creat
 			return fmt.Errorf("list the moves that were left: %w", err)
 		}
 		for i := range list.Items {
-			r := &list.Items[i]
+			r := list.Items[i].Object
 			var what record
-			if json.Unmarshal([]byte(r.Annotations[spec.AnnotationMove]), &what) != nil || r.Name != nameOf(what.UID) || !isName(what.Name) {
+			if r == nil || json.Unmarshal([]byte(r.Annotations[spec.AnnotationMove]), &what) != nil || r.Name != nameOf(what.UID) || !isName(what.Name) {
 				continue // nobody's, and it ends by its TTL
 			}
 			gang, ok := gangOf(&what, r)

@@ -285,6 +285,32 @@ func TestReserveAndGiveBackAndLeft(t *testing.T) {
 	}
 }
 
+// unreadable are templates that the definition of Reservations lets anybody write, and from which no pod can be read.
+var unreadable = []string{`{"spec":{"schedulerName":"hilbert","containers":"none"}}`, `{"spec":{"schedulerName":"hilbert","containers":[{"name":"c","resources":{"requests":{"cpu":"much"}}}]}}`, `"none"`}
+
+// Whoever may write a Reservation may give it our label. If it cannot be read, the moves that a leader before has left are known all the same.
+func TestLeftBesideUnreadable(t *testing.T) {
+	target, err := reservation(&carried().Wanted, web(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := json.Marshal(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, template := range unreadable {
+		others := `{"metadata":{"namespace":"evil","name":"mine","labels":{"` + spec.LabelMove + `":""}},"spec":{"count":1,"owners":[{"podGroup":"g"}],"template":` + template + `}}`
+		client, _ := start(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"metadata":{},"items":[`+others+`,`+string(ours)+`]}`)
+		}))
+		var left []reschedule.Wanted
+		if err := client.Left(t.Context(), func(w reschedule.Wanted, _ time.Time) { left = append(left, w) }); err != nil || len(left) != 1 || left[0] != carried().Wanted {
+			t.Errorf("beside %s: left %+v, %v", template, left, err)
+		}
+	}
+}
+
 // TestPermit: the Reservation is named by its UID, so that one which was made anew under its name evicts nobody; a deposed leader names nobody.
 func TestPermit(t *testing.T) {
 	var got []string

@@ -113,10 +113,17 @@ func (c *Client) Pools(ctx context.Context) ([]Pool, error) {
 	return out, err
 }
 
-// read reads a pool. One with a mistake is a pool too: its nodes are nobody else's.
+// read reads a pool. One with a mistake is a pool too: its nodes are nobody else's, and its status is what the next leader goes on from, so it is read by itself.
 func read(w *apiserver.Written[v1alpha1.TidePool]) (p Pool) {
 	if w.Problem != nil {
-		return Pool{Object: v1alpha1.TidePool{ObjectMeta: w.ObjectMeta}, Invalid: w.Problem.Error()}
+		p.Object.ObjectMeta, p.Invalid = w.ObjectMeta, w.Problem.Error()
+		var rest struct {
+			Status v1alpha1.TidePoolStatus `json:"status"`
+		}
+		if json.Unmarshal(w.Text, &rest) == nil { // else it is of no use: another is written over it
+			p.Object.Status = rest.Status
+		}
+		return p
 	}
 	p.Object = *w.Object
 	p.check()

@@ -158,3 +158,34 @@ func TestPools(t *testing.T) {
 		t.Errorf("what is as it was is written: %v, %v", written, err)
 	}
 }
+
+// A pool that cannot be read keeps what its status remembers: hand-overs of the last hour, and weeks of the forecast's history. A status that cannot be read is written over.
+func TestUnreadablePoolsKeepTheirStatus(t *testing.T) {
+	const status = `"status":{"nodes":9,"online":4,"offline":5,"wanted":4,"forecastHistory":"YWJj","lowMost":4,"handOvers":[{"at":"2026-11-26T07:50:00Z","nodes":3}]}`
+	for name, c := range map[string]struct {
+		pool  string
+		keeps bool
+	}{
+		"no duration":            {`"spec":{"hold":"15 minutes"},` + status, true},
+		"no number":              {`"spec":{"slack":"one"},` + status, true},
+		"a status that is wrong": {`"spec":{},"status":{"nodes":"nine","forecastHistory":"YWJj"}`, false},
+	} {
+		s := &server{pools: `{"metadata":{},"items":[{"metadata":{"name":"p","uid":"u","resourceVersion":"7"},` + c.pool + `}]}`}
+		client, _ := start(t, s)
+		list, err := client.Pools(t.Context())
+		if err != nil || len(list) != 1 || list[0].Invalid == "" {
+			t.Fatalf("%s: %+v, %v", name, list, err)
+		}
+		p := &list[0]
+		next := p.Object.Status.TidePoolStatus // as the role controller has it
+		written, err := client.Status(t.Context(), p, &next, []spec.NodeCondition{{Type: spec.ConditionTideValid, Reason: spec.ReasonTideInvalid, Message: p.Invalid}}, time.Now())
+		if err != nil || !written {
+			t.Fatalf("%s: written %v, %v", name, written, err)
+		}
+		for _, part := range []string{`"forecastHistory":"YWJj"`, `"handOvers":[{"at":"2026-11-26T07:50:00Z","nodes":3}]`, `"lowMost":4`, `"nodes":9`} {
+			if strings.Contains(s.sent[0], part) != c.keeps {
+				t.Errorf("%s: %s is in what is written: %v, want %v: %s", name, part, !c.keeps, c.keeps, s.sent[0])
+			}
+		}
+	}
+}

@@ -294,10 +294,11 @@ func resizeOf(p *corev1.Pod) recommend.Resize {
 	return recommend.ResizeNone
 }
 
-// places are our Reservations; false: the API server has none, or they are not known.
+// places are our Reservations; false: the API server has none, or they are not known. Whoever may write Reservations may give them our label, and any template: one that cannot be read keeps no
+// other from being read.
 func (r *Reader) places(ctx context.Context) (out []vpa.Place, known bool) {
 	data, err := r.api.get(ctx, "/apis/"+v1alpha1.GroupVersion.String()+"/"+v1alpha1.Reservations, map[string]string{"labelSelector": spec.LabelGrowth})
-	var list v1alpha1.ReservationList
+	var list apiserver.WrittenList[v1alpha1.Reservation]
 	if err == nil {
 		err = json.Unmarshal(data, &list)
 	}
@@ -306,8 +307,12 @@ func (r *Reader) places(ctx context.Context) (out []vpa.Place, known bool) {
 		return nil, false
 	}
 	for i := range list.Items {
-		if o := &list.Items[i]; o.DeletionTimestamp == nil {
-			out = append(out, placeOf(o))
+		switch w := &list.Items[i]; {
+		case w.DeletionTimestamp != nil:
+		case w.Object == nil:
+			out = append(out, vpa.Place{Namespace: w.Namespace, Name: w.Name, State: vpa.PlaceGone, Reason: "it cannot be read"})
+		default:
+			out = append(out, placeOf(w.Object))
 		}
 	}
 	return out, true

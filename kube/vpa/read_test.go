@@ -2,6 +2,7 @@ package vpa
 
 import (
 	"encoding/json"
+	"log/slog"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,6 +91,29 @@ func TestPlaceOf(t *testing.T) {
 		if got := placeOf(&o); got.State != x.want || got.Reason != x.reason || got.Amounts != (recommend.Amounts{CPU: 0.5}) {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+// TestPlacesBesideUnreadable: whoever may write a Reservation may give it our label. If it cannot be read, the others are known all the same, and it keeps no room.
+func TestPlacesBesideUnreadable(t *testing.T) {
+	ours, err := json.Marshal(&v1alpha1.Reservation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "ours", Annotations: map[string]string{spec.AnnotationGrowthFrom: `{"CPU": 1}`}},
+		Status:     v1alpha1.ReservationStatus{Places: []v1alpha1.ReservedPlace{{State: "Reserved", Node: "n1"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, template := range []string{`{"spec": {"containers": "none"}}`, `{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "much"}}}]}}`} {
+		text := `{"items": [{"metadata": {"namespace": "evil", "name": "mine"}, "spec": {"template": ` + template + `}, "status": {"places": [{"state": "Reserved", "node": "n1"}]}}, ` + string(ours) + `]}`
+		r := Reader{api: answers{v1alpha1.Reservations: text}, log: slog.New(slog.DiscardHandler), trouble: make(map[string]bool)}
+		places, known := r.places(t.Context())
+		if !known || len(places) != 2 || places[0].State != vpa.PlaceGone || places[0].Name != "mine" || places[1].State != vpa.PlaceReserved || places[1].Node != "n1" {
+			t.Errorf("beside %s: %+v, known %v", template, places, known)
+		}
+	}
+	r := Reader{api: answers{}, log: slog.New(slog.DiscardHandler), trouble: make(map[string]bool)}
+	if places, known := r.places(t.Context()); known || places != nil {
+		t.Errorf("what cannot be listed is known: %+v", places)
 	}
 }
 
