@@ -146,13 +146,46 @@ func TestJudgeAgreesWithFilters(t *testing.T) {
 			rt.Fatalf("a pod fits: the judge says %v, the core %v", ours, core)
 		}
 		grant := topology.Grant{GPUs: uint16(d.num(0, 7, "granted")), Milli: int16(d.num(0, 10, "granted milli") * 100)}
-		if grant.GPUs == 0 {
+		switch {
+		case grant.GPUs == 0:
 			grant.Milli = 0
+		case d.num(0, 3, "isolation") == 0:
+			grant.Isolation = topology.Isolation(d.num(0, 2, "given isolation"))
+		case grant.Milli < topology.FullGPU:
+			grant.Isolation = topology.Accounting
 		}
 		if ours, core := judge.Refusal(n, on, r, grant), rules.Commits(&store.State, slot, class, &grant); (ours == "") != (core == "") {
 			rt.Fatalf("a pod with GPUs %v at %d milli may join: the judge says %q, the core %q", grant, grant.Milli, ours, core)
 		}
 	})
+}
+
+// TestIsolationOfGrants: where there are only counters, a part of a GPU is given with isolation accounting, and whole GPUs are given without any.
+func TestIsolationOfGrants(t *testing.T) {
+	t.Parallel()
+	n := &facts.Node{Name: "n0", GPU: topology.Shape{GPUs: 1, Model: "m", Shareable: true}, Allocatable: []resource.Quantity{{Name: resource.NamePods, Amount: 1}}}
+	store := cluster.NewStore()
+	store.Apply(facts.NodeUpserted{Node: n})
+	for _, c := range []struct {
+		asks topology.Request
+		want topology.Isolation
+	}{
+		{topology.Request{Milli: 500}, topology.Accounting},
+		{topology.Request{Whole: 1}, topology.IsolationAny},
+	} {
+		r := &facts.Requirements{GPU: c.asks}
+		class, slot := store.Class(r), store.Slot(n.Name)
+		for isolation := topology.IsolationAny; isolation <= topology.Hard; isolation++ {
+			grant := topology.Grant{GPUs: 1, Milli: int16(c.asks.Total()), Isolation: isolation}
+			ours, core := judge.Refusal(n, nil, r, grant), rules.Commits(&store.State, slot, class, &grant)
+			if fits := isolation == c.want; fits != (ours == "") || fits != (core == "") {
+				t.Errorf("%+v with isolation %v: the judge says %q, the core %q", c.asks, isolation, ours, core)
+			}
+		}
+		if grant, _ := judge.SomeGrant(n, nil, c.asks); grant.Isolation != c.want {
+			t.Errorf("%+v: the judge gives isolation %v", c.asks, grant.Isolation)
+		}
+	}
 }
 
 // TestModelNoticesOvercommit: the model's books say that a node is over-committed exactly if counting anew says so.

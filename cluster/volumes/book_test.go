@@ -27,6 +27,12 @@ type answer struct {
 	waits string
 }
 
+// refuses reports whether the pod must not have the node while every other pod stays where it is: Conflict alone lets it go where those that use its claim
+// could be evicted.
+func (a answer) refuses(node *facts.Node) bool {
+	return a.waits != "" || a.needs != nil && (a.needs.Conflict(node) != facts.NoVolumeConflict || len(a.needs.Users) > 0)
+}
+
 // answers is what the Book says of all pods.
 func (w *world) answers() map[facts.UID]answer {
 	out := make(map[facts.UID]answer)
@@ -154,12 +160,37 @@ func (w *world) step(t *rapid.T) {
 	}
 }
 
+// TestTakeFromWhoLeaves: a claim that one pod at a time may use is taken on the node of its user exactly if that user leaves.
+func TestTakeFromWhoLeaves(t *testing.T) {
+	t.Parallel()
+	book, node := volumes.New(), &facts.Node{Name: "n"}
+	claim := &facts.Claim{ClaimName: facts.ClaimName{Namespace: "d", Name: "c"}, UID: "c", Modes: facts.ReadWriteOncePod, Volume: "v", Bound: true}
+	book.Set(&facts.Volume{Name: "v", Modes: facts.ReadWriteOncePod, Claim: claim.ClaimName, ClaimUID: "c"})
+	book.Set(claim)
+	for _, uid := range []facts.UID{"first", "second"} {
+		book.Use(uid, "d", []facts.ClaimUse{{Claim: "c"}}, false)
+	}
+	stays, leaves := func(facts.UID) bool { return false }, func(facts.UID) bool { return true }
+	if conflict, _ := book.Take("first", node, stays); conflict != "" {
+		t.Fatalf("nobody uses the claim: %s", conflict)
+	}
+	if needs, waits := book.Needs("second"); waits != "" || needs.Conflict(node) != facts.NoVolumeConflict {
+		t.Fatalf("its user could be evicted: %+v %q", needs, waits)
+	}
+	if conflict, _ := book.Take("second", node, stays); conflict != facts.VolumeInUse.String() {
+		t.Fatalf("its user stays: %q", conflict)
+	}
+	if conflict, _ := book.Take("second", node, leaves); conflict != "" {
+		t.Fatalf("its user leaves: %s", conflict)
+	}
+}
+
 // take takes a pod, and again after it was released: that leaves no trace.
 func (w *world) take(t *rapid.T, uid facts.UID, before map[facts.UID]answer) {
 	node := rapid.SampledFrom(w.nodes).Draw(t, "node")
 	for again := range 2 {
 		conflict, affected := w.book.Take(uid, node, func(facts.UID) bool { return false })
-		if said := before[uid]; (conflict != "") != (said.waits != "" || said.needs != nil && said.needs.Conflict(node) != facts.NoVolumeConflict) {
+		if said := before[uid]; (conflict != "") != said.refuses(node) {
 			t.Fatalf("take %s on %s: %q, though it was said that %+v", uid, node.Name, conflict, said)
 		}
 		if conflict != "" {

@@ -89,9 +89,10 @@ func SomeGrant(n *facts.Node, on []Occupant, want topology.Request) (topology.Gr
 		return topology.Grant{}, true
 	}
 	free := gpuCounters(n, on)
-	grant := topology.Grant{Milli: want.Milli}
+	grant := topology.Grant{Milli: want.Milli, Isolation: topology.Accounting}
 	need := 1
 	if want.Milli == 0 {
+		grant.Isolation = topology.IsolationAny
 		grant.Milli, need = topology.FullGPU, int(want.Whole)
 	} else if !n.GPU.Shareable {
 		return topology.Grant{}, false
@@ -226,15 +227,18 @@ func grantRefusal(n *facts.Node, r *facts.Requirements, grant topology.Grant) st
 			return fmt.Sprintf("GPU %d of %d", i, n.GPU.GPUs)
 		}
 	}
-	want, milli := int(r.GPU.Whole), int16(1000)
+	want, milli, isolation := int(r.GPU.Whole), int16(1000), topology.IsolationAny
 	if r.GPU.Milli > 0 {
-		want, milli = 1, r.GPU.Milli
+		want, milli, isolation = 1, r.GPU.Milli, topology.Accounting
 		if !n.GPU.Shareable {
 			return "a part of a GPU that is not shared"
 		}
 	}
 	if count != want || count > 0 && grant.Milli != milli {
 		return fmt.Sprintf("%d GPUs at %d milli where %d at %d are asked for", count, grant.Milli, want, milli)
+	}
+	if count > 0 && grant.Isolation != isolation { // counters are all that there is: nothing limits a part, and a whole GPU has no other user
+		return fmt.Sprintf("GPUs with isolation %v where %v is given", grant.Isolation, isolation)
 	}
 	return ""
 }
