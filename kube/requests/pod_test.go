@@ -16,10 +16,11 @@ func contextOf(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }
 
-func object(t *testing.T, text string) *v1alpha1.ResourceRequest {
+// object is the ResourceRequest of asksText.
+func object(t *testing.T) *v1alpha1.ResourceRequest {
 	t.Helper()
 	o := &v1alpha1.ResourceRequest{}
-	if err := yaml.UnmarshalStrict([]byte(text), o); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(asksText), o); err != nil {
 		t.Fatal(err)
 	}
 	return o
@@ -27,7 +28,7 @@ func object(t *testing.T, text string) *v1alpha1.ResourceRequest {
 
 // A pod is the template's, with what its ask says, and its locality at each level; what the template requires holds besides.
 func TestPod(t *testing.T) {
-	o := object(t, asksText)
+	o := object(t)
 	for _, c := range []struct {
 		level               request.Level
 		required, preferred string
@@ -99,7 +100,7 @@ func TestProblems(t *testing.T) {
 		"spec.asks[0].count: a request asks for 0 to 1000 containers in all": func(s *v1alpha1.ResourceRequestSpec) { s.Asks[0].Count = 1001 },
 		"spec.asks[0].resources: the template has no container other":        func(s *v1alpha1.ResourceRequestSpec) { s.Asks[0].Resources[0].Name = "other" },
 	} {
-		o := object(t, asksText)
+		o := object(t)
 		change(&o.Spec)
 		if got := read(o).Problem; got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -395,7 +395,7 @@ func TestUnreadable(t *testing.T) {
 // Whoever may make pods in another namespace may name a request as their controller. They are not its pods.
 func TestPodsOfOtherNamespaces(t *testing.T) {
 	r := newRig(t)
-	object := object(t, asksText)
+	object := object(t)
 	forged, err := pod(object, &request.Create{Name: request.NameOf(&request.Request{Key: request.Key{Namespace: "ns", Name: "words"}, UID: "u1"}, "map", 0), Ask: "map", Level: request.Nodes}, "hilbert")
 	if err != nil {
 		t.Fatal(err)

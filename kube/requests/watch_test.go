@@ -22,12 +22,10 @@ import (
 	"hilbert.dev/hilbert/kube/standin"
 )
 
-// asks is a ResourceRequest as a watch delivers it.
-func asks(t *testing.T, name, uid string) *written {
+// asks is that ResourceRequest as a watch delivers it.
+func asks(t *testing.T) *written {
 	t.Helper()
-	o := object(t, asksText)
-	o.Name, o.UID = name, types.UID(uid)
-	text, err := json.Marshal(o)
+	text, err := json.Marshal(object(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +73,7 @@ func TestPodsChangeOwners(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := emptyWatch(slog.New(slog.DiscardHandler))
 			w.listed = true
-			w.addRequest(asks(t, "words", "u1"))
+			w.addRequest(asks(t))
 			w.addPod(owned("p", "u1", node))
 			if len(w.shown()) != 1 {
 				t.Fatal("the request's pod is not shown")
@@ -103,7 +101,7 @@ func TestPodsChangeOwners(t *testing.T) {
 			}
 			w.addPod(owned("p", "u1", node))
 			w.removePod(owned("p", "forged", node)) // the last that is seen of it
-			w.removeRequest(asks(t, "words", "u1"))
+			w.removeRequest(asks(t))
 			w.shown()
 			if is := w.empty(); is != "" {
 				t.Errorf("all went, and there are %s", is)
@@ -125,7 +123,7 @@ func TestWhatWentIsForgotten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := emptyWatch(slog.New(slog.DiscardHandler))
 			w.listed = true
-			w.addRequest(asks(t, "words", "u1"))
+			w.addRequest(asks(t))
 			var pods []*corev1.Pod
 			for step := range strings.FieldsSeq(steps) {
 				switch step {
@@ -140,7 +138,7 @@ func TestWhatWentIsForgotten(t *testing.T) {
 					w.removePod(pods[0])
 					pods = pods[1:]
 				case "end":
-					w.removeRequest(asks(t, "words", "u1"))
+					w.removeRequest(asks(t))
 				case "decide":
 					w.decide(nil, func(string) {}, func(*request.View) {})
 				case "unlisted":
@@ -182,7 +180,7 @@ func TestStatusComesBackBeforeItsWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(writer.Close)
-	o := object(t, asksText)
+	o := object(t)
 	waits, runs := request.Status{Summary: request.Summary{Generation: 1, Asked: 2, Waiting: 2, Reason: request.ReasonWaiting}}, request.Status{Summary: request.Summary{Generation: 1, Asked: 2, Running: 2, Reason: request.ReasonAllocated, Ready: true}}
 	o.Status = *statusOf(&waits, &o.Status, time.Now())
 	watch.requests[request.Key{Namespace: "ns", Name: "words"}] = &asked{object: o, Request: read(o)}
