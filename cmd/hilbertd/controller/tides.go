@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -91,6 +92,7 @@ type standing struct {
 	decision tide.Decision
 	history  string            // what the forecast has learnt, for the next leader
 	stays    map[string]string // why pods on nodes of the other side stay, by node
+	failed   error             // why nothing was decided: then its nodes stay as they are
 }
 
 func (t *tider) decide(ctx context.Context, m *mover, now time.Time) error {
@@ -112,7 +114,7 @@ func (t *tider) decide(ctx context.Context, m *mover, now time.Time) error {
 		return err
 	}
 	list := t.standings(pools, marked, dump)
-	t.release(ctx, pools, marked, list)
+	t.release(ctx, pools, marked, list, dump)
 	sides := make(map[string]tide.Side)
 	for _, s := range list {
 		for name, b := range s.belongs {
@@ -120,9 +122,13 @@ func (t *tider) decide(ctx context.Context, m *mover, now time.Time) error {
 		}
 	}
 	dump = whatif.HandOver(dump, sides) // the scheduler's watch may be behind what the nodes say
+	var failed []error
 	for _, s := range list {
-		if err := t.choose(ctx, m, s, dump, now); err != nil {
-			return err
+		if s.failed = t.choose(ctx, m, s, dump, now); s.failed != nil {
+			if failed = append(failed, s.failed); ctx.Err() != nil {
+				return ctx.Err()
+			}
+			continue // others are decided about all the same
 		}
 		t.hand(ctx, s, now)
 	}
@@ -130,7 +136,7 @@ func (t *tider) decide(ctx context.Context, m *mover, now time.Time) error {
 	for _, s := range list {
 		t.report(ctx, s, now)
 	}
-	return ctx.Err()
+	return errors.Join(append(failed, ctx.Err())...)
 }
 
 // forget forgets what was learnt of pools that are gone.
@@ -175,10 +181,14 @@ func (t *tider) standings(pools []tides.Pool, marked map[string]tides.Node, dump
 	return list
 }
 
-// release gives back nodes that belong to no pool any more.
-func (t *tider) release(ctx context.Context, pools []tides.Pool, marked map[string]tides.Node, list []*standing) {
+// release gives back nodes that belong to no pool any more. Of a node that the snapshot lacks nothing is known, so it stays as it is.
+func (t *tider) release(ctx context.Context, pools []tides.Pool, marked map[string]tides.Node, list []*standing, dump *inspect.Dump) {
+	known := make(map[string]bool, len(dump.Ledger.Nodes))
+	for _, n := range dump.Ledger.Nodes {
+		known[n.Name] = true
+	}
 	for name, n := range marked {
-		if slices.ContainsFunc(list, func(s *standing) bool { _, ok := s.belongs[name]; return ok }) || ctx.Err() != nil {
+		if !known[name] || slices.ContainsFunc(list, func(s *standing) bool { _, ok := s.belongs[name]; return ok }) || ctx.Err() != nil {
 			continue
 		}
 		if slices.ContainsFunc(pools, func(p tides.Pool) bool { return p.Object.Name == n.Pool && p.Invalid != "" }) {

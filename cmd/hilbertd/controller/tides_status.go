@@ -17,6 +17,10 @@ import (
 // report writes how a pool stands.
 func (t *tider) report(ctx context.Context, s *standing, now time.Time) {
 	status := s.pool.Object.Status.TidePoolStatus
+	if s.failed != nil {
+		t.write(ctx, s.pool, &status, unknownFor(s.failed), now)
+		return
+	}
 	if s.pool.Invalid == "" {
 		status = statusOf(s)
 		t.meter.show(s)
@@ -38,10 +42,15 @@ func (t *tider) unknown(ctx context.Context, pools []tides.Pool, err error, now 
 			continue
 		}
 		status := p.Object.Status.TidePoolStatus
-		t.write(ctx, p, &status, []spec.NodeCondition{
-			{Type: spec.ConditionTideValid, True: true, Reason: spec.ReasonTideValid},
-			{Type: spec.ConditionTideSatisfied, Unknown: true, Reason: spec.ReasonTideUnknown, Message: err.Error()},
-		}, now)
+		t.write(ctx, p, &status, unknownFor(err), now)
+	}
+}
+
+// unknownFor are the conditions of a pool that is right, and about which nothing could be decided.
+func unknownFor(err error) []spec.NodeCondition {
+	return []spec.NodeCondition{
+		{Type: spec.ConditionTideValid, True: true, Reason: spec.ReasonTideValid},
+		{Type: spec.ConditionTideSatisfied, Unknown: true, Reason: spec.ReasonTideUnknown, Message: err.Error()},
 	}
 }
 
