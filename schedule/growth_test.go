@@ -21,7 +21,7 @@ import (
 //   - nobody is deleted for it but a pod that was named, of lower priority than the growth and than the pod that grows;
 //   - nobody at all for a pod whose policy is Never, that runs elsewhere or in another namespace, or whose priority the growth exceeds;
 //   - nothing is written about the placeholder, which is no pod, and the place is Reserved only when its victims have left and it fits;
-//   - where all who are in the way were named, it comes to be Reserved.
+//   - where all of lower priority on the node were named, and what is left has room for it, it comes to be Reserved.
 func TestGrowthEvictsOnlyWhoIsNamed(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]int)
@@ -223,10 +223,14 @@ func (w *growthWorld) rest(t *rapid.T, seen map[string]int) {
 			w.s.Apply(facts.PodRemoved{UID: uid}, w.now)
 		}
 	}
-	stays := int64(0) // on the node whatever the growth may do
+	stays, unnamed := int64(0), false // on the node whatever the growth may do; the search may come to one that was not named, and waits then, though others would do
 	for _, p := range w.pods {
-		if p.Node == w.on && (p.Priority >= w.room.Template.Priority || !slices.Contains(r.MayEvict, p.UID)) {
+		switch {
+		case p.Node != w.on:
+		case p.Priority >= w.room.Template.Priority:
 			stays += p.Requirements.Requests[0].Amount
+		case !slices.Contains(r.MayEvict, p.UID):
+			unnamed = true
 		}
 	}
 	may := !w.grows.NeverPreempts && w.grows.Namespace == "ns" && w.grows.Node == w.on && w.room.Template.Priority <= w.grows.Priority
@@ -234,7 +238,7 @@ func (w *growthWorld) rest(t *rapid.T, seen map[string]int) {
 	state := v.Places[0].State
 	if state == facts.PlaceWaiting {
 		seen["waits"]++
-		if may && stays+w.room.Template.Requirements.Requests[0].Amount <= growthCPUs*1000 {
+		if may && !unnamed && stays+w.room.Template.Requirements.Requests[0].Amount <= growthCPUs*1000 {
 			t.Fatalf("it waits, and %d stay:\n%s%s", stays, script.Dump(w.s.Store()), script.Reservations(w.s.Store()))
 		}
 	}
@@ -275,6 +279,44 @@ func TestGrowthEvictsNobodyWhoseBindingIsOnItsWay(t *testing.T) {
 			}
 			w.s.Finish(bind.Result{ID: write.ID, Outcome: bind.Written}, w.now)
 		}
+	}
+}
+
+// TestGrowthWaitsForTheLeastHarm: a growth waits while the least harm would be to evict a pod that was not named, though to evict one that was named would do.
+func TestGrowthWaitsForTheLeastHarm(t *testing.T) {
+	t.Parallel()
+	w := &growthWorld{s: newSched(t), now: time.Unix(1, 0), pods: make(map[facts.UID]facts.Pod)}
+	w.s.Apply(facts.NodeUpserted{Node: revNode("n0", growthCPUs*1000, 64)}, w.now)
+	older, younger := w.pod("older", 1, 0), w.pod("younger", 2, 0)
+	younger.Created++
+	for _, p := range []facts.Pod{w.pod("grows", 1, 2), w.pod("stays", 2, 1), older, younger} {
+		p.Node = "n0"
+		w.tell(p)
+	}
+	template := w.pod("", 3, 1)
+	template.Requirements.Required = []facts.Term{{Fields: []facts.Requirement{{Key: facts.FieldName, Operator: facts.In, Values: []string{"n0"}}}}}
+	named := func(uids ...facts.UID) (evicted []facts.UID) {
+		w.s.Apply(facts.ReservationUpserted{Reservation: &facts.Reservation{
+			UID: "r", Name: "r", Namespace: "ns", Count: 1, Template: template, MayEvict: uids,
+			Owners: []facts.ReservationOwner{{Pods: &facts.LabelSelector{Expressions: []facts.Requirement{{Key: spec.LabelGrowth, Operator: facts.In, Values: []string{"grows"}}}}}},
+		}}, w.now)
+		for range 10 {
+			w.now = w.now.Add(time.Second)
+			w.s.Step(w.now, 100)
+			for _, write := range slices.Clone(w.s.Ready(w.now)) {
+				if write.Kind == bind.DeletePod {
+					evicted = append(evicted, write.Pod)
+				}
+				w.s.Finish(bind.Result{ID: write.ID, Outcome: bind.Written}, w.now)
+			}
+		}
+		return evicted
+	}
+	if got := named("older"); len(got) > 0 {
+		t.Errorf("%v are evicted, where the least harm is to a pod that was not named", got)
+	}
+	if got := named("older", "younger"); !slices.Equal(got, []facts.UID{"younger"}) {
+		t.Errorf("evicted: %v, want younger", got)
 	}
 }
 
