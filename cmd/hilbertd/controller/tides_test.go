@@ -163,7 +163,9 @@ func TestOnePoolKeepsNoOther(t *testing.T) {
 	b.node("a2", "a", spec.TideOnline, true, true)
 	b.node("b1", "b", spec.TideOnline, true, true)
 	b.node("b2", "b", spec.TideOffline, false, true)
-	b.spoil = func(d *cluster.Dump) { d.Reservations = append(d.Reservations, cluster.ReservationRecord{Node: "nowhere", By: 1}) }
+	b.spoil = func(d *cluster.Dump) {
+		d.Reservations = append(d.Reservations, cluster.ReservationRecord{Node: "nowhere", By: 1})
+	}
 	if err := b.decide(); err == nil || !strings.Contains(err.Error(), "TidePool a") {
 		t.Errorf("the round says %v", err)
 	}
