@@ -200,36 +200,48 @@ func (a *attempt) mayReclaim() bool {
 // Example: a place of a Reservation comes before a pod of its shape in a queue within its guarantee. The place evicts nobody; the pod takes back
 // what is borrowed from the queue.
 func (a *attempt) reclaimEqual() bool {
-	s := a.s
 	for other := a.reclaimer(); other != nil; other = a.reclaimer() {
-		s.queue.Take(other)
-		its := attempt{s: s, unit: other, in: a.in, now: a.now}
-		if its.ask, its.short, its.quotaAdmits = s.gate.Ask(other); !its.quotaAdmits {
-			s.queue.Return(other) // it is blocked by the limit in a turn of its own
-			return false
+		if done, admitted := a.instead(other, (*attempt).reclaim); done || !admitted {
+			return done // a limit blocks the other in a turn of its own
 		}
-		if its.reclaim() {
-			s.queue.Return(a.unit)
-			return true
-		}
-		s.queue.Return(other)
 	}
 	return false
 }
 
+// instead gives the turn of this unit to another one of its shape. done: that ended the turn, and this unit has another one; admitted: the limits of the other's queue leave room.
+func (a *attempt) instead(other *queue.Unit, try func(*attempt) bool) (done, admitted bool) {
+	s := a.s
+	s.queue.Take(other)
+	its := attempt{s: s, unit: other, in: a.in, now: a.now}
+	its.ask, its.short, its.quotaAdmits = s.gate.Ask(other)
+	if its.quotaAdmits && try(&its) {
+		s.queue.Return(a.unit)
+		return true, true
+	}
+	s.queue.Return(other)
+	return false, its.quotaAdmits
+}
+
+// firstAlike returns the most important of the other units of the shape that may do something; nil: none may.
+func (a *attempt) firstAlike(may func(*queue.Unit) bool) (best *queue.Unit) {
+	a.s.queue.EachAlike(a.unit, func(other *queue.Unit) {
+		if other != a.unit && (best == nil || queue.Before(other, best)) && may(other) {
+			best = other
+		}
+	})
+	return best
+}
+
 // reclaimer returns the most important of the units that would sleep with this one which may evict others, and for which victims were not searched. nil: none.
-func (a *attempt) reclaimer() (best *queue.Unit) {
+func (a *attempt) reclaimer() *queue.Unit {
 	// Where units come by priority, none has a higher one than the unit whose turn it is.
 	if a.mayEvict(a.unit) && a.unit.Queue().Sort() != facts.FIFO && !a.unit.Early {
 		return nil
 	}
 	key := keyOf(a.unit)
-	a.s.queue.EachAlike(a.unit, func(other *queue.Unit) {
-		if other != a.unit && (best == nil || queue.Before(other, best)) && a.s.blocked.mayHaveVictims(key, other.Priority) && a.mayEvict(other) {
-			best = other
-		}
+	return a.firstAlike(func(other *queue.Unit) bool {
+		return a.s.blocked.mayHaveVictims(key, other.Priority) && a.mayEvict(other)
 	})
-	return best
 }
 
 // mayEvict reports whether a unit may evict others: no member must not, nor waits for its victims of before a restart.
@@ -256,28 +268,16 @@ func (a *attempt) backfillEqual() bool {
 	if other == nil {
 		return false
 	}
-	s := a.s
-	s.queue.Take(other)
-	its := attempt{s: s, unit: other, in: a.in, now: a.now}
-	if its.ask, _, its.quotaAdmits = s.gate.Ask(other); its.quotaAdmits && its.backfill() {
-		s.queue.Return(a.unit)
-		return true
-	}
-	s.queue.Return(other)
-	return false
+	done, _ := a.instead(other, (*attempt).backfill)
+	return done
 }
 
 // backfiller returns the first of the units that would sleep with this one which may backfill, nil if none may.
-func (a *attempt) backfiller() (best *queue.Unit) {
+func (a *attempt) backfiller() *queue.Unit {
 	if len(a.s.gate.Reservations.List()) == 0 {
 		return nil
 	}
-	a.s.queue.EachAlike(a.unit, func(other *queue.Unit) {
-		if other != a.unit && (best == nil || queue.Before(other, best)) && a.s.gate.Reservations.Backfills(other, a.now) {
-			best = other
-		}
-	})
-	return best
+	return a.firstAlike(func(other *queue.Unit) bool { return a.s.gate.Reservations.Backfills(other, a.now) })
 }
 
 // blockByQuota lets the unit wait for a queue's limit.

@@ -20,7 +20,7 @@
 // What is decided about is a unit: one pod, or the members of a gang that wait. Step takes the next unit in turn from the queue and makes an
 // attempt. The attempt asks the gate (schedule/admit) whether the limits of the unit's queues leave room; then it goes through a list of
 // strategies (loop.go) until one of them ends the turn: place it, take nodes that are reserved for gangs of lower rank, evict
-// others for it, backfill, let a unit of its shape do either where it may not itself, or park it. All but the last propose a Plan, which the binder commits against the newest ledger or rejects. A
+// others for it, backfill, let another unit of its shape backfill or evict others in its turn, or park it. All but the last propose a Plan, which the binder commits against the newest ledger or rejects. A
 // rejected unit goes back to the queue, and is decided again on a snapshot that has seen the revision which the rejection named.
 //
 // A single pod and a gang go the same way. Only where a cluster has neither queues nor gangs, preemption follows kube-scheduler's rules

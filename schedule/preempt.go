@@ -46,16 +46,11 @@ func (a *attempt) preempt() bool {
 }
 
 // nextPreemptor returns the most important waiting unit of the shape that may preempt now: as a rule the one whose turn it is. nil: none.
-func (a *attempt) nextPreemptor() (best *queue.Unit) {
+func (a *attempt) nextPreemptor() *queue.Unit {
 	if a.mayPreempt(a.unit) {
 		return a.unit
 	}
-	a.s.queue.EachAlike(a.unit, func(u *queue.Unit) {
-		if (best == nil || queue.Before(u, best)) && a.mayPreempt(u) {
-			best = u
-		}
-	})
-	return best
+	return a.firstAlike(a.mayPreempt)
 }
 
 // mayPreempt reports whether a pod may evict others now. One whose victims of before a restart are on their way out waits for them, unless

@@ -23,8 +23,8 @@ type Rescheduling struct {
 	MaxMoves int `json:"maxMoves,omitempty"`
 	// MaxInFlight bounds the moves that are on their way at once.
 	MaxInFlight int `json:"maxInFlight,omitempty"`
-	// MaxWorkloadPercent bounds how many pods of one workload are on their way at once, in percent of its pods; one always may be. What has run for less than five minutes counts as on its way.
-	// Jobs are not bounded by it, nor gangs, which are moved whole.
+	// MaxWorkloadPercent bounds how many pods of one workload start or are moved at once, in percent of its pods; it allows one at least. A pod starts until it has run for five minutes.
+	// It bounds neither Jobs nor gangs, which are moved whole.
 	MaxWorkloadPercent int `json:"maxWorkloadPercent,omitempty"`
 	// MinAge is how long a pod has run before it is moved to a better place.
 	MinAge Duration `json:"minAge,omitempty"`

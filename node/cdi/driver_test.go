@@ -1,10 +1,8 @@
 package cdi_test
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,16 +11,10 @@ import (
 	"hilbert.dev/hilbert/node/cdi/cditest"
 )
 
-// driverVariable says that this machine has a GPU that nobody uses, NVIDIA's driver, CUDA's compiler, NVIDIA's nvidia-ctk and nvidia-cdi-hook, and runc, and that
-// the test is root. A test program that is carried to such a machine without the tree is told by clientVariable where the client is.
-const driverVariable, clientVariable = "HILBERT_GPU", "HILBERT_GPU_CLIENT"
-
 // TestOnDriver makes containers with what Inject gives them. Every other test of this package has composed specifications.
 func TestOnDriver(t *testing.T) {
-	if os.Getenv(driverVariable) == "" {
-		t.Skipf("it needs a GPU that nobody uses: make gpu-test, or %s=1", driverVariable)
-	}
-	h := cditest.New(t, cmp.Or(os.Getenv(clientVariable), "../mps/testdata/client.cu"))
+	cditest.Require(t)
+	h := cditest.New(t, cditest.Client("../mps/testdata/client.cu"))
 	t.Logf("%s, driver %s: %s opens %v", h.GPU.Model, h.Driver, h.Name, h.Catalog.Files(h.Name))
 	if h.Catalog.All() == "" || !slices.Contains(h.Catalog.Files(h.Name), h.GPU.Node) {
 		t.Errorf("all GPUs are %q, and the GPU is at %s", h.Catalog.All(), h.GPU.Node)

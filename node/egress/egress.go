@@ -14,7 +14,7 @@ const (
 	ReasonNoUplink    = "NoUplink"    // no interface leads off the node, or the one named is not there
 	ReasonNoTCX       = "NoTCX"       // the kernel is older than 6.6, or may not load programs
 	ReasonNoFQ        = "NoFQ"        // the kernel has no qdisc that keeps packets until their time
-	ReasonQdiscTaken  = "QdiscTaken"  // each uplink has a qdisc that was chosen by others
+	ReasonQdiscTaken  = "QdiscTaken"  // an uplink has a qdisc that was chosen by others; as an Unsupported: each has
 	ReasonUnsupported = "Unsupported" // it is no Linux
 )
 

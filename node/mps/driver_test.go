@@ -24,11 +24,8 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// driverVariable says that this machine has a GPU without MIG that nobody uses, NVIDIA's driver, MPS and CUDA's compiler, and that the test is root.
-const driverVariable = "HILBERT_GPU"
-
-// A test program that is carried to such a machine without the tree is told where these files are.
-const clientVariable, manifestVariable = "HILBERT_GPU_CLIENT", "HILBERT_MPS_MANIFEST"
+// A test program that is carried to such a machine without the tree is told where the manifest is.
+const manifestVariable = "HILBERT_MPS_MANIFEST"
 
 // bench is a GPU with the pod of deploy/mps.yaml on it.
 type bench struct {
@@ -45,9 +42,7 @@ type bench struct {
 // TestOnDriver runs the script of deploy/mps.yaml and clients in slices with NVIDIA's own programs. It starts MPS daemons and ends them, and changes no setting
 // of the GPU. Every other test of this package has stand-ins for them.
 func TestOnDriver(t *testing.T) {
-	if os.Getenv(driverVariable) == "" {
-		t.Skipf("it needs a GPU that nobody uses: make gpu-test, or %s=1", driverVariable)
-	}
+	cditest.Require(t)
 	b := newBench(t)
 	t.Run("Whole", b.wholeGPU)
 	t.Run("Sizes", b.sizes)
@@ -72,7 +67,7 @@ func newBench(t *testing.T) *bench {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.CommandContext(t.Context(), "nvcc", "-arch=native", "-O2", "-o", b.client, cmp.Or(os.Getenv(clientVariable), "testdata/client.cu")).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "nvcc", "-arch=native", "-O2", "-o", b.client, cditest.Client("testdata/client.cu")).CombinedOutput(); err != nil {
 		t.Fatalf("nvcc: %v\n%s", err, out)
 	}
 	b.gpu = b.inventory(&gpu.SMI{Run: gpu.Command("nvidia-smi"), Proc: os.DirFS("/proc")})
@@ -309,7 +304,7 @@ func (b *bench) containers(t *testing.T) {
 	if _, err := exec.LookPath("nvidia-ctk"); err != nil {
 		t.Skipf("it needs NVIDIA's container toolkit and runc: %v", err)
 	}
-	h := cditest.New(t, cmp.Or(os.Getenv(clientVariable), "testdata/client.cu"))
+	h := cditest.New(t, cditest.Client("testdata/client.cu"))
 	for _, milli := range []int16{250, 500, topology.FullGPU} {
 		const memory = 4096
 		e, err := cdi.Inject(&cdi.Node{Ours: true}, &cdi.Pod{Grant: &cdi.Grant{GPUs: []string{h.Name}, Soft: b.edits(t, milli, memory)}}, &cdi.Container{Name: "main"})

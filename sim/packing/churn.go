@@ -97,32 +97,30 @@ func NewSteady(w *trace.Workload, seed uint64) (*Steady, error) {
 
 // bind finds the resource that loads are of.
 func (s *Steady) bind(name string) error {
-	most := 0.0
-	for _, b := range []binding{bindingGPU, bindingCPU, bindingMemory} {
-		if all := b.capacity(s.arrivals.nodes); all > 0 && s.work(b)/float64(all) > most {
-			s.binding, s.arrivals.capacity, most = b, all, s.work(b)/float64(all)
+	if s.arrivals.capacity > 0 { // of GPUs, so far
+		if !s.bindScarcest(bindingGPU) {
+			return fmt.Errorf("%s: %w", name, trace.ErrNoGPURequest)
 		}
-		if b == bindingGPU && s.arrivals.capacity > 0 {
-			if most == 0 {
-				return fmt.Errorf("%s: %w", name, trace.ErrNoGPURequest)
-			}
-			return nil
-		}
+		return nil
 	}
-	if most == 0 {
+	if !s.bindScarcest(bindingCPU, bindingMemory) {
 		return fmt.Errorf("%s: %w", name, ErrNothingAsked)
 	}
 	return nil
 }
 
 // BindScarcest has loads be of the resource that the pods want the largest part of, also where there are GPUs.
-func (s *Steady) BindScarcest() {
+func (s *Steady) BindScarcest() { s.bindScarcest(bindingGPU, bindingCPU, bindingMemory) }
+
+// bindScarcest has loads be of that one of some resources of which the pods want the largest part. It answers false if they want none.
+func (s *Steady) bindScarcest(of ...binding) bool {
 	most := 0.0
-	for _, b := range []binding{bindingGPU, bindingCPU, bindingMemory} {
+	for _, b := range of {
 		if all := b.capacity(s.arrivals.nodes); all > 0 && s.work(b)/float64(all) > most {
 			s.binding, s.arrivals.capacity, most = b, all, s.work(b)/float64(all)
 		}
 	}
+	return most > 0
 }
 
 // ErrNothingAsked says that no load can be offered.

@@ -25,6 +25,7 @@ const durationsFile = "openb_pod_list_default.csv"
 type churnExperiment struct {
 	nodes, pods, durations string
 	dlrm, synthetic        string
+	mix                    trace.Synthetic // what synthetic says
 	withoutGPUs            bool
 	loads                  []float64
 	policies               []string
@@ -49,11 +50,11 @@ With --without-gpus the nodes and pods without GPUs are played alone, by their C
 of which the pods want the larger part. --dlrm FILE plays those of the DLRM trace; pods that have no end there run as long as others of it.
 
 --synthetic TEXT plays an invented workload, of which nodes, pods, classes, load and sizes may be written. Loads, and what is allocated and fragmented, are then of that resource of which the pods want the largest part.
-What its pods ask for counts, and not their selectors and tolerations.`,
+What its pods ask for counts, and not their selectors and tolerations. They run for minutes: parts of a day are enough.`,
 		Example: `  hilbert sim experiment churn --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv --load 80,95,105 --moves 2% -o json
   hilbert sim experiment churn --nodes NODES.csv --pods PODS.csv --policy hilbert --warmup 30 --days 30 --report churn.html
   hilbert sim experiment churn --nodes openb_node_list_all_node.csv --pods openb_pod_list_default.csv --without-gpus --load 80,95,105
-  hilbert sim experiment churn --synthetic nodes=300,pods=12000,classes=64,sizes=8 --load 80,95,105 --warmup 0.2 --days 0.4`,
+  hilbert sim experiment churn --synthetic nodes=200,pods=8000,classes=32 --load 80,95,105 --warmup 0.2 --days 0.3`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -129,7 +130,7 @@ func (f *churnExperiment) validate() (part float64, err error) {
 		return 0, exitcode.Usagef("sim experiment churn: name at least one --load")
 	}
 	if f.synthetic != "" {
-		if _, err := f.mix(); err != nil {
+		if f.mix, err = plainMix(f.synthetic); err != nil {
 			return 0, exitcode.Usagef("sim experiment churn: --%v", err)
 		}
 	}
@@ -156,15 +157,15 @@ func (f *churnExperiment) options(load, moves float64) packing.ChurnOptions {
 // syntheticMix is what of trace.SyntheticForm is played here.
 const syntheticMix = "nodes=N,pods=N,classes=N[,load=PERCENT][,sizes=N]"
 
-// mix is the synthetic workload.
-func (f *churnExperiment) mix() (trace.Synthetic, error) {
-	s, err := trace.ParseSynthetic(f.synthetic)
+// plainMix reads the text of a synthetic workload of which nothing else is said.
+func plainMix(text string) (trace.Synthetic, error) {
+	s, err := trace.ParseSynthetic(text)
 	if err != nil {
 		return s, err
 	}
 	plain := trace.Synthetic{Nodes: s.Nodes, Pods: s.Pods, Classes: s.Classes, Load: s.Load, Minutes: s.Minutes, GangSize: s.GangSize, Sizes: s.Sizes}
 	if s != plain {
-		return s, fmt.Errorf("synthetic %q: pods come and go by what they ask for alone; write %s", f.synthetic, syntheticMix)
+		return s, fmt.Errorf("synthetic %q: pods come and go by what they ask for alone; write %s", text, syntheticMix)
 	}
 	return s, nil
 }
@@ -209,11 +210,7 @@ func (f *churnExperiment) load() (*trace.Workload, error) {
 // whole is a workload that has nodes, pods and durations.
 func (f *churnExperiment) whole() (*trace.Workload, error) {
 	if f.synthetic != "" {
-		s, err := f.mix()
-		if err != nil {
-			return nil, err
-		}
-		return s.Generate(f.seed), nil
+		return f.mix.Generate(f.seed), nil
 	}
 	return trace.LoadDLRM(f.dlrm)
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
 	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube/apiserver"
@@ -57,13 +56,6 @@ type Options struct {
 	Log   *slog.Logger
 	// OnListen, if set, is called with the address of the endpoints once they are served.
 	OnListen func(address string)
-}
-
-// listens says where the endpoints are; nil: they are not.
-func (o *Options) listens(served *endpoints.Server) {
-	if served != nil && o.OnListen != nil {
-		o.OnListen(served.Address)
-	}
 }
 
 // Run runs a node's agent until ctx ends, a new one each time that CPUs or memory come or go.
@@ -149,7 +141,7 @@ func runOnce(ctx context.Context, config *spec.Configuration, o *Options, change
 		return err
 	}
 	defer served.Close()
-	o.listens(served)
+	served.Tell(o.OnListen)
 	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleAgent, "node", options.Node, "mode", options.Mode, "why", options.Why,
 		"numaNodes", len(options.Machine.NUMA), "cpus", len(options.Machine.CPUs), "apiServer", api.host, "address", served.At())
 	defer log.Info("hilbertd stopped")

@@ -61,7 +61,7 @@ func RunWatchdog(ctx context.Context, config *spec.Configuration, o Options) (er
 	status := &nri.GuardStatus{}
 	served := serveWatchdog(&watchdogState{dog: dog, guard: status, began: time.Now()}, config, log)
 	defer served.Close()
-	o.listens(served)
+	served.Tell(o.OnListen)
 	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleWatchdog, "address", served.At())
 	defer log.Info("hilbertd stopped")
 	guarded := make(chan struct{})

@@ -113,9 +113,7 @@ func Run(ctx context.Context, c *spec.Configuration, o Options) error {
 		return err
 	}
 	defer served.Close()
-	if served != nil && o.OnListen != nil {
-		o.OnListen(served.Address)
-	}
+	served.Tell(o.OnListen)
 	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleController, "identity", elector.Identity(), "apiServer", connection.Host, "address", served.At())
 	defer log.Info("hilbertd stopped")
 	for ctx.Err() == nil {

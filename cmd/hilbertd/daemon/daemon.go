@@ -143,9 +143,7 @@ func runLeader(ctx context.Context, config *spec.Configuration, o Options, log *
 		return err
 	}
 	defer s.Close()
-	if s != nil && o.OnListen != nil {
-		o.OnListen(s.Address)
-	}
+	s.Tell(o.OnListen)
 	if spec.IsLeader(config.Roles) {
 		served, err := servePeers(config, connection, l, o)
 		if err != nil {

@@ -180,9 +180,7 @@ func runMetrics(ctx context.Context, c *spec.Configuration, o Options, log *slog
 		return err
 	}
 	defer served.Close()
-	if served != nil && o.OnListen != nil {
-		o.OnListen(served.Address)
-	}
+	served.Tell(o.OnListen)
 	log.Info("hilbertd started", "version", version.Get().Version, "role", spec.RoleMetrics, "apiServer", connection.Host, "address", served.At())
 	defer log.Info("hilbertd stopped")
 	m.run(ctx)

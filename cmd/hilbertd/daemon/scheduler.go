@@ -69,10 +69,8 @@ func runScheduler(ctx context.Context, config *spec.Configuration, o Options, lo
 		if served, err = endpoints.Serve(listener, endpoints.CertificateOf(config.Server), mux, tls.NoClientCert, log); err != nil {
 			return errors.Join(err, endpoints.CloseUnused(listener))
 		}
-		if o.OnListen != nil {
-			o.OnListen(served.Address)
-		}
 	}
+	served.Tell(o.OnListen)
 	defer served.Close()
 	p := &config.Peers
 	files := &peers.Files{Certificate: p.TLSCertFile, Key: p.TLSPrivateKeyFile, Authorities: p.CAFile}

@@ -107,6 +107,13 @@ func (s *Server) Close() {
 	<-s.done
 }
 
+// Tell tells where it serves, if it does and somebody wants to know.
+func (s *Server) Tell(listens func(address string)) {
+	if s != nil && listens != nil {
+		listens(s.Address)
+	}
+}
+
 // At is the address for the log.
 func (s *Server) At() string {
 	if s == nil {

@@ -5,7 +5,8 @@
 // and returns what it printed. Invariants: no setting of the GPU is changed; a container has process and IPC namespaces of its own, as a pod's has, and no device
 // that its edits do not bring.
 //
-//	host := cditest.New(t, "../mps/testdata/client.cu")
+//	cditest.Require(t)
+//	host := cditest.New(t, cditest.Client("../mps/testdata/client.cu"))
 //	said, err := host.Run(t, cditest.Container{Edits: edits}, "/bin/client", "memory")
 //
 // It is no container runtime: it knows no images, no network and no NRI. No product package imports it.
@@ -13,6 +14,7 @@ package cditest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -28,6 +30,20 @@ import (
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/gpu"
 )
+
+// driverVariable says that this machine has a GPU without MIG that nobody uses, NVIDIA's driver, MPS and container toolkit, CUDA's compiler and runc, and that the test is root.
+const driverVariable = "HILBERT_GPU"
+
+// Require skips a test where this is no such machine.
+func Require(t *testing.T) {
+	t.Helper()
+	if os.Getenv(driverVariable) == "" {
+		t.Skipf("it needs a GPU that nobody uses: make gpu-test, or %s=1", driverVariable)
+	}
+}
+
+// Client is the source of the CUDA program that tests run: a file of the tree, or where HILBERT_GPU_CLIENT says it is, for a test program that is carried to such a machine without the tree.
+func Client(file string) string { return cmp.Or(os.Getenv("HILBERT_GPU_CLIENT"), file) }
 
 // Smuggled is a place in each container's file system where the GPU's device file lies, which no specification brought there.
 const Smuggled = "/smuggled"
@@ -88,8 +104,9 @@ func (h *Host) fill(t *testing.T, source string) {
 		}
 	}
 	command(t, "cp", client, cat, filepath.Join(root, "bin"))
-	for _, file := range regexp.MustCompile(`/\S+\.so\S*`).FindAllString(command(t, "ldd", client, cat, h.libcuda(t)), -1) {
-		if file != h.libcuda(t)+":" { // its own headline
+	driver := h.libcuda(t)
+	for _, file := range regexp.MustCompile(`/\S+\.so\S*`).FindAllString(command(t, "ldd", client, cat, driver), -1) {
+		if file != driver+":" { // its own headline
 			command(t, "cp", "--dereference", "--parents", file, root)
 		}
 	}
@@ -103,14 +120,11 @@ func (h *Host) fill(t *testing.T, source string) {
 
 func (h *Host) root() string { return filepath.Join(h.dir, "root") }
 
-var driverLibrary = regexp.MustCompile(`^libcuda\.so\.[0-9]+\.[0-9.]+$`)
-
 // libcuda is the driver's library on this machine, as the specification brings it.
 func (h *Host) libcuda(t *testing.T) string {
 	t.Helper()
-	mounts := h.cache(t).GetDevice(h.Name).GetSpec().ContainerEdits.Mounts
-	for _, m := range mounts {
-		if driverLibrary.MatchString(filepath.Base(m.HostPath)) {
+	for _, m := range h.cache(t).GetDevice(h.Name).GetSpec().ContainerEdits.Mounts {
+		if filepath.Base(m.HostPath) == "libcuda.so."+h.Driver {
 			return m.HostPath
 		}
 	}
