@@ -194,6 +194,7 @@ func (q *Queue) SetEarly(uid facts.UID, early bool) {
 	case u.location == inShapeQueue:
 		u.shapeQueue.units.Fix(u.position)
 		u.shapeQueue.rank()
+		u.shapeQueue.node.reordered(u)
 	case u.location == inQuotaBlock && !u.refused:
 		u.shapeQueue.blocked.units.Fix(u.position)
 	}

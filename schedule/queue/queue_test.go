@@ -351,6 +351,34 @@ func (tw *twin) each(q *quota.Queue, visit func(*quota.Queue)) {
 	}
 }
 
+// TestEarlyMovesQueues: a pod that is the first of its queue anyway moves that queue, and the one above it, when it is given its turn and when that is taken back.
+func TestEarlyMovesQueues(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	for _, q := range []facts.Queue{{Name: "top"}, {Name: "a", Parent: "top"}, {Name: "a1", Parent: "a"}, {Name: "a2", Parent: "a"}, {Name: "b", Parent: "top"}} {
+		q.Weight, q.Sort = 1, facts.PriorityFIFO
+		w.see(facts.QueueUpserted{Queue: &q})
+	}
+	for i, queue := range []string{"b", "a1", "a2"} {
+		w.feed(queue+"-pods", queue)
+		pod := podFacts(queue+"-pods", "p", 1)
+		pod.Created = int64(i)
+		w.see(facts.PodUpserted{Pod: pod})
+	}
+	for _, step := range []struct {
+		early bool
+		want  string
+	}{{true, "a1-pods/p"}, {false, "b-pods/p"}} {
+		w.q.SetEarly("a1-pods/p", step.early)
+		if err := w.q.verify(); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.q.First().Key(); got != step.want {
+			t.Errorf("early: %v: %s is first, want %s", step.early, got, step.want)
+		}
+	}
+}
+
 // TestAgainstModel drives the queue and the model through the same random operations under all policies: every Pop must give the same unit,
 // and whatever else can be asked must agree. What happens is drawn from a seed, so that all operations are equally frequent; a failure is
 // shrunk to the fewest steps.

@@ -190,6 +190,15 @@ func (n *node) propagate() {
 	}
 }
 
+// reordered tells the nodes above that a unit comes earlier or later than before. Where it is still the first of a node, propagate sees no change, though the
+// node may have another place among its siblings.
+func (n *node) reordered(u *Unit) {
+	for ; n.parent != nil && n.first == u; n = n.parent {
+		n.parent.ready.Fix(n.position)
+		n.parent.propagate()
+	}
+}
+
 // countPending counts units and pods that wait in the node and all above.
 func (n *node) countPending(units, pods int) {
 	for ; n != nil; n = n.parent {

@@ -168,6 +168,8 @@ func (n *node) verify(idle *int, held map[*Shape]int) error {
 				err = fmt.Errorf("a shape queue of %q is parked though it is empty", n.name)
 			case sq.blocked != nil && sq.blocked.len() == 0:
 				err = fmt.Errorf("a shape queue of %q has an empty quota block", n.name)
+			case sq.position >= 0 && n.policy.units(sq.units.First(), n.first):
+				err = fmt.Errorf("a shape queue of %q comes before the first", n.name)
 			}
 		})
 		return err
@@ -175,6 +177,8 @@ func (n *node) verify(idle *int, held map[*Shape]int) error {
 	n.eachChild(func(child *node) {
 		if e := child.verify(idle, held); e != nil {
 			err = e
+		} else if child.position >= 0 && n.policy.nodes(child, n.ready.First()) {
+			err = fmt.Errorf("node %q comes before the first of %q", child.name, n.name)
 		}
 	})
 	return err
