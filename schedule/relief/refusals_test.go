@@ -9,7 +9,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
@@ -69,6 +72,51 @@ func (w *refusalWorld) answer(outcome func(bind.WriteKind) bind.Outcome) {
 		w.relief.Finish(bind.Result{ID: write.ID, Outcome: answer}, w.now)
 	}
 	w.take()
+}
+
+// A request that is withdrawn while its eviction is under way, and made again, was not refused by a budget.
+func TestRefusalEndsWithItsRequest(t *testing.T) {
+	t.Parallel()
+	store, now := cluster.NewStore(), began
+	relief := New(store, spec.Evictions{Burst: 1})
+	store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", Allocatable: []resource.Quantity{{Name: resource.NamePods, Amount: 1}}}})
+	store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "p", Namespace: "default", Name: "p", Node: "n", Requirements: &facts.Requirements{Reclaimed: true}}})
+	request := func(requests ...facts.EvictionRequest) {
+		store.Apply(facts.NodeReported{Node: "n", Report: &facts.NodeReport{Evictions: requests, Refused: store.EvictionRequests().Told("n")}})
+	}
+	asked := facts.EvictionRequest{UID: "p", Namespace: "default", Name: "p", Urgent: true}
+	// eviction is the next eviction; what is told of refusals before it shows in the node's report.
+	eviction := func() (id bind.WriteID) {
+		for range 100 {
+			for _, write := range slices.Clone(relief.Ready(now)) {
+				switch write.Kind {
+				case bind.EvictPod:
+					return write.ID
+				case bind.WriteRefusals:
+					store.Apply(facts.NodeReported{Node: "n", Report: &facts.NodeReport{Evictions: []facts.EvictionRequest{asked}, Refused: []facts.UID{"p"}}})
+				default:
+				}
+				relief.Finish(bind.Result{ID: write.ID, Outcome: bind.Written}, now)
+			}
+			now = now.Add(time.Second)
+		}
+		t.Fatal("nobody is evicted")
+		return id
+	}
+	request(asked)
+	relief.Finish(bind.Result{ID: eviction(), Outcome: bind.Withheld}, now)
+	id := eviction()
+	if got := store.EvictionRequests().Told("n"); !slices.Equal(got, []facts.UID{"p"}) {
+		t.Fatalf("told %v, want p", got)
+	}
+	request()
+	relief.Ready(now)
+	request(asked)
+	relief.Ready(now)
+	relief.Finish(bind.Result{ID: id, Outcome: bind.Refused}, now)
+	if got := relief.refusedOn("n"); len(got) > 0 {
+		t.Errorf("%v are refused, and were only requested again", got)
+	}
 }
 
 // At rest each node has been told of exactly those of its requests that a budget refused the last time, whatever was requested, withdrawn and answered, and

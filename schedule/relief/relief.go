@@ -204,8 +204,12 @@ func (r *Relief) readRequests(now time.Time) {
 		}
 	}
 	for key, req := range r.requests {
-		if !req.reported && !req.inFlight {
+		switch {
+		case req.reported:
+		case !req.inFlight:
 			delete(r.requests, key)
+		default:
+			req.refused = false // withdrawn: should the node request it again, that is a new request
 		}
 	}
 	for name, n := range r.nodes {
