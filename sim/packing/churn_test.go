@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -349,6 +350,40 @@ func TestChurnWithoutGPUs(t *testing.T) {
 			t.Errorf("%s allocates %.2f %%, %s %.2f", policy, allocated, PolicyCPUWorth, best[PolicyCPUWorth])
 		}
 	}
+}
+
+// Whatever sizes nodes and pods have: on nodes without GPUs kept scores give what computing all of them gives. A large node that is half full has as much free as a small one that is empty, and
+// is not the same to a policy that goes by shares.
+func TestHostScoresAreExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &trace.Workload{}
+		for i := range rapid.IntRange(2, 8).Draw(t, "nodes") {
+			size := int64(rapid.IntRange(1, 3).Draw(t, "size"))
+			w.Nodes = append(w.Nodes, &facts.Node{Name: fmt.Sprint("n", i), Allocatable: hostAmounts(size * 32)})
+		}
+		for i := range rapid.IntRange(2, 6).Draw(t, "kinds") {
+			w.Tasks = append(w.Tasks, trace.Task{
+				Requirements: &facts.Requirements{Requests: hostAmounts(rapid.SampledFrom([]int64{4, 8, 16, 24, 32}).Draw(t, "asks"))}, Deleted: int64(1+i) * int64(time.Hour),
+			})
+		}
+		s, err := NewSteady(w, rapid.Uint64().Draw(t, "seed"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, policy := range HostPolicies() {
+			o := ChurnOptions{Policy: policy, Load: 0.8, Warmup: 12 * time.Hour, Measured: 24 * time.Hour}
+			kept := churned(t, s, o)
+			o.exhaustive = true
+			if a, b := asJSON(t, kept), asJSON(t, churned(t, s, o)); a != b {
+				t.Fatalf("%s: with kept scores\n%s\nwithout\n%s", policy, a, b)
+			}
+		}
+	})
+}
+
+// hostAmounts are CPUs with 4 GiB of memory each.
+func hostAmounts(cpus int64) []resource.Quantity {
+	return []resource.Quantity{{Name: resource.NameCPU, Amount: cpus * 1000}, {Name: resource.NameMemory, Amount: cpus << 32}}
 }
 
 // Loads are of GPUs where there are any, and of what is scarcest if that is asked for.

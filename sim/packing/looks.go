@@ -9,8 +9,11 @@ import (
 
 // looks numbers what nodes look like: nodes that are equal have one look, and one score for a kind of pod. Most nodes have a double, since they
 // are bought by the rack and filled by few kinds. A number is used again when no node looks so any more; there are never more than nodes.
+//
+// What a node has free is not all of its look where a policy scores by the shares that are in use: half of a large node is not a whole small one.
 type looks struct {
-	numbers map[fragment.Node]int32
+	numbers map[lookKey]int32
+	wholes  []amounts // by node: what it has when it is empty, where that counts
 	of      []int32   // by node
 	members [][]int32 // by look: its nodes in order; none: the number is free
 	rough   []rough   // by look
@@ -19,6 +22,24 @@ type looks struct {
 
 	log  []int32 // looks in the order in which they came and went
 	last []int   // by look: where in the log it is last
+}
+
+// lookKey is what nodes of one number have in common.
+type lookKey struct {
+	free  fragment.Node
+	whole amounts
+}
+
+// amounts are CPU and memory.
+type amounts struct{ cpu, memory int64 }
+
+// wholesOf are what nodes have that are empty.
+func wholesOf(nodes []fragment.Node) []amounts {
+	list := make([]amounts, len(nodes))
+	for i := range nodes {
+		list[i] = amounts{nodes[i].CPU, nodes[i].Memory}
+	}
+	return list
 }
 
 // rough is enough of a look to see, mostly, that a kind of pod does not fit: nine in ten looks are passed over so, without a look at the node.
@@ -69,8 +90,12 @@ func (l *looks) model(name string) int {
 	return number
 }
 
-func newLooks(nodes []fragment.Node) *looks {
-	l := &looks{numbers: make(map[fragment.Node]int32), of: make([]int32, len(nodes)), models: make(map[string]int)}
+// newLooks takes nodes that are empty. byShares: what they have in all counts too.
+func newLooks(nodes []fragment.Node, byShares bool) *looks {
+	l := &looks{numbers: make(map[lookKey]int32), wholes: make([]amounts, len(nodes)), of: make([]int32, len(nodes)), models: make(map[string]int)}
+	if byShares {
+		l.wholes = wholesOf(nodes)
+	}
 	for i := range nodes {
 		l.join(i, &nodes[i])
 	}
@@ -100,7 +125,7 @@ func (l *looks) changed(i int, before, after *fragment.Node) {
 	}
 	l.members[look] = m
 	if len(m) == 0 {
-		delete(l.numbers, *before)
+		delete(l.numbers, lookKey{*before, l.wholes[i]})
 		l.free = append(l.free, look)
 		l.note(look)
 	}
@@ -109,7 +134,8 @@ func (l *looks) changed(i int, before, after *fragment.Node) {
 
 // join gives a node the number of its look.
 func (l *looks) join(i int, n *fragment.Node) {
-	look, known := l.numbers[*n]
+	key := lookKey{*n, l.wholes[i]}
+	look, known := l.numbers[key]
 	if !known {
 		if last := len(l.free) - 1; last >= 0 {
 			look, l.free = l.free[last], l.free[:last]
@@ -118,7 +144,7 @@ func (l *looks) join(i int, n *fragment.Node) {
 			l.members, l.rough, l.last = append(l.members, nil), append(l.rough, rough{}), append(l.last, 0)
 		}
 		l.rough[look] = l.roughOf(n)
-		l.numbers[*n] = look
+		l.numbers[key] = look
 		l.note(look)
 	}
 	l.of[i] = look

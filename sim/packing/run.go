@@ -79,7 +79,9 @@ func newRun(a *Arrivals, o *Options) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{a: a, o: o, nodes: nodes, policy: p, rankings: make([]*ranking, len(a.kinds)), looks: newLooks(nodes)}
+	r := &run{a: a, o: o, nodes: nodes, policy: p, rankings: make([]*ranking, len(a.kinds))}
+	_, shares := p.(*byShares)
+	r.looks = newLooks(nodes, shares)
 	r.rough = r.looks.roughKinds(a.kinds)
 	if o.Defragment > 0 {
 		r.removal = &removal{mover: fragment.Mover{MaxGPUs: maxMovedGPUs}, pods: make([][]fragment.Occupant, len(nodes))}
