@@ -38,7 +38,7 @@ type ChurnOutcome struct {
 	RefusedThoughFit int                `json:"refusedThoughFit"`
 	Moves            int                `json:"moves"` // with those of the warm-up
 	MovedPerDay      float64            `json:"movedPercentPerDay"`
-	// Interrupted is the GPU hours for which the moved pods had run, in percent of the GPU hours that were served: the work that is lost if all of
+	// Interrupted is the GPU hours for which the moved pods had run, in percent of the GPU hours that were served (of CPU or memory, where the load is of these): the work that is lost if all of
 	// them begin anew.
 	Interrupted   float64      `json:"interruptedPercent"`
 	PodsPerSecond float64      `json:"podsPerSecond,omitempty"`

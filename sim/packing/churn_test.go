@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/fragment"
@@ -348,6 +349,39 @@ func TestChurnWithoutGPUs(t *testing.T) {
 	for policy, allocated := range best {
 		if policy != PolicyCPUWorth && allocated >= best[PolicyCPUWorth] {
 			t.Errorf("%s allocates %.2f %%, %s %.2f", policy, allocated, PolicyCPUWorth, best[PolicyCPUWorth])
+		}
+	}
+}
+
+// All figures of a run are of the resource that its load is of. Here every pod asks for a GPU and for a CPU, and all nodes have as many CPUs as GPUs, so a load of CPU is one of GPUs by another name.
+func TestFiguresAreOfTheBinding(t *testing.T) {
+	w := &trace.Workload{}
+	for i := range 20 {
+		w.Nodes = append(w.Nodes, &facts.Node{Name: fmt.Sprint("n", i), GPU: topology.Shape{GPUs: 8, Model: []string{"A", "B"}[i%2], Shareable: true}, Allocatable: hostAmounts(8)})
+	}
+	for i, gpu := range []topology.Request{{Milli: 300}, {Milli: 600}, {Whole: 1}, {Whole: 4}} {
+		r := &facts.Requirements{GPU: gpu, Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: gpu.Total()}, {Name: resource.NameMemory, Amount: gpu.Total() << 32 / 1000}}}
+		if i == 2 {
+			r.Required = []facts.Term{{Expressions: []facts.Requirement{{Key: spec.LabelGPUModel, Operator: facts.In, Values: []string{"A"}}}}}
+		}
+		w.Tasks = append(w.Tasks, trace.Task{Requirements: r, Deleted: int64(3+9*i) * int64(time.Hour)})
+	}
+	var figures []*ChurnOutcome
+	for _, of := range []binding{bindingGPU, bindingCPU, bindingMemory} {
+		s, err := NewSteady(w, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.binding, s.arrivals.capacity = of, of.capacity(s.arrivals.nodes)
+		figures = append(figures, churned(t, s, ChurnOptions{Policy: PolicyHilbert, Load: 0.7, Moves: 0.5, Warmup: 24 * time.Hour, Measured: 10 * 24 * time.Hour}))
+	}
+	gpus := figures[0]
+	if gpus.Interrupted == 0 || gpus.Excluded == 0 {
+		t.Errorf("nothing was interrupted or excluded: %s", asJSON(t, gpus))
+	}
+	for _, other := range figures[1:] {
+		if math.Abs(other.Interrupted-gpus.Interrupted) > 1e-6 || math.Abs(other.Allocated-gpus.Allocated) > 1e-6 || math.Abs(other.Served-gpus.Served) > 1e-6 || other.Excluded != 0 || other.LeastOfFree != 0 {
+			t.Errorf("of GPUs %s\nof another %s", asJSON(t, gpus), asJSON(t, other))
 		}
 	}
 }

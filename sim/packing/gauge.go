@@ -84,7 +84,7 @@ type ChurnPoint struct {
 	Allocated float64 `json:"allocated"`
 	// Fragmented is what a pod with a GPU, drawn from the list, cannot use: FGD's measure, expected over those pods.
 	Fragmented float64 `json:"fragmented"`
-	// Excluded is the part of Fragmented that no placement on these nodes could help: what is free where such a pod asks for another model, or for more than the node has.
+	// Excluded is the part of Fragmented that no placement on these nodes could help: what is free where such a pod asks for another model, or for more than the node has. It is known of GPUs alone.
 	Excluded float64 `json:"excluded"`
 	// Broken is free on GPUs that are held in part.
 	Broken float64 `json:"broken"`
@@ -129,9 +129,9 @@ func (g *gauge) read(nodes []fragment.Node) (p ChurnPoint) {
 	switch g.of {
 	case bindingGPU:
 	case bindingCPU:
-		p.Allocated, p.Fragmented = p.CPU, p.CPUFragmented
+		p.Allocated, p.Fragmented, p.Excluded = p.CPU, p.CPUFragmented, 0
 	case bindingMemory:
-		p.Allocated, p.Fragmented = p.Memory, p.MemoryFragmented
+		p.Allocated, p.Fragmented, p.Excluded = p.Memory, p.MemoryFragmented, 0
 	}
 	return p
 }

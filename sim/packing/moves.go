@@ -154,6 +154,6 @@ func (m *moves) move(s *fragment.Step) {
 	c.out.Moves++
 	if c.measured() {
 		c.out.moved++
-		c.out.interrupted += float64(c.a.kinds[oldest.kind].GPU.Total()) * seconds(c.now-oldest.began)
+		c.out.interrupted += float64(c.steady.binding.amount(&c.a.kinds[oldest.kind])) * seconds(c.now-oldest.began)
 	}
 }
