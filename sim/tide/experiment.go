@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -104,14 +105,12 @@ func Run(ctx context.Context, list []*trace.Series, o *Options, progress func(do
 		if time.Duration(len(s.Loads))*s.Step < least || s.Step > time.Hour || s.Step < 2*time.Minute {
 			return nil, fmt.Errorf("tide: %s has %d steps of %s: want four hours or more, at steps of two minutes to an hour", s.Name, len(s.Loads), s.Step)
 		}
-		most := 0.0
-		for _, v := range s.Loads[:len(s.Loads)*3/4] {
-			if v >= 0 {
-				most = max(most, v)
-			}
-		}
+		most := mostOf(s.Loads[:len(s.Loads)*3/4])
 		peaks, err := o.peak(most)
 		if err != nil {
+			return nil, err
+		}
+		if err := o.sized(s, most); err != nil {
 			return nil, err
 		}
 		for _, planned := range [][]forecast.Peak{nil, peaks} {
@@ -130,6 +129,43 @@ func Run(ctx context.Context, list []*trace.Series, o *Options, progress func(do
 		}
 	}
 	return res, nil
+}
+
+// mostOf is the greatest load that is known; 0: none is.
+func mostOf(loads []float64) (most float64) {
+	for _, v := range loads {
+		if v >= 0 {
+			most = max(most, v)
+		}
+	}
+	return most
+}
+
+// maxSlots bounds the slots of a cluster, each of which holds a replica or a job.
+const maxSlots = 200_000
+
+// sized checks that the cluster that a series needs can be played: it is as large as the greatest load is beside the greatest before what is judged, by which a replica is measured.
+func (o *Options) sized(s *trace.Series, most float64) error {
+	if most == 0 {
+		return fmt.Errorf("tide: the first three quarters of %s have no load, by which a replica could be measured", s.Name)
+	}
+	highest := mostOf(s.Loads)
+	if o.Peak != "" {
+		highest = max(highest, most*o.PeakFactor)
+	}
+	if slots := o.slots(highest, most); slots > maxSlots {
+		return fmt.Errorf("tide: %s rises to %.3g times what it was in its first three quarters, so that %d replicas become %.3g slots: want at most %d; give fewer replicas, a smaller peak, or another series",
+			s.Name, highest/most, o.Replicas, slots, maxSlots)
+	}
+	return nil
+}
+
+// perPod is the load that a replica can serve at most.
+func (o *Options) perPod(most float64) float64 { return most / (float64(o.Replicas) * o.Target) }
+
+// slots are a quarter more than the replicas that the highest load asks for. So many Replicas serve the most load before what is judged.
+func (o *Options) slots(highest, most float64) float64 {
+	return math.Ceil(1.25 * max(highest, most) / (o.perPod(most) * o.Target))
 }
 
 // WriteTable writes the figures for people.

@@ -108,21 +108,13 @@ func play(o *Options, s *trace.Series, way Way, peaks []forecast.Peak) Outcome {
 
 func newGame(o *Options, s *trace.Series, way Way, peaks []forecast.Peak) *game {
 	g := &game{o: o, s: s, way: way, peaks: peaks}
-	highest := 0.0
-	for i, v := range s.Loads {
-		if v >= 0 {
-			highest = max(highest, v)
-			if i < len(s.Loads)*3/4 {
-				g.most = max(g.most, v)
-			}
-		}
-	}
+	highest := mostOf(s.Loads)
+	g.most = mostOf(s.Loads[:len(s.Loads)*3/4])
 	for _, p := range peaks {
 		highest = max(highest, p.Load)
 	}
-	g.most = max(g.most, 1e-6)
-	g.perPod = g.most / (float64(o.Replicas) * o.Target)
-	slots := int(math.Ceil(1.25 * max(highest, g.most) / (g.perPod * o.Target)))
+	g.perPod = o.perPod(g.most)
+	slots := int(o.slots(highest, g.most))
 	g.cluster = cluster{slots: slots, random: rand.New(rand.NewPCG(o.Seed, 1)), mean: o.Job, grace: o.Grace, start: o.Start}
 	g.hpa = hpa{target: g.perPod * o.Target, low: 1, high: slots}
 	near, far := o.params(s.Step, o.lead()), o.params(s.Step, o.lead()+o.Job)

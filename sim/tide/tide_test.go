@@ -115,6 +115,32 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
+// TestSeriesAreMeasured: a series by which no replica can be measured, or whose cluster would be without bound, is refused before anything is played.
+func TestSeriesAreMeasured(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*Options, *trace.Series)
+		want  string
+	}{
+		"no load at first":       {func(_ *Options, s *trace.Series) { clear(s.Loads[:216]) }, "no load"},
+		"nothing known":          {func(_ *Options, s *trace.Series) { fill(s.Loads, math.NaN()) }, "no load"},
+		"nothing known at first": {func(_ *Options, s *trace.Series) { fill(s.Loads[:280], math.NaN()) }, "no load"},
+		"a rise without bound":   {func(_ *Options, s *trace.Series) { s.Loads[len(s.Loads)-2] = 1e12 }, "rises to 9.8"},
+		"a peak without bound":   {func(o *Options, _ *trace.Series) { o.PeakFactor = 1e9 }, "rises to 1e+09"},
+	} {
+		o, s := DefaultOptions(), daily(1)
+		c.spoil(&o, s)
+		if _, err := Run(t.Context(), []*trace.Series{s}, &o, func(int, int) { t.Errorf("%s: it is played", name) }); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func fill(loads []float64, with float64) {
+	for i := range loads {
+		loads[i] = with
+	}
+}
+
 // TestCluster counts by hand: the youngest job goes, and loses what it has done.
 func TestCluster(t *testing.T) {
 	now := time.Date(2026, time.March, 2, 0, 0, 0, 0, time.UTC)
