@@ -10,6 +10,8 @@ const (
 	MaxLines = 10_000
 	MaxPods  = 100_000
 	MaxNodes = 20_000
+	// MaxPlaces is how many places one Reservation has at the most, by its definition.
+	MaxPlaces = 256
 )
 
 const dashes = "----"

@@ -251,10 +251,16 @@ func (p *parser) addPods(a *arguments) Step {
 }
 
 func (p *parser) reservation(a *arguments) Step {
-	r := AddReservation{Pod: a.template(), Count: a.optional("count", 1), For: a.text("for", ""), TTL: a.duration("ttl", 0)}
+	r := AddReservation{Pod: a.template(), Count: 1, For: a.text("for", ""), TTL: a.duration("ttl", 0)}
+	if _, ok := a.values["count"]; ok {
+		r.Count = a.whole("count", 1, MaxPlaces)
+	}
 	r.Namespace, r.Name = a.named()
 	if r.For == "" {
 		a.fail("want whose pods may have the places: for=NAME of a gang or of pods of the namespace")
+	}
+	if r.Pod.Duration > 0 || r.Pod.Deadline > 0 || r.Pod.NeverPreempts {
+		a.fail("nothing runs in a place that is kept, and nobody is evicted for it: leave duration, deadline and never-preempts out")
 	}
 	p.count(a, r.Count)
 	return r
