@@ -1,12 +1,12 @@
 package kube
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
@@ -19,12 +19,13 @@ import (
 // reservationCall makes the call that writes the status of a Reservation.
 func reservationCall(w *bind.Write, now time.Time, c *apiserver.Call) (err error) {
 	c.Path = "/apis/" + v1alpha1.GroupVersion.String() + "/namespaces/" + w.Namespace + "/" + v1alpha1.Reservations + "/" + w.Name + "/status"
-	c.Method, c.ContentType, c.Accept = http.MethodPatch, apiserver.ContentApply, apiserver.ContentJSON
+	c.Method, c.ContentType, c.Accept = http.MethodPatch, apiserver.ContentStatus, apiserver.ContentJSON
 	c.Body, err = reservationBody(w, now)
 	return err
 }
 
-// reservationBody encodes what is applied to a Reservation's status: all of it, with its UID as a precondition.
+// reservationBody encodes what a Reservation's status is replaced by, of the one with its UID. One that was made anew under its name has no places yet: whoever read another's there would evict pods
+// for room that nobody keeps.
 func reservationBody(w *bind.Write, now time.Time) ([]byte, error) {
 	v := w.Reservation
 	report := v.Report()
@@ -51,10 +52,7 @@ func reservationBody(w *bind.Write, now time.Time) ([]byte, error) {
 			})
 		}
 	}
-	body, err := json.Marshal(map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Reservation",
-		"metadata": map[string]string{"namespace": v.Namespace, "name": v.Name, "uid": string(v.UID)}, "status": &status,
-	})
+	body, err := apiserver.StatusPatch(types.UID(v.UID), &status)
 	if err != nil {
 		return nil, fmt.Errorf("encode the status of the Reservation %s/%s: %w", v.Namespace, v.Name, err)
 	}

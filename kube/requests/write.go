@@ -237,25 +237,18 @@ func conditionOf(s *v1alpha1.ResourceRequestStatus, kind string) *metav1.Conditi
 	return nil
 }
 
-// operation is one of a JSON patch.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
 func (w *Writer) status(ctx context.Context, object *v1alpha1.ResourceRequest, s *request.Status) outcome {
 	now := time.Now()
 	next := statusOf(s, &object.Status, now)
 	if s.First && same(next, &object.Status) { // later the watch may not show yet what we wrote
 		return outcome{what: "none", result: request.Done}
 	}
-	body, err := json.Marshal([]operation{{"test", "/metadata/uid", object.UID}, {"add", "/status", next}})
+	body, err := apiserver.StatusPatch(object.UID, next)
 	if err != nil {
 		return outcome{what: "status", result: request.Refused, err: fmt.Errorf("encode the status of ResourceRequest %s/%s: %w", object.Namespace, object.Name, err)}
 	}
 	_, o := w.call(ctx, "status", &apiserver.Call{
-		Method: http.MethodPatch, Path: path(object) + "/status", ContentType: string(types.JSONPatchType), Accept: apiserver.AcceptMetadataJSON, Body: body,
+		Method: http.MethodPatch, Path: path(object) + "/status", ContentType: apiserver.ContentStatus, Accept: apiserver.AcceptMetadataJSON, Body: body,
 	}, "write the status of ResourceRequest "+object.Namespace+"/"+object.Name)
 	if o.err == nil {
 		w.tell(ctx, object, next, now)

@@ -1,7 +1,6 @@
 package vpa
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -181,13 +180,4 @@ func body(s *vpa.Status, before []condition, now time.Time) status {
 	}
 	slices.SortFunc(out.Conditions, func(a, b condition) int { return strings.Compare(a.Type, b.Type) })
 	return out
-}
-
-// patch is a merge patch of the whole status: what is not said any more is taken out.
-func patch(uid string, s *status) ([]byte, error) {
-	said := map[string]any{"recommendation": s.Recommendation, "conditions": s.Conditions, "observedGeneration": s.ObservedGeneration}
-	if s.Recommendation == nil {
-		said["recommendation"] = nil // a typed nil would do too; this says that it is meant
-	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": said})
 }

@@ -96,13 +96,13 @@ func (w *Writer) status(ctx context.Context, key vpa.Key, s *vpa.Status, now tim
 		return nil
 	}
 	next := body(s, known.Status.Conditions, now.Truncate(time.Second))
-	data, err := patch(string(known.UID), &next)
+	data, err := apiserver.StatusPatch(known.UID, &next)
 	if err != nil {
 		return fmt.Errorf("encode the status of VerticalPodAutoscaler %s: %w", key, err)
 	}
 	return w.call(ctx, &apiserver.Call{
 		Method: http.MethodPatch, Path: Path(key.Namespace) + "/" + key.Name + "/status",
-		ContentType: apiserver.ContentMerge, Accept: apiserver.AcceptMetadataJSON, Body: data,
+		ContentType: apiserver.ContentStatus, Accept: apiserver.AcceptMetadataJSON, Body: data,
 	}, "write the status of VerticalPodAutoscaler "+key.String(), http.StatusNotFound)
 }
 

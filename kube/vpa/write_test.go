@@ -3,6 +3,7 @@ package vpa
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -43,5 +44,39 @@ func TestEvictionAnswers(t *testing.T) {
 		}
 		writer.Close()
 		server.Close()
+	}
+}
+
+// A status is written into the object that it was decided about, and not into one that was made anew under its name: of statuses, the API server passes over the UID in a merge patch.
+func TestStatusNamesItsObject(t *testing.T) {
+	var sent string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		sent = r.Method + " " + r.URL.Path + " " + r.Header.Get("Content-Type") + " " + string(body)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "{}")
+	}))
+	t.Cleanup(server.Close)
+	fence := lease.NewFence(time.Hour, time.Second)
+	fence.Renewed(time.Now())
+	connection := &rest.Config{Host: server.URL}
+	reader, err := NewReader(connection, "hilbert", false, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, err := NewWriter(connection, fence, reader, WriterOptions{Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(writer.Close)
+	key := vpa.Key{Namespace: "ns", Name: "web"}
+	reader.autoscalers = map[vpa.Key]*Autoscaler{key: {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "u"}}}
+	if _, err := writer.Do(t.Context(), &vpa.Action{Object: key, Status: &vpa.Status{Generation: 3}}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	const want = `PATCH /apis/autoscaling.k8s.io/v1/namespaces/ns/verticalpodautoscalers/web/status application/json-patch+json ` +
+		`[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"add","path":"/status","value":{"observedGeneration":3}}]`
+	if sent != want {
+		t.Errorf("sent %s\nwant %s", sent, want)
 	}
 }

@@ -98,6 +98,15 @@ var customScript = []step{
 	custom(http.MethodPatch, "/r", mergePatch, `{"spec":{"asks":[{"name":"map","count":3,"release":[0]}]}}`),
 	custom(http.MethodPut, "/r", plainJSON, `{"apiVersion":"scheduling.hilbert.dev/v1alpha1","kind":"ResourceRequest","metadata":{"name":"r","resourceVersion":"1"},"spec":{`+asked+`}}`),
 	custom(http.MethodPut, "/r", plainJSON, `{"apiVersion":"scheduling.hilbert.dev/v1alpha1","kind":"ResourceRequest","metadata":{"name":"r","resourceVersion":"VERSION"},"spec":{`+asked+`}}`),
+	custom(http.MethodPut, "/r", plainJSON, `{"apiVersion":"scheduling.hilbert.dev/v1alpha1","kind":"ResourceRequest","metadata":{"name":"r"},"spec":{`+asked+`}}`),
+	custom(http.MethodPut, "/r", plainJSON, `{"apiVersion":"scheduling.hilbert.dev/v1alpha1","kind":"ResourceRequest","metadata":{"name":"r","uid":"another","resourceVersion":"VERSION"},"spec":{`+asked+`}}`),
+	custom(http.MethodPut, "/r", plainJSON, `{"apiVersion":"scheduling.hilbert.dev/v1alpha1","kind":"ResourceRequest","metadata":{"name":"other","resourceVersion":"VERSION"},"spec":{`+asked+`}}`),
+	custom(http.MethodPut, "/missing", plainJSON, `{"apiVersion":"scheduling.hilbert.dev/v1alpha1","kind":"ResourceRequest","metadata":{"name":"missing","resourceVersion":"1"},"spec":{`+asked+`}}`),
+	custom(http.MethodPatch, "/missing/status", mergePatch, `{"status":{"waiting":1}}`),
+	custom(http.MethodPatch, "/r/status", mergePatch, `{"metadata":{"uid":"another"},"status":{"waiting":1}}`),
+	custom(http.MethodPost, "", plainJSON, `{"apiVersion":"scheduling.hilbert.dev/v1alpha1","kind":"ResourceRequest","metadata":{"namespace":"elsewhere","name":"s"},"spec":{`+asked+`}}`),
+	custom(http.MethodPost, "", plainJSON, `{"apiVersion":"scheduling.hilbert.dev/v1alpha1","kind":"ResourceRequest","metadata":{"name":"s","resourceVersion":"1"},"spec":{`+asked+`}}`),
+	custom(http.MethodDelete, "/r", plainJSON, `{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"another"}}`),
 	custom(http.MethodGet, "/r", "", ""),
 	{"only the metadata", func(ctx context.Context, p *player) (any, error) {
 		text, err := p.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(requestsPath+"/r/status").
