@@ -122,7 +122,7 @@ func (h *handler) serveEviction(w http.ResponseWriter, r *http.Request, namespac
 		h.fail(w, apierrors.NewNotFound(podResource, name))
 		return
 	}
-	if err := refusal.UID(name, types.UID(uid), pod.UID); err != nil {
+	if err := refusal.UID(refusal.Pod, name, types.UID(uid), pod.UID); err != nil {
 		h.fail(w, err)
 		return
 	}

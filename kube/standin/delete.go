@@ -22,7 +22,7 @@ func (h *handler) serveDelete(w http.ResponseWriter, r *http.Request, namespace,
 		return
 	}
 	if p := options.Preconditions; p != nil && p.UID != nil {
-		if err := refusal.UID(name, *p.UID, pod.UID); err != nil {
+		if err := refusal.UID(refusal.Pod, name, *p.UID, pod.UID); err != nil {
 			h.fail(w, err)
 			return
 		}

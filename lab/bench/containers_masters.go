@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -140,8 +141,10 @@ func (h *harness) measureMasters(
 		return c, err
 	}
 	first := fresh == o.Containers
-	ctx, cancel := context.WithTimeoutCause(ctx, containersTimeout, fmt.Errorf("the containers are not allocated after %s", containersTimeout))
-	defer cancel()
+	ctx, stop := context.WithTimeoutCause(ctx, containersTimeout, fmt.Errorf("the containers are not allocated after %s", containersTimeout))
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	failed := make([]error, len(masters))
 	var running sync.WaitGroup
 	for i, m := range masters {
@@ -150,15 +153,14 @@ func (h *harness) measureMasters(
 				failed[i] = context.Cause(ctx)
 				return
 			}
-			failed[i] = m.play(ctx, do, first)
-			if failed[i] != nil {
-				cancel()
+			if failed[i] = m.play(ctx, do, first); failed[i] != nil {
+				cancel(fmt.Errorf("master %d: %w", i, failed[i])) // the others fail by that, and say so
 			}
 		})
 	}
 	running.Wait()
 	if at := slices.IndexFunc(failed, func(err error) bool { return err != nil }); at >= 0 {
-		return c, fmt.Errorf("master %d: %w", at, failed[at])
+		return c, cmp.Or(context.Cause(ctx), failed[at])
 	}
 	c.Seconds = time.Since(before.at).Seconds()
 	select {

@@ -3,6 +3,7 @@ package standin
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -14,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
+	"hilbert.dev/hilbert/kube/standin/refusal"
 )
 
 // Hilbert are the custom resources that are served beside the rest where a benchmark asks for them. Each has the subresource status.
@@ -174,11 +177,8 @@ func (h *handler) changeDocument(r *http.Request, c *collection, key types.Names
 		if written.Namespace == "" {
 			written.Namespace = key.Namespace
 		}
-		if written.Name != key.Name || written.Namespace != key.Namespace {
-			return nil, apierrors.NewBadRequest("the name or the namespace of the object does not match the URL")
-		}
-		if v := written.ResourceVersion; v != "" && v != old.ResourceVersion || written.UID != "" && written.UID != old.UID {
-			return nil, apierrors.NewConflict(c.name, key.Name, errModified)
+		if err := c.replaces(r, written, old, key); err != nil {
+			return nil, err
 		}
 		next := written.over(old, sub)
 		if next.same(old) {
@@ -186,6 +186,28 @@ func (h *handler) changeDocument(r *http.Request, c *collection, key types.Names
 		}
 		return next, nil
 	})
+}
+
+// replaces refuses what may not stand in the place of old: what is of another name, and what was made of another object or version. Of patches the UID does not count here: where it changed, as
+// that of a status cannot, nobody sends one.
+func (c *collection) replaces(r *http.Request, next, old *document, key types.NamespacedName) error {
+	put := r.Method == http.MethodPut
+	switch {
+	case next.Name != key.Name:
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", next.Name, key.Name))
+	case next.Namespace != key.Namespace:
+		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	case put && next.ResourceVersion == "":
+		return apierrors.NewInvalid(schema.GroupKind{Group: c.name.Group, Kind: c.name.Resource}, key.Name, field.ErrorList{field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")})
+	case put:
+		if err := refusal.Update(c.name, key, next.UID, old.UID); err != nil {
+			return err
+		}
+	}
+	if next.ResourceVersion != "" && next.ResourceVersion != old.ResourceVersion {
+		return apierrors.NewConflict(c.name, key.Name, errModified)
+	}
+	return nil
 }
 
 // written is the document that a client wants in the place of old: the body itself, or a patch of old.

@@ -103,7 +103,9 @@ var customScript = []step{
 	custom(http.MethodPut, "/r", plainJSON, `{"apiVersion":"scheduling.hilbert.dev/v1alpha1","kind":"ResourceRequest","metadata":{"name":"other","resourceVersion":"VERSION"},"spec":{`+asked+`}}`),
 	custom(http.MethodPut, "/missing", plainJSON, `{"apiVersion":"scheduling.hilbert.dev/v1alpha1","kind":"ResourceRequest","metadata":{"name":"missing","resourceVersion":"1"},"spec":{`+asked+`}}`),
 	custom(http.MethodPatch, "/missing/status", mergePatch, `{"status":{"waiting":1}}`),
+	// Of a status the API server passes over the UID of a merge patch: only a JSON patch can name its object.
 	custom(http.MethodPatch, "/r/status", mergePatch, `{"metadata":{"uid":"another"},"status":{"waiting":1}}`),
+	custom(http.MethodPut, "/r/status", plainJSON, `{"apiVersion":"scheduling.hilbert.dev/v1alpha1","kind":"ResourceRequest","metadata":{"name":"r","uid":"another","resourceVersion":"VERSION"},"status":{"waiting":2}}`),
 	custom(http.MethodPost, "", plainJSON, `{"apiVersion":"scheduling.hilbert.dev/v1alpha1","kind":"ResourceRequest","metadata":{"namespace":"elsewhere","name":"s"},"spec":{`+asked+`}}`),
 	custom(http.MethodPost, "", plainJSON, `{"apiVersion":"scheduling.hilbert.dev/v1alpha1","kind":"ResourceRequest","metadata":{"name":"s","resourceVersion":"1"},"spec":{`+asked+`}}`),
 	custom(http.MethodDelete, "/r", plainJSON, `{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"another"}}`),

@@ -229,7 +229,9 @@ func (h *handler) create(r *http.Request, c *collection, namespace string) (*sto
 		}
 	}
 	if o.GetResourceVersion() != "" {
-		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{ // as odd as the real one
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: "resourceVersion should not be set on objects to be created",
+		}}
 	}
 	if pod, ok := o.(*corev1.Pod); ok {
 		preparePod(pod)

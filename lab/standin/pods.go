@@ -143,12 +143,12 @@ func (h *handler) remove(r *http.Request, c *collection, key types.NamespacedNam
 			return nil
 		}
 		if p.UID != nil {
-			if err := refusal.UID(key.Name, *p.UID, o.GetUID()); err != nil {
+			if err := refusal.UID(c.kind.GroupKind(), key.Name, *p.UID, o.GetUID()); err != nil {
 				return err
 			}
 		}
 		if v := p.ResourceVersion; v != nil && *v != o.GetResourceVersion() {
-			return refusal.Version(key.Name, *v, o.GetResourceVersion())
+			return refusal.Version(c.kind.GroupKind(), key.Name, *v, o.GetResourceVersion())
 		}
 		return nil
 	}
