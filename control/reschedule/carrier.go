@@ -140,7 +140,9 @@ func (c *Carrier) end(m *Carried, before Stage, now time.Time) {
 	c.counts.Ended[m.Stage]++
 	evicted := m.Stage == Done || m.Stage == LostTarget || before == Replacing
 	if !evicted {
-		c.budget.GiveBack(m.Size())
+		if m.Recovered.IsZero() { // what a leader before took is not this budget's
+			c.budget.GiveBack(m.Size())
+		}
 		if m.Stage != Stayed { // whoever lets an eviction wait in vain must not be asked again at once
 			return
 		}

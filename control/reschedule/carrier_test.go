@@ -121,3 +121,26 @@ func TestCarrierAdopts(t *testing.T) {
 		t.Errorf("%+v, %v, %+v", m, do, carrier.Counts())
 	}
 }
+
+// What a leader before took from its budget is not given back to the next one's: it would evict more than both may.
+func TestAdoptedMovesGiveNothingBack(t *testing.T) {
+	now := time.Unix(10_000, 0)
+	b := budget.New(budget.Limits{Burst: 2}, now)
+	carrier := NewCarrier(DefaultTimeouts(), 9, b)
+	running := &Seen{Known: true, Running: true, Place: Asked}
+	carrier.Adopt(wanted("p", "web", ReasonFragmentation, "y"), running, now, now)
+	carrier.Begin([]Wanted{wanted("q", "db", ReasonFragmentation, "y")}, now)
+	if b.Left(now) != 1 {
+		t.Fatalf("%d are left", b.Left(now))
+	}
+	for i, c := range []struct {
+		pod  string
+		left int
+	}{{"p", 1}, {"q", 2}} {
+		later := now.Add(DefaultTimeouts().Withdraw) // nobody has been asked for longer than that
+		carrier.Advance(c.pod, &Seen{Known: true, Running: true, Vetoed: "no"}, later)
+		if len(carrier.Moves()) != 1-i || b.Left(now) != c.left {
+			t.Errorf("after %s %d are left, want %d; %d moves go on", c.pod, b.Left(now), c.left, len(carrier.Moves()))
+		}
+	}
+}

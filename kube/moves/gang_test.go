@@ -93,7 +93,7 @@ func TestReservationOfAGang(t *testing.T) {
 			pinned = append(pinned, f[0].Values[0])
 		}
 	}
-	if !slices.Equal(pinned, []string{"b", "c", "b", "c"}) { // for each of the two terms that the pod has
+	if !slices.Equal(pinned, []string{"b", "c", "b", "c"}) { // for each of the two terms of the pod that select nodes
 		t.Errorf("it is pinned to %v", pinned)
 	}
 	for name, c := range map[string]struct {

@@ -33,7 +33,8 @@ func web() *corev1.Pod {
 			Containers: []corev1.Container{{Name: "main", Image: "i", Env: []corev1.EnvVar{{Name: "SECRET", Value: "x"}}, VolumeMounts: []corev1.VolumeMount{{Name: "v"}}}},
 			Volumes:    []corev1.Volume{{Name: "v"}},
 			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
-				{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpExists}}}, {},
+				{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpExists}}},
+				{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "rack", Operator: corev1.NodeSelectorOpExists}}}, {},
 			}}}},
 		},
 	}
@@ -43,7 +44,7 @@ func carried() *reschedule.Carried {
 	return &reschedule.Carried{Wanted: reschedule.Wanted{Pod: "u", Namespace: "ns", Name: "web-0", Workload: "ns/web", From: "a", To: "b", Reason: "make room", Why: "train waits"}}
 }
 
-// A target is what the pod asks for, on the node alone; it has nothing that the policies refuse, and no more of the pod than placement asks.
+// A target is what the pod asks for, on the node alone, where one of the pod's terms lets it be: an empty one selects no node. It has nothing that the policies refuse, and no more of the pod than placement asks.
 func TestReservationOfATarget(t *testing.T) {
 	pod := web()
 	r, err := reservation(&carried().Wanted, pod, time.Hour)
@@ -65,7 +66,7 @@ func TestReservationOfATarget(t *testing.T) {
 			t.Errorf("term %d is not pinned: %+v", i, terms[i])
 		}
 	}
-	if len(terms) != 2 || terms[0].MatchExpressions == nil || r.Spec.Count != 1 || r.Spec.Template.Spec.PriorityClassName != "gold" || r.Spec.Template.Labels["app"] != "web" {
+	if len(terms) != 2 || terms[0].MatchExpressions == nil || terms[1].MatchExpressions == nil || r.Spec.Count != 1 || r.Spec.Template.Spec.PriorityClassName != "gold" || r.Spec.Template.Labels["app"] != "web" {
 		t.Errorf("got %s", text)
 	}
 	if o := r.Spec.Owners; len(o) != 1 || *o[0].Controller != (v1alpha1.ReservationController{Kind: "ReplicaSet", Name: "web"}) || o[0].Selector != nil || o[0].PodGroup != "" {

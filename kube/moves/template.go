@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,14 +84,18 @@ func template(pod *corev1.Pod, nodes ...string) corev1.PodTemplateSpec {
 		s.Affinity.NodeAffinity = &corev1.NodeAffinity{}
 	}
 	required := s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if required == nil || len(required.NodeSelectorTerms) == 0 {
-		required = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
+	if required == nil {
+		required = &corev1.NodeSelector{}
 		s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = required
 	}
-	terms := make([]corev1.NodeSelectorTerm, 0, len(required.NodeSelectorTerms)*len(nodes))
-	for i := range required.NodeSelectorTerms {
+	theirs := slices.DeleteFunc(slices.Clone(required.NodeSelectorTerms), func(t corev1.NodeSelectorTerm) bool { return len(t.MatchExpressions)+len(t.MatchFields) == 0 }) // these select no node
+	if len(theirs) == 0 {
+		theirs = []corev1.NodeSelectorTerm{{}}
+	}
+	terms := make([]corev1.NodeSelectorTerm, 0, len(theirs)*len(nodes))
+	for i := range theirs {
 		for _, node := range nodes { // a field has one value, so that there is a term for each
-			term := required.NodeSelectorTerms[i].DeepCopy()
+			term := theirs[i].DeepCopy()
 			term.MatchFields = append(term.MatchFields, corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}})
 			terms = append(terms, *term)
 		}
