@@ -108,9 +108,16 @@ func TestHistoryIsRefused(t *testing.T) {
 			t.Errorf("%s: what begins anew is refused again: %s", name, again.Refused())
 		}
 	}
-	// Another lead does not forget what is known.
+	// Another lead does not forget what is known, and forecasts are of it from then on.
+	same, err := ReadHistory(good, 2*time.Hour, end).See(50, 2*time.Hour, end.Add(forecastStep))
+	if err != nil {
+		t.Fatal(err)
+	}
 	p, err := h.See(50, 2*time.Hour, end.Add(forecastStep))
-	if err != nil || h.Refused() != "" || p.Middle == 0 {
-		t.Errorf("with another lead: %+v, %q, %v", p, h.Refused(), err)
+	if err != nil || h.Refused() != "" || p.Middle == 0 || p != same {
+		t.Errorf("with another lead: %+v, %q, %v; want %+v", p, h.Refused(), err, same)
+	}
+	if before, err := ReadHistory(good, time.Hour, end).See(50, time.Hour, end.Add(forecastStep)); err != nil || before == p {
+		t.Errorf("the lead makes no difference: %+v, %v", before, err)
 	}
 }
