@@ -3,6 +3,7 @@ package moves
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -107,6 +108,13 @@ func TestReservationOfAGang(t *testing.T) {
 		"a pod twice":        {func(_ *v1alpha1.Reservation, w *record) { w.Members[2] = w.Members[1] }, false},
 		"a path, not a name": {func(_ *v1alpha1.Reservation, w *record) { w.Members[1].Name = "../../kube-system/pods/x" }, false},
 		"one pod's":          {func(_ *v1alpha1.Reservation, w *record) { w.Members = nil }, false},
+		"no nodes":           {func(_ *v1alpha1.Reservation, w *record) { w.Nodes = nil }, false},
+		"more than may be": {func(r *v1alpha1.Reservation, w *record) {
+			for i := range reschedule.MaxGang {
+				w.Members = append(w.Members, reschedule.Member{Pod: fmt.Sprint("v", i), Name: fmt.Sprint("t", i)})
+			}
+			r.Spec.Count = int32(len(w.Members))
+		}, false},
 	} {
 		s.target = r.DeepCopy()
 		var what record
@@ -135,13 +143,14 @@ func TestSeeGang(t *testing.T) {
 		change func(*gangServer)
 		want   reschedule.Seen
 	}{
-		"all run, no place yet": {func(s *gangServer) { s.target.Status.Places = nil }, reschedule.Seen{Running: true, Place: reschedule.Asked}},
-		"all places":            {func(*gangServer) {}, reschedule.Seen{Running: true, Place: reschedule.Reserved}},
-		"one is missing":        {func(s *gangServer) { s.target.Status.Places = s.target.Status.Places[:2] }, reschedule.Seen{Running: true, Place: reschedule.Asked}},
-		"of an odd index":       {func(s *gangServer) { s.target.Status.Places[2].Index = 9 }, reschedule.Seen{Running: true, Place: reschedule.Asked}},
-		"one is gone":           {func(s *gangServer) { delete(s.pods, "t1") }, reschedule.Seen{Partly: true, Place: reschedule.Reserved}},
-		"all are":               {func(s *gangServer) { clear(s.pods) }, reschedule.Seen{Gone: true, Evicted: true, Place: reschedule.Reserved}},
-		"a pod of another gang": {func(s *gangServer) { s.pods["t2"].Labels[spec.LabelPodGroup] = "other" }, reschedule.Seen{Running: true, Place: reschedule.Reserved, NoMember: "t2 is no member of the PodGroup train"}},
+		"all run, no place yet":  {func(s *gangServer) { s.target.Status.Places = nil }, reschedule.Seen{Running: true, Place: reschedule.Asked}},
+		"all places":             {func(*gangServer) {}, reschedule.Seen{Running: true, Place: reschedule.Reserved}},
+		"one is missing":         {func(s *gangServer) { s.target.Status.Places = s.target.Status.Places[:2] }, reschedule.Seen{Running: true, Place: reschedule.Asked}},
+		"of an odd index":        {func(s *gangServer) { s.target.Status.Places[2].Index = 9 }, reschedule.Seen{Running: true, Place: reschedule.Asked}},
+		"a Reservation of fewer": {func(s *gangServer) { s.target.Spec.Count = 2 }, reschedule.Seen{Running: true, Place: reschedule.Absent, Why: "there is no Reservation of all places any more"}},
+		"one is gone":            {func(s *gangServer) { delete(s.pods, "t1") }, reschedule.Seen{Partly: true, Place: reschedule.Reserved}},
+		"all are":                {func(s *gangServer) { clear(s.pods) }, reschedule.Seen{Gone: true, Evicted: true, Place: reschedule.Reserved}},
+		"a pod of another gang":  {func(s *gangServer) { s.pods["t2"].Labels[spec.LabelPodGroup] = "other" }, reschedule.Seen{Running: true, Place: reschedule.Reserved, NoMember: "t2 is no member of the PodGroup train"}},
 		"one has its place by its name": {func(s *gangServer) {
 			s.pods["t1"].UID, s.target.Status.Places[0].State, s.target.Status.Places[0].Pod = "again", "Consumed", "t1"
 		}, reschedule.Seen{Partly: true, Place: reschedule.Reserved, Why: "pod t1 has one"}},

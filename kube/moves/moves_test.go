@@ -29,9 +29,10 @@ func web() *corev1.Pod {
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", Controller: &controls}},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: "a", SchedulerName: "hilbert", PriorityClassName: "gold", Priority: &seven,
-			Containers: []corev1.Container{{Name: "main", Image: "i", Env: []corev1.EnvVar{{Name: "SECRET", Value: "x"}}, VolumeMounts: []corev1.VolumeMount{{Name: "v"}}}},
-			Volumes:    []corev1.Volume{{Name: "v"}},
+			NodeName: "a", SchedulerName: "hilbert", PriorityClassName: "gold", Priority: &seven, SchedulingGates: []corev1.PodSchedulingGate{{Name: "gate"}},
+			EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger"}}},
+			Containers:          []corev1.Container{{Name: "main", Image: "i", Env: []corev1.EnvVar{{Name: "SECRET", Value: "x"}}, VolumeMounts: []corev1.VolumeMount{{Name: "v"}}}},
+			Volumes:             []corev1.Volume{{Name: "v"}},
 			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
 				{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpExists}}},
 				{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "rack", Operator: corev1.NodeSelectorOpExists}}}, {},
@@ -55,7 +56,7 @@ func TestReservationOfATarget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, none := range []string{"SECRET", "volume", `"priority"`, "nodeName", spec.AnnotationGPUs} {
+	for _, none := range []string{"SECRET", "volume", `"priority"`, "nodeName", "schedulingGates", "debugger", spec.AnnotationGPUs} {
 		if strings.Contains(string(text), none) {
 			t.Errorf("it has %s: %s", none, text)
 		}
@@ -93,7 +94,9 @@ func TestVeto(t *testing.T) {
 		"volumes that stand for": func(p *corev1.Pod) {
 			p.Spec.Volumes[0].PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{}
 		},
-		"reclaimed_cores": func(p *corev1.Pod) { p.Labels[spec.LabelQoS] = "reclaimed_cores" },
+		"claims, for which no place": func(p *corev1.Pod) { p.Spec.Volumes[0].Ephemeral = &corev1.EphemeralVolumeSource{} },
+		"reclaimed_cores":            func(p *corev1.Pod) { p.Labels[spec.LabelQoS] = "reclaimed_cores" },
+		"level reclaimed_cores":      func(p *corev1.Pod) { p.Annotations[spec.AnnotationKatalystQoS] = "reclaimed_cores" },
 	} {
 		pod := web()
 		change(pod)
@@ -176,23 +179,27 @@ func TestSee(t *testing.T) {
 	served := placed("Lost")
 	served.Status.Places[0].Pod = "p"
 	now := metav1.Now()
-	leaving, other, elsewhere := web(), web(), web()
+	leaving, other, elsewhere, succeeded, failed, deleted := web(), web(), web(), web(), web(), placed("Reserved")
+	succeeded.Status.Phase, failed.Status.Phase, deleted.DeletionTimestamp = corev1.PodSucceeded, corev1.PodFailed, &now
 	leaving.DeletionTimestamp, other.UID, elsewhere.Spec.NodeName = &now, "another", "c"
 	for name, c := range map[string]struct {
 		s     server
 		stage reschedule.Stage
 		want  reschedule.Seen
 	}{
-		"nothing yet":            {server{pod: web()}, reschedule.Rehearsed, reschedule.Seen{Known: true, Running: true, Place: reschedule.Absent, Why: "there is no Reservation any more"}},
-		"asked":                  {server{pod: web(), target: placed("")}, reschedule.Reserving, reschedule.Seen{Known: true, Running: true, Place: reschedule.Asked}},
-		"reserved":               {server{pod: web(), target: placed("Reserved")}, reschedule.Reserving, reschedule.Seen{Known: true, Running: true, Place: reschedule.Reserved}},
-		"lost":                   {server{pod: web(), target: placed("Lost")}, reschedule.Reserving, reschedule.Seen{Known: true, Running: true, Place: reschedule.Lost, Why: "RoomTaken: m"}},
-		"served elsewhere":       {server{target: served}, reschedule.Requeued, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Lost, Why: "RoomTaken: m", Served: true}},
-		"being deleted":          {server{pod: leaving, target: placed("Reserved")}, reschedule.Evicting, reschedule.Seen{Known: true, Evicted: true, Place: reschedule.Reserved}},
-		"deleted by others":      {server{pod: leaving, target: placed("Reserved")}, reschedule.Reserving, reschedule.Seen{Known: true, Place: reschedule.Reserved}},
-		"its successor":          {server{pod: other, target: placed("Consumed")}, reschedule.Replacing, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Consumed, Why: "pod p has it"}},
-		"gone":                   {server{target: placed("Reserved")}, reschedule.Replacing, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Reserved}},
-		"on another node by now": {server{pod: elsewhere, target: placed("Reserved")}, reschedule.Reserving, reschedule.Seen{Known: true, Place: reschedule.Reserved}},
+		"nothing yet":                      {server{pod: web()}, reschedule.Rehearsed, reschedule.Seen{Known: true, Running: true, Place: reschedule.Absent, Why: "there is no Reservation any more"}},
+		"asked":                            {server{pod: web(), target: placed("")}, reschedule.Reserving, reschedule.Seen{Known: true, Running: true, Place: reschedule.Asked}},
+		"reserved":                         {server{pod: web(), target: placed("Reserved")}, reschedule.Reserving, reschedule.Seen{Known: true, Running: true, Place: reschedule.Reserved}},
+		"lost":                             {server{pod: web(), target: placed("Lost")}, reschedule.Reserving, reschedule.Seen{Known: true, Running: true, Place: reschedule.Lost, Why: "RoomTaken: m"}},
+		"served elsewhere":                 {server{target: served}, reschedule.Requeued, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Lost, Why: "RoomTaken: m", Served: true}},
+		"being deleted":                    {server{pod: leaving, target: placed("Reserved")}, reschedule.Evicting, reschedule.Seen{Known: true, Evicted: true, Place: reschedule.Reserved}},
+		"deleted by others":                {server{pod: leaving, target: placed("Reserved")}, reschedule.Reserving, reschedule.Seen{Known: true, Place: reschedule.Reserved}},
+		"its successor":                    {server{pod: other, target: placed("Consumed")}, reschedule.Replacing, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Consumed, Why: "pod p has it"}},
+		"gone":                             {server{target: placed("Reserved")}, reschedule.Replacing, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Reserved}},
+		"it has ended":                     {server{pod: succeeded, target: placed("Reserved")}, reschedule.Evicting, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Reserved}},
+		"it has failed":                    {server{pod: failed, target: placed("Reserved")}, reschedule.Evicting, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Reserved}},
+		"its Reservation is being deleted": {server{pod: web(), target: deleted}, reschedule.Evicting, reschedule.Seen{Known: true, Running: true, Place: reschedule.Absent, Why: "there is no Reservation any more"}},
+		"on another node by now":           {server{pod: elsewhere, target: placed("Reserved")}, reschedule.Reserving, reschedule.Seen{Known: true, Place: reschedule.Reserved}},
 	} {
 		client, _ := start(t, &c.s)
 		m := carried()
@@ -221,6 +228,7 @@ func TestEvict(t *testing.T) {
 		"gone":              {http.StatusNotFound, nil, "", false},
 		"another's UID":     {http.StatusConflict, nil, "", false},
 		"a budget":          {http.StatusTooManyRequests, budget, "its disruption budget refuses: it allows none", false},
+		"two budgets":       {http.StatusForbidden, budget, "its disruption budget refuses: it allows none", false},
 		"an API server's":   {http.StatusTooManyRequests, nil, "", true},
 		"forbidden":         {http.StatusForbidden, nil, "", true},
 		"nobody knows what": {http.StatusInternalServerError, nil, "", true},
@@ -273,6 +281,15 @@ func TestReserveAndGiveBackAndLeft(t *testing.T) {
 	var left []reschedule.Wanted
 	if err := client.Left(t.Context(), func(w reschedule.Wanted, _ time.Time) { left = append(left, w) }); err != nil || len(left) != 1 || left[0] != carried().Wanted {
 		t.Errorf("left %+v, %v", left, err)
+	}
+	if s.target, err = reservation(&carried().Wanted, web(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	s.target.Name = nameOf("another") // only the controller makes one of that name, and anybody may write annotations
+	if err := client.Left(t.Context(), func(w reschedule.Wanted, _ time.Time) {
+		t.Errorf("goes on with a move of %s that another Reservation names", w.Pod)
+	}); err != nil {
+		t.Error(err)
 	}
 	for _, forged := range []string{"", ".", "../../other/pods/victim"} {
 		w := carried().Wanted

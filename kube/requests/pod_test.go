@@ -81,6 +81,24 @@ func TestPod(t *testing.T) {
 	}
 }
 
+// An ask's priority class is in the place of what the template says of priority, and an ask all of whose nodes are excluded has none: without a term it would have any.
+func TestPodOfAnAsk(t *testing.T) {
+	o := object(t)
+	o.Spec.Template.Spec.Priority, o.Spec.Template.Spec.PriorityClassName = new(int32), "silver"
+	o.Spec.Asks[0].Locality.ExcludedNodes = []string{"a", "b"}
+	p, err := pod(o, &request.Create{Name: "words-x-1", Ask: "map", Level: request.Nodes}, "hilbert")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Spec.Priority != nil || p.Spec.PriorityClassName != "gold" {
+		t.Errorf("its priority is %v of %s", p.Spec.Priority, p.Spec.PriorityClassName)
+	}
+	const none = `{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["-"]}]}]}`
+	if got := text(t, p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution); got != none {
+		t.Errorf("of no node that is left it requires %s", got)
+	}
+}
+
 func text(t *testing.T, v any) string {
 	t.Helper()
 	out, err := json.Marshal(v)

@@ -15,10 +15,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/control/request"
+	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/standin"
 )
 
@@ -203,5 +206,122 @@ func TestStatusComesBackBeforeItsWatch(t *testing.T) {
 	}
 	if s := r.status(); s.Waiting != 2 || s.Running != 0 {
 		t.Errorf("the status is %+v", s)
+	}
+}
+
+// Pods are a request's if it is their controller, by group and kind too, and in its own namespace.
+func TestOwners(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Pod){
+		"another kind":       func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" },
+		"another group":      func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "apps/v1" },
+		"no controller":      func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil },
+		"another namespace":  func(p *corev1.Pod) { p.Namespace = "evil" },
+		"another request":    func(p *corev1.Pod) { p.OwnerReferences[0].UID = "u2" },
+		"the request itself": func(*corev1.Pod) {},
+	} {
+		w := emptyWatch(slog.New(slog.DiscardHandler))
+		w.listed = true
+		w.addRequest(asks(t))
+		p := owned("p", "u1", "n1")
+		change(p)
+		w.addPod(p)
+		if shown := len(w.shown()) == 1; shown != (name == "the request itself") {
+			t.Errorf("%s: it is shown as the request's: %v", name, shown)
+		}
+		w.removePod(p)
+		w.shown()
+		if len(w.pods) > 0 || len(w.owners) > 0 {
+			t.Errorf("%s: the pod went, and %v is there", name, w.pods)
+		}
+	}
+}
+
+// another is a request of another name or UID.
+func another(t *testing.T, name, uid string) *written {
+	t.Helper()
+	w := asks(t)
+	w.Name, w.UID = name, types.UID(uid)
+	w.Object.Name, w.Object.UID = w.Name, w.UID
+	return w
+}
+
+// A request that was made anew under its name, or is not in a list any more, is forgotten.
+func TestRequestsAreForgotten(t *testing.T) {
+	w := emptyWatch(slog.New(slog.DiscardHandler))
+	w.listed = true
+	forgotten := func() (uids []string) {
+		w.decide(nil, func(uid string) { uids = append(uids, uid) }, func(*request.View) {})
+		slices.Sort(uids)
+		return uids
+	}
+	w.addRequest(asks(t))
+	w.addRequest(another(t, "other", "u2"))
+	w.addRequest(another(t, "words", "u3"))
+	if got := forgotten(); !slices.Equal(got, []string{"u1"}) || w.object(request.Key{Namespace: "ns", Name: "words"}, "u1") != nil || w.object(request.Key{Namespace: "ns", Name: "words"}, "u3") == nil {
+		t.Errorf("made anew: %v are forgotten", got)
+	}
+	w.removeRequest(asks(t)) // of the one before
+	if got := forgotten(); len(got) > 0 {
+		t.Errorf("the end of another: %v are forgotten", got)
+	}
+	w.replaceRequests([]runtime.Object{another(t, "words", "u4")})
+	if got := forgotten(); !slices.Equal(got, []string{"u2", "u3"}) || len(w.requests) != 1 || len(w.byUID) != 1 {
+		t.Errorf("listed: %v are forgotten, and there are %v", got, w.requests)
+	}
+	w.replaceRequests(nil)
+	if got := forgotten(); !slices.Equal(got, []string{"u4"}) || w.empty() != "" {
+		t.Errorf("nothing listed: %v are forgotten, and there are %s", got, w.empty())
+	}
+}
+
+// Lists are consistent, though reflectors ask for what a cache has: it may be older than what a leader before saw.
+func TestListsAreConsistent(t *testing.T) {
+	var asked metav1.ListOptions
+	source, ok := listing(func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
+		asked = o
+		return &corev1.PodList{}, nil
+	}, nil, "label", &apiserver.Health{Log: slog.New(slog.DiscardHandler)}).(*cache.ListWatch)
+	if !ok {
+		t.Fatal("another ListerWatcher")
+	}
+	for given, want := range map[string]string{"0": "", "": "", "77": "77"} {
+		if _, err := source.ListWithContextFunc(t.Context(), metav1.ListOptions{ResourceVersion: given}); err != nil || asked.ResourceVersion != want || asked.LabelSelector != "label" {
+			t.Errorf("of version %q: it asks for %+v, %v", given, asked, err)
+		}
+	}
+}
+
+// In any second no more pods are made than PodsPerSecond, after a second without any at most twice as many.
+func TestPodsPerSecond(t *testing.T) {
+	const rate = 10
+	o := object(t)
+	o.Spec.Asks[0].Count = 500
+	w := emptyWatch(slog.New(slog.DiscardHandler))
+	w.listed = true
+	a := &asked{object: o, Request: read(o)}
+	w.requests[a.Key], w.byUID[a.UID], w.changed[a.Key] = a, a.Key, true
+	now := time.Now()
+	term := &term{
+		Controller: &Controller{Options: Options{PodsPerSecond: rate}}, watch: w, state: request.NewState(request.Defaults()), at: now,
+		due: make(map[request.Key]time.Time), todo: make(chan *request.Action, queued), results: make(chan done, queued),
+	}
+	made := 0
+	for i, passed := range []time.Duration{0, 100, 100, 800, 0, 500, 500, 5000, 0, 100} {
+		now = now.Add(passed * time.Millisecond)
+		term.round(now)
+		for more := true; more; {
+			select {
+			case action := <-term.todo:
+				term.flying--
+				if action.Create != nil {
+					made++
+				}
+			default:
+				more = false
+			}
+		}
+		if want := []int{0, 1, 2, 10, 10, 15, 20, 30, 30, 31}[i]; made != want {
+			t.Errorf("in round %d %d pods were made, want %d", i, made, want)
+		}
 	}
 }

@@ -182,6 +182,9 @@ func TestUnreadablePoolsKeepTheirStatus(t *testing.T) {
 		if err != nil || !written {
 			t.Fatalf("%s: written %v, %v", name, written, err)
 		}
+		if !strings.Contains(s.sent[0], `"resourceVersion":"7"`) || !strings.Contains(s.sent[0], `"uid":"u"`) {
+			t.Errorf("%s: it is written over whatever there is: %s", name, s.sent[0])
+		}
 		for _, part := range []string{`"forecastHistory":"YWJj"`, `"handOvers":[{"at":"2026-11-26T07:50:00Z","nodes":3}]`, `"lowMost":4`, `"nodes":9`} {
 			if strings.Contains(s.sent[0], part) != c.keeps {
 				t.Errorf("%s: %s is in what is written: %v, want %v: %s", name, part, !c.keeps, c.keeps, s.sent[0])
