@@ -3,6 +3,7 @@ package vpa
 import (
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -114,6 +115,34 @@ func TestPlacesBesideUnreadable(t *testing.T) {
 	r := Reader{api: answers{}, log: slog.New(slog.DiscardHandler), trouble: make(map[string]bool)}
 	if places, known := r.places(t.Context()); known || places != nil {
 		t.Errorf("what cannot be listed is known: %+v", places)
+	}
+}
+
+// TestObject: what an object says is read as it is meant; what it leaves out is not forbidden.
+func TestObject(t *testing.T) {
+	var a Autoscaler
+	if err := json.Unmarshal([]byte(`{"metadata": {"namespace": "shop", "name": "v", "uid": "u", "generation": 4}, "spec": {"updatePolicy": {"updateMode": "InPlaceOrRecreate"}, "recommenders": [{"name": "hilbert"}],
+		"resourcePolicy": {"containerPolicies": [
+			{"containerName": "app", "minAllowed": {"cpu": "250m"}, "maxAllowed": {"cpu": "4", "memory": "2Gi"}},
+			{"containerName": "cpu", "controlledResources": ["cpu"], "controlledValues": "RequestsOnly"},
+			{"containerName": "none", "controlledResources": []},
+			{"containerName": "off", "mode": "Off"}]}}}`), &a); err != nil {
+		t.Fatal(err)
+	}
+	want := []vpa.ContainerPolicy{
+		{Container: "app", Policy: recommend.Policy{Min: recommend.Amounts{CPU: 0.25}, Max: recommend.Amounts{CPU: 4, Memory: 2 << 30}}},
+		{Container: "cpu", Policy: recommend.Policy{KeepMemory: true, RequestsOnly: true}},
+		{Container: "none", Policy: recommend.Policy{KeepCPU: true, KeepMemory: true}},
+		{Container: "off", Off: true},
+	}
+	if o := a.object(); !slices.Equal(o.Policies, want) || o.UpdateMode != "InPlaceOrRecreate" || o.UID != "u" || o.Generation != 4 || o.Key != (vpa.Key{Namespace: "shop", Name: "v"}) {
+		t.Errorf("read %+v", o)
+	}
+	for text, ours := range map[string]bool{`[{"name": "hilbert"}]`: true, `[{"name": "other"}]`: false, `[{"name": "hilbert"}, {"name": "other"}]`: false, `[]`: false, `null`: false} {
+		a.Spec.Recommenders = nil
+		if err := json.Unmarshal([]byte(text), &a.Spec.Recommenders); err != nil || a.ours("hilbert") != ours {
+			t.Errorf("recommenders %s are ours: %v, %v", text, !ours, err)
+		}
 	}
 }
 
