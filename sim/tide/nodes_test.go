@@ -2,6 +2,7 @@ package tide
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,6 +57,19 @@ func TestNodesByHand(t *testing.T) {
 	}
 	if on != 1 || p.replicas() != 1 || p.handed != 2 {
 		t.Errorf("%d nodes of online, %d replicas, %d hand-overs", on, p.replicas(), p.handed)
+	}
+}
+
+// TestReplicasFillNodes: replicas take the fullest node that has room, so that others become empty.
+func TestReplicasFillNodes(t *testing.T) {
+	t.Parallel()
+	o := DefaultOptions()
+	o.PodsPerNode = 4
+	p := newNodePool(&o, 12, 3)
+	p.nodes[1].replicas = append(p.nodes[1].replicas, monday, monday)
+	p.scale(5, monday)
+	if got := []int{len(p.nodes[0].replicas), len(p.nodes[1].replicas), len(p.nodes[2].replicas)}; !slices.Equal(got, []int{1, 4, 0}) {
+		t.Errorf("the nodes have %v replicas", got)
 	}
 }
 

@@ -46,6 +46,41 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestPlannedPeaksAreMet: of a load that is always the same nothing can be forecast. A peak that was planned finds replicas, and nodes for them, that are there when it begins.
+func TestPlannedPeaksAreMet(t *testing.T) {
+	t.Parallel()
+	o, s := DefaultOptions(), daily(12)
+	fill(s.Loads, 50)
+	o.PodsPerNode, o.PeakFactor = 2, 2 // so that the peak wants more nodes than change hands in an hour
+	peaks, err := o.peak(50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for way, met := range map[Way]bool{HPAAlone: false, NodesByNeed: false, Hilbert: true, Nodes: true} {
+		if got := play(&o, s, way, peaks); (got.Rises == 0) != met {
+			t.Errorf("%+v; want that the peak is met: %v", got, met)
+		}
+	}
+}
+
+// TestMetricsAreOld: HPA sees a load as late as its metric is old, also over the beginning of a step.
+func TestMetricsAreOld(t *testing.T) {
+	t.Parallel()
+	o, s := DefaultOptions(), daily(1)
+	o.MetricAge, o.Replicas = time.Minute, 100
+	fill(s.Loads, 20)
+	s.Loads[1], s.Loads[11], s.Loads[12] = 100, 70, 120 // replicas are measured by the 100; what is after three quarters of the day is 20
+	for k, want := range map[time.Duration]int{30 * time.Second: 67, time.Minute: 70, 2 * time.Minute: 80} {
+		g := newGame(&o, s, HPAAlone, nil)
+		g.most, g.perPod = 100, o.perPod(100)
+		g.hpa = hpa{target: 1, low: 1, high: 200, replicas: 55}
+		s.Loads[10] = 40
+		if g.tick(11, k); g.hpa.replicas != want {
+			t.Errorf("%v into a step in which the load rises from 70 to 120 there are %d replicas, want %d", k, g.hpa.replicas, want)
+		}
+	}
+}
+
 // TestChanceIsNotTrusted: a load without a tide is scaled as HPA alone scales it.
 func TestChanceIsNotTrusted(t *testing.T) {
 	o := DefaultOptions()
