@@ -103,17 +103,9 @@ func equal(a, b string, base int) bool {
 // group. A thread that ends meanwhile is passed over. Threads that a thread makes later are in its group by themselves.
 func (c *Control) Assign(group Group, threads []int) (moved int, err error) {
 	file := path.Join(string(group), "tasks")
-	text, err := c.tree.Read(file)
+	has, err := Tasks(c.tree, file)
 	if err != nil {
 		return 0, fmt.Errorf("group %s: %w", group, err)
-	}
-	has := map[int]bool{}
-	for field := range strings.FieldsSeq(text) {
-		thread, err := strconv.Atoi(field)
-		if err != nil {
-			return 0, fmt.Errorf("%s: want a thread, got %q", file, field)
-		}
-		has[thread] = true
 	}
 	var errs []error
 	move := func(file string, thread int) {
@@ -134,6 +126,23 @@ func (c *Control) Assign(group Group, threads []int) (moved int, err error) {
 		move("tasks", thread)
 	}
 	return moved, errors.Join(errs...)
+}
+
+// Tasks reads which threads a file "tasks" lists.
+func Tasks(t Tree, file string) (map[int]bool, error) {
+	text, err := t.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	has := map[int]bool{}
+	for field := range strings.FieldsSeq(text) {
+		thread, err := strconv.Atoi(field)
+		if err != nil {
+			return nil, fmt.Errorf("%s: want a thread, got %q", file, field)
+		}
+		has[thread] = true
+	}
+	return has, nil
 }
 
 // Step brings both groups to the settings, and the threads of pods into them, by the pods' cgroups below the root of the hierarchy that is given.
@@ -164,9 +173,12 @@ type Usage struct {
 }
 
 // Usage reads a group's counters, by domain. A counter that is missing, or that the kernel calls unavailable, is not known.
-func (c *Control) Usage(group Group) ([]Usage, error) {
-	dir := path.Join(string(group), "mon_data")
-	entries, err := c.tree.List(dir)
+func (c *Control) Usage(group Group) ([]Usage, error) { return Counted(c.tree, string(group)) }
+
+// Counted reads the counters of any group by its directory, as Usage does.
+func Counted(t Tree, group string) ([]Usage, error) {
+	dir := path.Join(group, "mon_data")
+	entries, err := t.List(dir)
 	if err != nil {
 		return nil, fmt.Errorf("group %s: %w", group, err)
 	}
@@ -177,15 +189,15 @@ func (c *Control) Usage(group Group) ([]Usage, error) {
 		if !ok || err != nil {
 			continue
 		}
-		at := func(counter string) advise.Sample { return c.sample(path.Join(dir, entry, counter)) }
+		at := func(counter string) advise.Sample { return sample(t, path.Join(dir, entry, counter)) }
 		out = append(out, Usage{domain, at("llc_occupancy"), at("mbm_total_bytes"), at("mbm_local_bytes")})
 	}
 	slices.SortFunc(out, func(a, b Usage) int { return a.Domain - b.Domain })
 	return out, nil
 }
 
-func (c *Control) sample(file string) advise.Sample {
-	text, err := c.tree.Read(file)
+func sample(t Tree, file string) advise.Sample {
+	text, err := t.Read(file)
 	if err != nil {
 		return advise.Sample{}
 	}
