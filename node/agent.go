@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/bandwidth"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/interference"
@@ -76,6 +77,8 @@ type Options struct {
 	Observe *observe.Reader
 	// Counters reads the processor's counters; nil: they are not read.
 	Counters ProcessorCounters
+	// Bandwidth reads the memory bandwidth of pods; nil: it is not read.
+	Bandwidth MemoryBandwidth
 	// Devices looks at GPUs and network cards; nil: nothing is said of them.
 	Devices DeviceInspector
 	// Plugins is where plugins have their sockets; nil: none is asked.
@@ -118,6 +121,7 @@ type Agent struct {
 	bursts        *burstController
 	// interference watches services for harm by their neighbours.
 	interference *interferenceController
+	bandwidth    *memoryBandwidth
 	// overcommit says how much of the CPUs may be promised to services a second time.
 	overcommit *overcommitController
 	usage      *usageController
@@ -178,7 +182,8 @@ func (a *Agent) addControllers() (err error) {
 	a.configuration = newConfigurationController(n, a.lending, a.eviction, a.memory, a.thresholds)
 	a.configuration.restore(n.now())
 	a.health, a.governors, a.bursts = &healthController{eviction: a.eviction}, newGovernorController(n), newBurstController(n)
-	a.interference = newInterferenceController(n, a.profiles)
+	a.bandwidth = &memoryBandwidth{node: n, reader: n.options.Bandwidth}
+	a.interference = newInterferenceController(n, a.profiles, a.bandwidth)
 	a.eviction.interference, a.eviction.plugins, a.eviction.governors = a.interference, a.plugins, a.governors
 	a.overcommit, a.usage, a.overuse = &overcommitController{node: n, interference: a.interference}, &usageController{node: n}, &overuseController{node: n}
 	a.knobs = newKnobController(n, a.governors, a.memory, a.bursts, a.interference)
@@ -224,6 +229,7 @@ func (a *Agent) addControllers() (err error) {
 		a.eviction,     // which pods have to go
 		a.memory,       // limits, protection, and what is reclaimed
 		a.bursts,       // which pods may go beyond their limits for a moment
+		a.bandwidth,    // whose memory bandwidth is read
 		a.interference, // which neighbours harm
 		a.overcommit,   // how much CPU may be promised a second time
 		a.usage,        // what the node uses
@@ -312,6 +318,9 @@ func (a *Agent) workers() []func(context.Context) {
 	}
 	if a.options.Counters != nil {
 		out = append(out, a.options.Counters.Run)
+	}
+	if a.options.Bandwidth != nil {
+		out = append(out, a.options.Bandwidth.Run)
 	}
 	if scraper := a.profiles.scraper; a.node.lends() && scraper != nil {
 		out = append(out, func(ctx context.Context) { scraper.Run(ctx, a.profiles.wanted, a.profiles.scraped) })
@@ -438,7 +447,10 @@ type State struct {
 	Interference        *spec.Interference
 	InterferenceActions map[interference.Kind]uint64
 	Counters            perf.Status
-	RunQueues           RunQueueCounts
+	// Bandwidth is whose memory bandwidth is counted, BandwidthParts what is known of it added up, in bytes per second.
+	Bandwidth      bandwidth.Status
+	BandwidthParts map[BandwidthPart]float64
+	RunQueues      RunQueueCounts
 	// Overcommit is what is said of how much CPU may be promised a second time; nil: nothing is.
 	Overcommit *spec.NodeOvercommitStatus
 	Plugins    PluginCounts
@@ -471,6 +483,7 @@ func (a *Agent) State() State {
 	s.Interference, s.InterferenceActions = a.interference.status(n.now()), a.interference.counts()
 	s.Counters, s.Overcommit = a.interference.counters.status(), a.overcommit.status(n.now())
 	s.RunQueues = a.interference.queues.counts
+	s.Bandwidth, s.BandwidthParts = a.bandwidth.status()
 	s.Plugins, s.Overusing = a.plugins.counts, len(a.overuse.found)
 	k := a.devices.kubelet
 	all, found := k.assignments.DeviceCount()

@@ -36,6 +36,7 @@ type interferenceController struct {
 	told     map[string]string      // what was told of a victim last, by UID
 	names    map[string]spec.PodRef // of culprits to be kept apart, which may have gone
 	queues   *runQueueController
+	memory   *memoryBandwidth
 }
 
 // cpuLimit is the limit of a pod that has one for interference, or had.
@@ -61,9 +62,9 @@ const (
 // limitPeriod is the period of our limits as cpu.max has it.
 var limitPeriod = strconv.Itoa(enforce.LimitPeriod)
 
-func newInterferenceController(n *nodeState, profiles *profileController) *interferenceController {
+func newInterferenceController(n *nodeState, profiles *profileController, memory *memoryBandwidth) *interferenceController {
 	return &interferenceController{
-		node: n, profiles: profiles, queues: &runQueueController{node: n}, counters: processorCounters{poller: n.options.Counters}, limits: make(map[string]*cpuLimit), looked: make(map[string]bool), told: make(map[string]string), names: make(map[string]spec.PodRef),
+		node: n, profiles: profiles, memory: memory, queues: &runQueueController{node: n}, counters: processorCounters{poller: n.options.Counters}, limits: make(map[string]*cpuLimit), looked: make(map[string]bool), told: make(map[string]string), names: make(map[string]spec.PodRef),
 	}
 }
 
@@ -400,7 +401,9 @@ func (c *interferenceController) unknown(d *interference.Decision) (out []string
 	if lacks := c.counters.lacks(c.config().Counters); lacks != "" {
 		out = append(out, lacks)
 	}
-	out = append(out, "memory bandwidth")
+	if lacks := c.memory.lacks(); lacks != "" {
+		out = append(out, lacks)
+	}
 	if d.Watched > 0 && !c.known[knownDelay] {
 		out = append(out, interference.Delay.String())
 	}

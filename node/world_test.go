@@ -210,6 +210,8 @@ type world struct {
 	runQueues RunQueues
 	logPages  LogPages
 	processor ProcessorCounters
+	bandwidth MemoryBandwidth
+	groups    int // node.memoryBandwidth.groups
 }
 
 // runningPod is what the runtime would tell in Synchronize.
@@ -265,8 +267,9 @@ func (w *world) start() {
 		config.Devices.Owner = w.owner
 	}
 	config.Devices.IgnoreToolkit = w.ignoreToolkit
+	config.MemoryBandwidth.Groups = w.groups
 	agent, err := New(Options{
-		Thresholds: w.thresholds, LogPages: w.logPages, RunQueues: w.runQueues, Counters: w.processor,
+		Thresholds: w.thresholds, LogPages: w.logPages, RunQueues: w.runQueues, Counters: w.processor, Bandwidth: w.bandwidth,
 		Node: "n1", Machine: w.hardware, Devices: w.inspector, Plugins: w.plugins, Mode: w.mode, Config: config, Kernel: w.absence.Kernel, Absence: w.absence, Log: slog.New(slog.DiscardHandler),
 		Ports: Ports{
 			Report: func(_ context.Context, r *spec.NodeReport) error {

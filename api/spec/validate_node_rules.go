@@ -135,6 +135,7 @@ func validateNodeRules(n *Node, bad report) {
 	n.CPU.check("node.cpu.", bad)
 	n.CPUBurst.check("node.cpuBurst.", bad)
 	n.Interference.check("node.interference.", bad)
+	n.MemoryBandwidth.check("node.memoryBandwidth.", bad)
 	n.Overcommit.check("node.overcommit.", bad)
 	n.Memory.check("node.memory.", bad)
 	n.Eviction.check("node.eviction.", bad)

@@ -18,7 +18,7 @@ import (
 )
 
 // ErrAbsent says that the machine counts no memory bandwidth.
-var ErrAbsent = errors.New("the machine counts no memory bandwidth by resctrl")
+var ErrAbsent = errors.New("resctrl counts none on this machine")
 
 // Params tune a Reader.
 type Params struct {

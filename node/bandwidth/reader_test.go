@@ -326,6 +326,16 @@ func TestRecovers(t *testing.T) {
 		r.check(t, "web", unknown)
 		r.pass(func() { r.run(10, 0) })
 	}
+	for range 2 { // at the second reading the counter is there again, and it is not known what it was
+		r.said["mon_groups/hilbert-pod-web/mon_data/mon_L3_00/mbm_total_bytes"] = "Unavailable\n"
+		r.pass(func() { r.run(10, 5e9) })
+		r.check(t, "web", unknown)
+		clear(r.said)
+		r.pass(func() { r.run(10, 5e9) })
+		r.check(t, "web", unknown)
+		r.pass(func() { r.run(10, 5e9) })
+		r.check(t, "web", 1e9)
+	}
 }
 
 // Where the groups of package rdt are there, a pod's group is in the one that its threads are in, and moves when they come and go.

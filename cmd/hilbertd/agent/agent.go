@@ -20,12 +20,14 @@ import (
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/bandwidth"
 	"hilbert.dev/hilbert/node/logpages"
 	"hilbert.dev/hilbert/node/machine"
 	"hilbert.dev/hilbert/node/nri"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/node/perf"
 	"hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/node/rdt"
 	"hilbert.dev/hilbert/node/runqueue"
 	"hilbert.dev/hilbert/node/scrape"
 )
@@ -78,6 +80,14 @@ func processorCounters(roots realnode.Roots) *perf.Poller {
 	return perf.NewPoller(perf.NewReader(perf.NewEvents(roots.Cgroups(), filepath.Join(roots.Sys, "devices", "system", "cpu", "online")), p), nil)
 }
 
+// memoryBandwidth is read through resctrl. Where it is not wanted, what an agent before this one has left of it is removed.
+func memoryBandwidth(config *spec.Node, roots realnode.Roots) *bandwidth.Poller {
+	p := bandwidth.DefaultParams()
+	p.Groups = config.MemoryBandwidth.Groups
+	threads := func(cgroup string) ([]int, error) { return rdt.Threads(roots.Cgroups(), cgroup) }
+	return bandwidth.NewPoller(bandwidth.NewReader(resctrl(roots), threads, p), nil)
+}
+
 // runOnce runs a node's agent on a machine that stays as it is. It fails if it could keep no promise: without cgroup v2, or on a machine that it cannot read.
 func runOnce(ctx context.Context, config *spec.Configuration, o *Options, changed string) (err error) {
 	roots, log := o.Roots, o.Log
@@ -99,6 +109,7 @@ func runOnce(ctx context.Context, config *spec.Configuration, o *Options, change
 	options.Observe, options.Quiet = observe.New(roots.Observed, observe.Params{}), quietKeeper(config, roots, kernel)
 	options.RunQueues = runqueue.New(runqueue.Options{Cgroups: roots.Cgroups(), Tracing: filepath.Join(roots.Sys, "kernel", "tracing")})
 	options.LogPages, options.Counters = logpages.New(logpages.Host, config.Node.LogDirectories), processorCounters(roots)
+	options.Bandwidth = memoryBandwidth(&config.Node, roots)
 	options.Absence, options.Kernel = absence(roots, kernel, log)
 	if path := config.Node.Lending.Record; path != "" {
 		record, err := openRecord(path)

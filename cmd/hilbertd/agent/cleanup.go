@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
 	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/bandwidth"
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/cleanup"
 	"hilbert.dev/hilbert/node/enforce"
@@ -153,9 +154,9 @@ func cleanUp(ctx context.Context, config *spec.Configuration, log *slog.Logger, 
 
 // removeFiles removes the groups of resctrl and the specification of CDI.
 func removeFiles(roots realnode.Roots) error {
-	var errs []error
+	errs := []error{bandwidth.Remove(resctrl(roots))}
 	for _, group := range []rdt.Group{rdt.Online, rdt.Reclaimed} {
-		errs = append(errs, removeFile(filepath.Join(roots.Sys, "fs", "resctrl", string(group))))
+		errs = append(errs, removeFile(filepath.Join(string(resctrl(roots)), string(group))))
 	}
 	if n := len(roots.CDI); n > 0 { // the last one is written
 		errs = append(errs, removeFile(filepath.Join(roots.CDI[n-1], cdi.FileName)))

@@ -89,7 +89,8 @@ func TestCleanup(t *testing.T) {
 	if plan, err := shared.Plan(); err != nil || plan == nil {
 		t.Fatalf("the agent has left no plan for its absence: %v", err)
 	}
-	for _, dir := range []string{filepath.Join(h.roots.Sys, "fs/resctrl/hilbert-online"), h.roots.CDI[0]} {
+	pods, foreign := filepath.Join(h.roots.Sys, "fs/resctrl/mon_groups/hilbert-pod-web"), filepath.Join(h.roots.Sys, "fs/resctrl/mon_groups/telegraf")
+	for _, dir := range []string{filepath.Join(h.roots.Sys, "fs/resctrl/hilbert-online"), pods, foreign, h.roots.CDI[0]} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +113,10 @@ func TestCleanup(t *testing.T) {
 	left, _ := filepath.Glob(filepath.Join(h.config.Node.StateDirectory, "*"))
 	plans, _ := filepath.Glob(filepath.Join(string(shared), "*"))
 	left = append(left, plans...)
-	for _, name := range []string{filepath.Join(h.roots.Sys, "fs/resctrl/hilbert-online"), filepath.Join(h.roots.CDI[0], "hilbert.dev-nic.json")} {
+	if _, err := os.Stat(foreign); err != nil {
+		t.Errorf("somebody else's group: %v", err)
+	}
+	for _, name := range []string{filepath.Join(h.roots.Sys, "fs/resctrl/hilbert-online"), pods, filepath.Join(h.roots.CDI[0], "hilbert.dev-nic.json")} {
 		if _, err := os.Stat(name); err == nil {
 			left = append(left, name)
 		}

@@ -51,12 +51,15 @@ func governors(n *spec.Node, mode string, roots realnode.Roots, kernel enforce.K
 	if l.RDT.Enabled {
 		const percent = 100
 		out = append(out, &caches{
-			tree: rdt.Dir(filepath.Join(roots.Sys, "fs", "resctrl")), cgroups: roots.Cgroups(), log: log,
+			tree: resctrl(roots), cgroups: roots.Cgroups(), log: log,
 			params: rdt.Params{CacheShare: float64(l.RDT.CachePercent) / percent, BandwidthShare: float64(l.RDT.BandwidthPercent) / percent},
 		})
 	}
 	return out, metrics, nil
 }
+
+// resctrl is where the kernel's file system for caches and memory bandwidth is mounted, if it is.
+func resctrl(roots realnode.Roots) rdt.Dir { return rdt.Dir(filepath.Join(roots.Sys, "fs", "resctrl")) }
 
 func egressOptions(n *spec.LendingNetwork, roots realnode.Roots) egress.Options {
 	const bytesInMegabit = 1e6 / 8

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +39,10 @@ var (
 	agentHarmed     = agentDesc("interference_findings", "Services that are harmed by a neighbour, by what is done about it, or in mode report would be.", "step")
 	agentCounted    = agentDesc("counted_services", "Services whose cycles per instruction are wanted, by state: counted, waiting for their turn as files are bounded, or unknown where the node has no counters.", "state")
 	agentCountFiles = agentDesc("counter_files", "Open files of the processor's counters; their bound is a quarter of those that the agent may open, and 16384.")
+	agentMemoryPods = agentDesc("memory_bandwidth_pods", "Pods of which the memory bandwidth is wanted, by state: known, unknown where there is a group and no value, or waiting where there is no group for it.", "state")
+	agentMemoryMade = agentDesc("memory_bandwidth_groups", "Monitoring groups of resctrl that the agent has made.")
+	agentMemoryMost = agentDesc("memory_bandwidth_groups_limit", "Monitoring groups of resctrl that the agent may make: node.memoryBandwidth.groups, and no more than half of what the hardware has.")
+	agentMemoryRate = agentDesc("memory_bandwidth_bytes_per_second", "Memory bandwidth of the pods of which it is known, by domain of the last-level cache and by whose pods they are: online or reclaimed. Of pods without a group nothing is known.", "domain", "pods")
 	agentLadder     = agentDesc("interference_actions_total", "Steps against harmful neighbours that were decided.", "step")
 	agentProbed     = agentDesc("run_queue_victims", "Services of which it is looked at the moment for whom their threads wait.")
 	agentLooked     = agentDesc("run_queue_seconds_total", "Seconds in which the run queues were looked at.")
@@ -47,7 +52,7 @@ var (
 	agentLendings   = []*prometheus.Desc{
 		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentRequested, agentFollowed, agentStopped, agentShrinks,
 		agentShrunk, agentShrinking, agentLogPages, agentPartBytes, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered, agentWatched, agentHarmed, agentLadder, agentCounted, agentCountFiles,
-		agentProbed, agentLooked, agentUncounted, agentUnlooked,
+		agentMemoryPods, agentMemoryMade, agentMemoryMost, agentMemoryRate, agentProbed, agentLooked, agentUncounted, agentUnlooked,
 		agentOvercommit, agentHeldBack, agentOverusing,
 	}
 )
@@ -103,6 +108,7 @@ func collectLending(out chan<- prometheus.Metric, s *node.State) {
 		send(prometheus.GaugeValue, agentSteered, float64(milliCPU)/milli, pool)
 	}
 	collectInterference(send, s)
+	collectBandwidth(send, s)
 	if o := s.Overcommit; o != nil {
 		send(prometheus.GaugeValue, agentOvercommit, float64(o.Percent), o.Reason)
 	}
@@ -113,13 +119,28 @@ func collectLending(out chan<- prometheus.Metric, s *node.State) {
 
 func collectMemory(send func(prometheus.ValueType, *prometheus.Desc, float64, ...string), s *node.State) {
 	for part, bytes := range s.MemoryParts {
-		whose := "online"
-		if part.Reclaimed {
-			whose = "reclaimed"
-		}
-		send(prometheus.GaugeValue, agentPartBytes, float64(bytes), part.Kind, whose)
+		send(prometheus.GaugeValue, agentPartBytes, float64(bytes), part.Kind, whose(part.Reclaimed))
 	}
 	send(prometheus.CounterValue, agentLogPages, float64(s.LogPages))
+}
+
+func collectBandwidth(send func(prometheus.ValueType, *prometheus.Desc, float64, ...string), s *node.State) {
+	b := &s.Bandwidth
+	send(prometheus.GaugeValue, agentMemoryPods, float64(b.Known), "known")
+	send(prometheus.GaugeValue, agentMemoryPods, float64(b.Unknown), "unknown")
+	send(prometheus.GaugeValue, agentMemoryPods, float64(b.Waiting), "waiting")
+	send(prometheus.GaugeValue, agentMemoryMade, float64(b.Groups))
+	send(prometheus.GaugeValue, agentMemoryMost, float64(b.Limit))
+	for part, rate := range s.BandwidthParts {
+		send(prometheus.GaugeValue, agentMemoryRate, rate, strconv.Itoa(part.Domain), whose(part.Reclaimed))
+	}
+}
+
+func whose(reclaimed bool) string {
+	if reclaimed {
+		return "reclaimed"
+	}
+	return "online"
 }
 
 func collectInterference(send func(prometheus.ValueType, *prometheus.Desc, float64, ...string), s *node.State) {
