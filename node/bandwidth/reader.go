@@ -216,31 +216,43 @@ func (r *Reader) sweep() error {
 	}
 	r.others = make(map[int]bool)
 	var errs []error
-	for _, parent := range []string{"", string(rdt.Online), string(rdt.Reclaimed)} {
-		dir := path.Join(parent, monDir)
-		names, err := r.tree.List(dir)
-		if err != nil {
-			continue // it is not there, and so nothing of ours is
-		}
-		for _, name := range names {
-			file := path.Join(dir, name)
-			if !strings.HasPrefix(name, prefix) {
-				threads, err := rdt.Tasks(r.tree, path.Join(file, "tasks"))
-				if err != nil && !errors.Is(err, fs.ErrNotExist) {
-					errs = append(errs, fmt.Errorf("read whom the group %s counts: %w", file, err))
-				}
-				maps.Copy(r.others, threads)
-				continue
+	for _, file := range made(r.tree) {
+		switch {
+		case !ours(file):
+			threads, err := rdt.Tasks(r.tree, path.Join(file, "tasks"))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("read whom the group %s counts: %w", file, err))
 			}
-			if wanted[file] {
-				continue
-			}
+			maps.Copy(r.others, threads)
+		case !wanted[file]:
 			if err := r.tree.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("remove the group %s: %w", file, err))
 			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Left are the groups that a Reader has made and not removed; one that runs, or has ended in a hurry.
+func Left(t rdt.Tree) []string {
+	return slices.DeleteFunc(made(t), func(file string) bool { return !ours(file) })
+}
+
+func ours(file string) bool { return strings.HasPrefix(path.Base(file), prefix) }
+
+// made lists the monitoring groups of all control groups in which ours may be.
+func made(t rdt.Tree) (files []string) {
+	for _, parent := range []string{"", string(rdt.Online), string(rdt.Reclaimed)} {
+		dir := path.Join(parent, monDir)
+		names, err := t.List(dir)
+		if err != nil {
+			continue // it is not there, and so nothing of ours is
+		}
+		for _, name := range names {
+			files = append(files, path.Join(dir, name))
+		}
+	}
+	return files
 }
 
 // read brings a pod's threads into its group and reads what they have moved.
@@ -251,9 +263,9 @@ func (r *Reader) read(now time.Duration, p *Pod) {
 		g.use, g.counts = Use{}, nil
 	}
 	switch {
-	case errors.Is(err, errFull), errors.Is(err, errGone):
+	case errors.Is(err, ErrFull), errors.Is(err, errGone):
 		delete(r.groups, p.UID) // it has none
-		if errors.Is(err, errFull) {
+		if errors.Is(err, ErrFull) {
 			r.status.Why = err
 		}
 		return
@@ -269,9 +281,11 @@ func (r *Reader) read(now time.Duration, p *Pod) {
 }
 
 var (
-	errFull  = errors.New("the hardware has no group left; others use them")
+	// ErrFull says that all groups are in use, by others or for a moment yet.
+	ErrFull = errors.New("the hardware has no group left; others use them")
+	// ErrTaken says that a thread is counted or limited by somebody else, from whom it would be taken.
+	ErrTaken = errors.New("is in somebody else's group of resctrl")
 	errGone  = errors.New("the pod is gone")
-	errTaken = errors.New("is in somebody else's group of resctrl")
 )
 
 func (r *Reader) measure(now time.Duration, p *Pod, g *group) error {
@@ -285,7 +299,7 @@ func (r *Reader) measure(now time.Duration, p *Pod, g *group) error {
 	}
 	switch err := r.tree.Mkdir(g.dir); {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EBUSY): // EBUSY: those that are free have not yet left the cache
-		return errFull
+		return ErrFull
 	case err != nil && !errors.Is(err, fs.ErrExist):
 		return fmt.Errorf("make the group %s: %w", g.dir, err)
 	}
@@ -312,14 +326,14 @@ func (r *Reader) assign(dir string, threads []int) (most bool, err error) {
 			continue
 		}
 		if r.others[thread] {
-			return false, fmt.Errorf("%s: thread %d %w", file, thread, errTaken)
+			return false, fmt.Errorf("%s: thread %d %w", file, thread, ErrTaken)
 		}
 		switch err := r.tree.Write(file, strconv.Itoa(thread)); {
 		case err == nil:
 			are++
 		case errors.Is(err, syscall.ESRCH): // it has ended
 		case errors.Is(err, syscall.EINVAL):
-			return false, fmt.Errorf("%s: thread %d %w", file, thread, errTaken)
+			return false, fmt.Errorf("%s: thread %d %w", file, thread, ErrTaken)
 		default:
 			return false, fmt.Errorf("%s: thread %d: %w", file, thread, err)
 		}

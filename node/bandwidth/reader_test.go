@@ -304,7 +304,7 @@ func TestUnknown(t *testing.T) {
 			if name != "too long" {
 				r.check(t, "scan", 1e9)
 			}
-			if strings.HasPrefix(name, "in others'") && (r.in[10] == "mon_groups/hilbert-pod-web" || r.Status().Why == nil || !errors.Is(r.Status().Why, errTaken)) {
+			if strings.HasPrefix(name, "in others'") && (r.in[10] == "mon_groups/hilbert-pod-web" || r.Status().Why == nil || !errors.Is(r.Status().Why, ErrTaken)) {
 				t.Errorf("thread 10 is in %q; %+v", r.in[10], r.Status())
 			}
 		})
@@ -395,11 +395,11 @@ func TestBounds(t *testing.T) {
 	r.rmids = 6
 	r.Reader = NewReader(r.kernel, r.list, Params{Groups: 100, Turn: time.Minute, Retry: time.Minute})
 	r.pass(nil)
-	if s := r.Status(); s.Limit != 3 || s.Groups != 2 || s.Waiting != 1 || !errors.Is(s.Why, errFull) { // of six, others have four: the default one, batch and two in them
+	if s := r.Status(); s.Limit != 3 || s.Groups != 2 || s.Waiting != 1 || !errors.Is(s.Why, ErrFull) { // of six, others have four: the default one, batch and two in them
 		t.Errorf("%+v, %q", s, r.ours())
 	}
 	r.free = syscall.EBUSY
-	if r.pass(nil); !errors.Is(r.Status().Why, errFull) {
+	if r.pass(nil); !errors.Is(r.Status().Why, ErrFull) {
 		t.Errorf("%+v", r.Status())
 	}
 	r.rmids = 64

@@ -76,9 +76,12 @@ type Machine struct {
 	// Instructions counts the instructions and the cycles that this thread takes for some work.
 	Instructions func() (instructions, cycles uint64, err error)
 	RDT          rdt.Tree
+	// Threads are those of this program; LoadMemory has one of them move bytes between the processor and the memory.
+	Threads    func() ([]int, error)
+	LoadMemory func() (bytes float64, took time.Duration)
 	// Disk is a disk that may be measured; nil: none may.
 	Disk *DiskTrial
-	// Write allows to make the groups of resctrl that an agent makes, and to remove them.
+	// Write allows to make groups of resctrl as an agent makes them, and to remove them.
 	Write bool
 
 	inventory    *gpu.Inventory // of the driver, once it has answered
@@ -95,6 +98,7 @@ func Promises() []Promise {
 		{"run-queues", "It is seen for whom threads wait, to name neighbours that take their CPUs.", "Linux 6.18 in a virtual machine", runQueues},
 		{"disk-model", "What a disk can do is measured, for io.cost, and written nowhere but to a file that goes.", "a virtual disk", diskModel},
 		{"rdt", "Reclaimed pods are kept to a part of the last-level cache and of the memory's bandwidth, and what they use is counted.", "", resctrl},
+		{"memory-bandwidth", "The memory bandwidth of a pod is read, to name who fills the memory bus.", "", memoryBandwidth},
 		{"rdma", "The device files of network cards with RDMA are known, so that a pod can be given them.", "", rdma},
 		{"gpu-inventory", "NVIDIA's driver says of each GPU what placement needs: identity, memory, device file, multiprocessors, mode.", "an H100 and an H200, driver 580", gpuInventory},
 		{"gpu-faults", "Faults of GPUs are read from the kernel's log.", "an H100, driver 580", gpuFaults},

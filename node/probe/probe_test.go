@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/bandwidth"
 	"hilbert.dev/hilbert/node/gpu"
 )
 
@@ -43,6 +45,7 @@ func (d *driver) Inventory(context.Context) (*gpu.Inventory, error) {
 type groups struct {
 	files map[string]string
 	bends bool // it keeps another mask than is written
+	full  bool // no monitoring group is left
 }
 
 func (g *groups) Read(name string) (string, error) {
@@ -54,6 +57,10 @@ func (g *groups) Read(name string) (string, error) {
 }
 
 func (g *groups) Write(name, value string) error {
+	if path.Base(name) == "tasks" {
+		g.files[name] += value + "\n"
+		return nil
+	}
 	if g.bends {
 		return nil
 	}
@@ -71,6 +78,15 @@ func (g *groups) Write(name, value string) error {
 }
 
 func (g *groups) Mkdir(name string) error {
+	if strings.Contains(name, "mon_groups/") {
+		if g.full {
+			return syscall.ENOSPC
+		}
+		if _, ok := g.files[name+"/tasks"]; !ok {
+			g.files[name+"/tasks"], g.files[name+"/mon_data/mon_L3_00/mbm_total_bytes"] = "", "7000\n"
+		}
+		return nil
+	}
 	g.files[name+"/schemata"], g.files[name+"/mon_data/mon_L3_00/llc_occupancy"] = g.files["schemata"], g.files["counter"]
 	return nil
 }
@@ -81,6 +97,9 @@ func (g *groups) Remove(name string) error {
 }
 
 func (g *groups) List(name string) (list []string, _ error) {
+	if control, ok := strings.CutSuffix(name, "/mon_groups"); ok && g.files[control+"/schemata"] == "" {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
 	for file := range g.files {
 		if rest, ok := strings.CutPrefix(file, strings.TrimPrefix(name+"/", "./")); ok {
 			list = append(list, strings.Split(rest, "/")[0])
@@ -140,7 +159,7 @@ func newWorld(t *testing.T) *world {
 	w.driver = &driver{gpus: []gpu.GPU{a, b}, links: []uint8{0, 118, 118, 0}}
 	w.groups = &groups{files: map[string]string{
 		"schemata": "MB:0=100\nL3:0=fffff\n", "info/L3/cbm_mask": "fffff\n", "info/L3/min_cbm_bits": "1\n", "info/L3/num_closids": "16\n",
-		"info/MB/min_bandwidth": "10\n", "info/MB/bandwidth_gran": "10\n", "info/MB/num_closids": "8\n", "info/L3_MON/mon_features": "llc_occupancy\n", "counter": "4096\n",
+		"info/MB/min_bandwidth": "10\n", "info/MB/bandwidth_gran": "10\n", "info/MB/num_closids": "8\n", "info/L3_MON/mon_features": "llc_occupancy\nmbm_total_bytes\n", "info/L3_MON/num_rmids": "64\n", "counter": "4096\n",
 	}}
 	w.specify(t, "nvidia0", uuidA, "nvidia1", uuidB)
 	w.Machine = &Machine{
@@ -148,6 +167,8 @@ func newWorld(t *testing.T) *world {
 		Faults:       func() ([]gpu.Xid, error) { return nil, nil },
 		Instructions: func() (uint64, uint64, error) { return 300, 100, nil },
 		RunQueues:    func() error { return nil },
+		Threads:      func() ([]int, error) { return []int{5, 6}, nil },
+		LoadMemory:   func() (float64, time.Duration) { w.count("5000007000\n"); return 6e9, time.Second },
 	}
 	for name, text := range map[string]string{"sda/dev": "8:0", "sda/device/model": "x", "sda/stat": "5 0 40 1 7 0 56 2 0 0 3", "sdb/dev": "8:16", "sdb/device/model": "x"} {
 		w.root["sys/block/"+name] = &fstest.MapFile{Data: []byte(text + "\n")}
@@ -165,6 +186,22 @@ func newWorld(t *testing.T) *world {
 		},
 	}
 	return w
+}
+
+// count has the counter of the only monitoring group say something.
+func (w *world) count(text string) {
+	for file := range w.groups.files {
+		if strings.HasSuffix(file, "/mbm_total_bytes") {
+			w.groups.files[file] = text
+		}
+	}
+}
+
+// moves has the memory loaded, and so much counted.
+func moves(counted string) func(*testing.T, *world) {
+	return func(_ *testing.T, w *world) {
+		w.LoadMemory = func() (float64, time.Duration) { w.count(counted); return 6e9, time.Second }
+	}
 }
 
 // specify writes a specification of CDI with devices by their files and names.
@@ -243,6 +280,16 @@ func TestProbe(t *testing.T) {
 		{"rdt", Unknown, "an agent runs", func(_ *testing.T, w *world) { w.groups.files["hilbert-online/schemata"] = "x" }},
 		{"rdt", Fail, "group hilbert", func(_ *testing.T, w *world) { w.groups.bends = true }},
 		{"rdt", Fail, "not counted", func(_ *testing.T, w *world) { w.groups.files["counter"] = "Unavailable\n" }},
+		{"memory-bandwidth", Absent, "no such file system", func(_ *testing.T, w *world) { w.RDT = nil }},
+		{"memory-bandwidth", Absent, "counts none", func(_ *testing.T, w *world) { delete(w.groups.files, "info/L3_MON/mon_features") }},
+		{"memory-bandwidth", Absent, "only \"llc_occupancy\"", func(_ *testing.T, w *world) { w.groups.files["info/L3_MON/mon_features"] = "llc_occupancy\n" }},
+		{"memory-bandwidth", Unknown, "no group was made", func(_ *testing.T, w *world) { w.Write = false }},
+		{"memory-bandwidth", Unknown, "an agent runs", func(_ *testing.T, w *world) { w.groups.files["mon_groups/hilbert-pod-web/tasks"] = "9\n" }},
+		{"memory-bandwidth", Unknown, "no group left", func(_ *testing.T, w *world) { w.groups.full = true }},
+		{"memory-bandwidth", Unknown, "somebody else's", func(_ *testing.T, w *world) { w.groups.files["mon_groups/telegraf/tasks"] = "5\n" }},
+		{"memory-bandwidth", Fail, "denied", func(_ *testing.T, w *world) { w.Threads = func() ([]int, error) { return nil, errors.New("denied") } }},
+		{"memory-bandwidth", Fail, "unavailable", moves("Unavailable\n")},
+		{"memory-bandwidth", Fail, "0.01 GB/s were counted while this program moved 6.00", moves("10007000\n")},
 		{"disk-model", Unknown, "no disk was measured", func(_ *testing.T, w *world) { w.Disk = nil }},
 		{"disk-model", Unknown, "several disks, sda sdb", func(_ *testing.T, w *world) { w.Disk.Directory = "/mirror/x" }},
 		{"disk-model", Unknown, "in use: 90 requests", func(t *testing.T, w *world) { w.busy(t) }},
@@ -283,6 +330,9 @@ func TestProbe(t *testing.T) {
 			if left, err := w.groups.List("hilbert-reclaimed"); err != nil || len(left) > 0 {
 				t.Errorf("a group is left: %v, %v", left, err)
 			}
+			if left := bandwidth.Left(w.groups); len(left) > 0 && test.says != "an agent runs" {
+				t.Errorf("groups are left: %v", left)
+			}
 		})
 	}
 }
@@ -316,8 +366,9 @@ func TestProbeDisk(t *testing.T) {
 func (w *world) onlyOne(t *testing.T, promise string) Result {
 	t.Helper()
 	results := w.probed()
+	same := map[string]string{"rdt": "memory-bandwidth", "memory-bandwidth": "rdt"}[promise] // of one file system
 	for name, r := range results {
-		if name != promise && r.Outcome != Pass && name != "gpu-mig" {
+		if name != promise && name != same && r.Outcome != Pass && name != "gpu-mig" {
 			t.Errorf("%s: %s: %s", name, r.Outcome, r.Detail)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,7 @@ func Real(now time.Time, toolkit string, write bool) *Machine {
 	m := &Machine{
 		Now: now, Root: os.DirFS("/"), CDI: cdi.Dirs(), Toolkit: toolkit, Write: write,
 		Faults: func() ([]gpu.Xid, error) { return gpu.KernelLog("/dev/kmsg") }, Instructions: countInstructions,
+		Threads: ownThreads, LoadMemory: loadMemory,
 		RunQueues: runqueue.New(runqueue.Options{Tracing: "/sys/kernel/tracing"}).Check,
 	}
 	run := gpu.Spool(os.DirFS("/run/hilbert/gpu"), time.Minute, time.Now)
@@ -33,6 +35,27 @@ func Real(now time.Time, toolkit string, write bool) *Machine {
 		m.RDT = rdt.Dir("/sys/fs/resctrl")
 	}
 	return m
+}
+
+func ownThreads() (out []int, err error) {
+	entries, err := os.ReadDir("/proc/self/task")
+	for _, entry := range entries {
+		if thread, err := strconv.Atoi(entry.Name()); err == nil {
+			out = append(out, thread)
+		}
+	}
+	return out, err
+}
+
+// loadMemory copies what no cache holds.
+func loadMemory() (bytes float64, took time.Duration) {
+	const half = 256 << 20
+	from, to := make([]byte, half), make([]byte, half)
+	for begun := time.Now(); took < time.Second; took = time.Since(begun) {
+		bytes += 2 * float64(copy(to, from)) // read and written
+		from, to = to, from
+	}
+	return bytes, took
 }
 
 // rounds of the loop that is counted: more instructions than a counter that was read wrongly would show.
