@@ -141,6 +141,7 @@ func (c *interferenceController) readings(o *observation) (out []interference.Re
 		r := interference.Reading{
 			ID: p.name.UID, Name: p.name.String(), Watched: online && !p.bestEffort && asked.MilliCPU > 0, Request: float64(asked.MilliCPU) / milli, Limitable: c.limitable(p, pool),
 			Evictable: pool == spec.PoolReclaimed, Use: orNaN(rateOf(o.use(p.cgroup).CPU.Usage)), Delay: math.NaN(), Pressure: math.NaN(), Indicator: math.NaN(), Cycles: math.NaN(),
+			Bandwidth: orNaN(c.memory.of(p, c.at)),
 		}
 		if !o.throttles(p) { // the probe would have it wait for whoever runs while its own limit keeps it from running
 			r.Ahead = ahead[p.name.UID]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -104,5 +105,41 @@ func TestMemoryBandwidth(t *testing.T) {
 				t.Errorf("unknown: %q, want %q", said, c.unknown)
 			}
 		})
+	}
+}
+
+// A service's instructions take twice the cycles when two pods come, and nobody waits. The one whose memory bandwidth is large is named; without bandwidth, the one that uses more CPU. A pod that says
+// that it loads the memory is read before the others.
+func TestMemoryBandwidthNames(t *testing.T) {
+	for _, groups := range []int{8, 0} {
+		p, f := &fakeProcessor{}, &fakeBandwidth{}
+		r := &harmRig{lender: &lender{world: newWorld(t), counters: newCounters(t), now: time.Now()}}
+		r.processor, r.bandwidth, r.groups = p, f, groups
+		r.fill(t)
+		pinned := sandbox("pinned", 0, "qos=reclaimed_cores", "besteffort")
+		pinned.Annotations[spec.AnnotationReclaimed], pinned.Annotations[spec.AnnotationMemoryBandwidth] = "4000m/512Mi", spec.BandwidthIntensive
+		r.mustRun(pinned)
+		r.agent.Configure(wanted(`{"interference": {"mode": "report", "counters": true}}`))
+		pass := func(windows int, cycles, hog, cpus float64) {
+			p.set(cycles, nil)
+			f.set(map[string]float64{"web": 1e9, "hog": hog, "pinned": 1e8}, nil)
+			for range windows {
+				r.used[pinned.Cgroup] += int(cpus * 1.5e6)
+				r.pass(1, 0.02, cpus)
+			}
+		}
+		pass(60, 1.2, 0, 0)
+		pass(8, 2.4, 40e9, 4)
+		i := r.interference()
+		want, says := "hog", "the memory bandwidth of default/pod-hog goes with it, from 0.0 to 40.0 GB/s"
+		if groups == 0 {
+			want, says = "pinned", "the use of default/pod-pinned"
+		}
+		if len(i.Findings) != 1 || i.Findings[0].Culprit == nil || i.Findings[0].Culprit.UID != want || !strings.Contains(i.Findings[0].Message, says) {
+			t.Errorf("%d groups: %+v, want %s: %s", groups, i.Findings, want, says)
+		}
+		if groups > 0 && f.watch[0].UID != "pinned" {
+			t.Errorf("watched: %+v", f.watch)
+		}
 	}
 }

@@ -20,6 +20,8 @@ type Reading struct {
 	Limitable, Evictable bool
 	// Use is in CPUs; Delay is threads that wait for a CPU; Pressure is the share of time in which some do; Indicator is the service's own; Cycles is what an instruction takes.
 	Use, Delay, Pressure, Indicator, Cycles float64
+	// Bandwidth is the memory bandwidth that it takes, in bytes per second.
+	Bandwidth float64
 	// Ahead is how long the threads of a service waited while something else ran on their CPU, in CPUs, by the ID of what ran; NoPod is what is none. Nil: nothing has looked.
 	Ahead map[string]float64
 }
@@ -118,8 +120,8 @@ type Book struct {
 type sum struct {
 	last   Reading
 	n      int
-	values [5]float64
-	known  [5]int
+	values [6]float64
+	known  [6]int
 	ahead  map[string]float64
 	probed int
 }
@@ -154,7 +156,7 @@ func (b *Book) Step(now time.Time, pods []Reading) *Decision {
 		}
 		s.last = *p
 		s.n++
-		for k, v := range [...]float64{p.Use, p.Delay, p.Pressure, p.Indicator, p.Cycles} {
+		for k, v := range [...]float64{p.Use, p.Delay, p.Pressure, p.Indicator, p.Cycles, p.Bandwidth} {
 			if v >= 0 && !math.IsInf(v, 0) {
 				s.values[k] += v
 				s.known[k]++
@@ -208,7 +210,7 @@ func (b *Book) close() []Reading {
 			return s.values[k] / float64(s.known[k])
 		}
 		r := s.last
-		r.Use, r.Delay, r.Pressure, r.Indicator, r.Cycles = mean(0), mean(1), mean(2), mean(3), mean(4)
+		r.Use, r.Delay, r.Pressure, r.Indicator, r.Cycles, r.Bandwidth = mean(0), mean(1), mean(2), mean(3), mean(4), mean(5)
 		if r.Ahead = nil; s.probed > 0 { // the probe looks at parts of windows too: shares are the same
 			r.Ahead = make(map[string]float64, len(s.ahead))
 			for other, waited := range s.ahead {
@@ -226,7 +228,7 @@ func (b *Book) decide(now time.Time, seen []Reading) *Decision {
 	neighbours := make([]Neighbour, 0, len(seen))
 	for i := range seen {
 		byID[seen[i].ID] = &seen[i]
-		neighbours = append(neighbours, Neighbour{Name: seen[i].ID, Use: seen[i].Use})
+		neighbours = append(neighbours, Neighbour{Name: seen[i].ID, Use: seen[i].Use, Bandwidth: seen[i].Bandwidth})
 	}
 	b.choose(seen, now)
 	for _, id := range slices.Sorted(maps.Keys(b.services)) {

@@ -36,6 +36,8 @@ type Neighbour struct {
 	Name string
 	// Use is its CPUs in use in the window; NaN is not known.
 	Use float64
+	// Bandwidth is the memory bandwidth that it takes, in bytes per second; NaN is not known.
+	Bandwidth float64
 	// Ahead is how much of the window's Waited it was that ran meanwhile. Where Waited is not known it says nothing.
 	Ahead float64
 }
@@ -67,6 +69,8 @@ type Params struct {
 	Correlation   float64
 	// Behind is the share of the service's waiting behind one neighbour from which on that one is named, whatever correlates.
 	Behind float64
+	// Rise is how much a neighbour's memory bandwidth has to rise with the harm, as a share of what all neighbours took before, for that to name it where nobody waits; 0: it names nobody.
+	Rise float64
 	// Patience is how many windows a step of the ladder has to help, Quiet how many calm windows take all of it back.
 	Patience, Quiet int
 	// Apart is for how long the scheduler keeps the two apart.
@@ -76,7 +80,7 @@ type Params struct {
 // DefaultParams are for windows of ten seconds.
 func DefaultParams() Params {
 	return Params{
-		Bins: 10, Weight: 0.05, Enough: 30, High: 6, Least: 0.05, Floor: [signals]float64{0.2, 0.05, 0, 0}, Windows: 3, Kept: 60, Correlation: 0.7, Behind: 0.5, Patience: 3, Quiet: 60, Apart: time.Hour,
+		Bins: 10, Weight: 0.05, Enough: 30, High: 6, Least: 0.05, Floor: [signals]float64{0.2, 0.05, 0, 0}, Windows: 3, Kept: 60, Correlation: 0.7, Behind: 0.5, Rise: 0.5, Patience: 3, Quiet: 60, Apart: time.Hour,
 	}
 }
 
@@ -99,6 +103,8 @@ func (p *Params) Validate() error {
 		return fmt.Errorf("interference: high %g, least %g, correlation %g: want more than 0, and a correlation of at most 1", p.High, p.Least, p.Correlation)
 	case !(p.Behind > 0 && p.Behind <= 1):
 		return fmt.Errorf("interference: %g of the waiting behind a neighbour: want more than 0 and at most 1", p.Behind)
+	case !(p.Rise >= 0) || math.IsInf(p.Rise, 0):
+		return fmt.Errorf("interference: a rise of %g of the memory bandwidth: want at least 0", p.Rise)
 	case p.Windows < 3 || p.Kept < 2*p.Windows || p.Kept > maxKept:
 		return fmt.Errorf("interference: %d windows of %d kept: want at least 3, at least twice as many kept, and at most %d", p.Windows, p.Kept, maxKept)
 	case p.Patience < 1 || p.Quiet < p.Patience || p.Apart < 0:
@@ -142,20 +148,34 @@ type baseline struct {
 type Watch struct {
 	params    *Params
 	bins      [][signals]baseline
-	residuals []float64            // of the last windows, the newest last
-	uses      map[string][]float64 // of neighbours, as long as residuals; NaN is not known
-	ahead     map[string]float64   // of neighbours, in the windows in a row that are high
-	waited    float64              // in the same windows
-	high      int                  // windows in a row
+	residuals []float64          // of the last windows, the newest last
+	past      map[string]*past   // of neighbours
+	ahead     map[string]float64 // of neighbours, in the windows in a row that are high
+	waited    float64            // in the same windows
+	waits     bool               // in one of them run delay or pressure was high
+	high      int                // windows in a row
 	calm      int
 	since     int // windows since the last step
 	step      int // of the ladder, 0: none
 	culprit   string
 }
 
+// past is what a neighbour took in the last windows: CPUs and memory bandwidth, each as long as Watch.residuals. NaN is not known.
+type past struct{ use, bandwidth []float64 }
+
+// add adds a window. A neighbour that was not there took nothing before.
+func (p *past) add(use, bandwidth float64) {
+	p.use, p.bandwidth = append(p.use, use), append(p.bandwidth, bandwidth)
+}
+
+// forget forgets the oldest windows.
+func (p *past) forget(windows int) {
+	p.use, p.bandwidth = append(p.use[:0], p.use[windows:]...), append(p.bandwidth[:0], p.bandwidth[windows:]...)
+}
+
 // NewWatch returns an empty one. The parameters have to be valid and stay as they are.
 func NewWatch(p *Params) *Watch {
-	return &Watch{params: p, bins: make([][signals]baseline, p.Bins), uses: make(map[string][]float64), ahead: make(map[string]float64)}
+	return &Watch{params: p, bins: make([][signals]baseline, p.Bins), past: make(map[string]*past), ahead: make(map[string]float64)}
 }
 
 // Alarm says whether the service is harmed as far as is known, and the neighbour that is named; it may be empty.
@@ -174,8 +194,8 @@ func (w *Watch) See(x *Window, now time.Time) []Action {
 		w.clearProbe()
 		return nil
 	}
-	bin := &w.bins[w.bin(x.Load)]
-	residual, which := w.residual(w.bin(x.Load), x)
+	bin := w.bin(x.Load)
+	residual, which := w.residual(bin, x)
 	w.remember(residual, x.Neighbours)
 	if math.IsNaN(residual) || residual <= w.params.High {
 		w.high = 0
@@ -185,9 +205,10 @@ func (w *Watch) See(x *Window, now time.Time) []Action {
 		w.high++
 		w.calm = 0
 		w.addProbe(x)
+		w.waits = w.waits || w.of(bin, x, Delay) > w.params.High || w.of(bin, x, Pressure) > w.params.High
 	}
 	if w.step == 0 && w.high == 0 {
-		learn(bin, x, w.params)
+		learn(&w.bins[bin], x, w.params)
 	}
 	return w.decide(residual, which, now)
 }
@@ -221,14 +242,20 @@ func (w *Watch) baseline(bin int, s Signal) *baseline {
 func (w *Watch) residual(bin int, x *Window) (float64, Signal) {
 	most, which := math.NaN(), Delay
 	for s := range signals {
-		b := w.baseline(bin, s)
-		if v := x.Signals[s]; b.seen >= w.params.Enough && s.known(v) {
-			if r := (v - b.mean) / max(b.deviation, w.params.Least*b.mean, w.params.Floor[s], 1e-9); !(r <= most) {
-				most, which = r, s
-			}
+		if r := w.of(bin, x, s); !math.IsNaN(r) && !(r <= most) {
+			most, which = r, s
 		}
 	}
 	return most, which
+}
+
+// of is how many deviations a signal is beyond its baseline; NaN: it is not known.
+func (w *Watch) of(bin int, x *Window, s Signal) float64 {
+	b, v := w.baseline(bin, s), x.Signals[s]
+	if b.seen < w.params.Enough || !s.known(v) {
+		return math.NaN()
+	}
+	return (v - b.mean) / max(b.deviation, w.params.Least*b.mean, w.params.Floor[s], 1e-9)
 }
 
 // learn moves the baseline to a quiet window.
@@ -252,36 +279,35 @@ func learn(bin *[signals]baseline, x *Window, p *Params) {
 func (w *Watch) remember(residual float64, list []Neighbour) {
 	n := len(w.residuals)
 	w.residuals = append(w.residuals, residual)
-	if len(w.uses)+len(list) > maxNeighbours { // where pods come and go quickly, those that are here go before those that were
+	if len(w.past)+len(list) > maxNeighbours { // where pods come and go quickly, those that are here go before those that were
 		here := make(map[string]bool, len(list))
 		for i := range list {
 			here[list[i].Name] = true
 		}
-		maps.DeleteFunc(w.uses, func(name string, _ []float64) bool { return !here[name] })
+		maps.DeleteFunc(w.past, func(name string, _ *past) bool { return !here[name] })
 	}
 	for i := range list {
-		uses, known := w.uses[list[i].Name]
-		if !known && len(w.uses) >= maxNeighbours || len(uses) > n {
+		p := w.past[list[i].Name]
+		if p == nil && len(w.past) >= maxNeighbours || p != nil && len(p.use) > n {
 			continue
 		}
-		if !known {
-			uses = make([]float64, n) // it was not there: it used nothing
+		if p == nil {
+			p = &past{make([]float64, n), make([]float64, n)}
+			w.past[list[i].Name] = p
 		}
-		w.uses[list[i].Name] = append(uses, list[i].Use)
+		p.add(list[i].Use, list[i].Bandwidth)
 	}
-	for name, uses := range w.uses {
-		if len(uses) == n { // it has gone
-			w.uses[name] = append(uses, 0)
+	for _, p := range w.past {
+		if len(p.use) == n { // it has gone
+			p.add(0, 0)
 		}
 	}
 	if drop := len(w.residuals) - w.params.Kept; drop > 0 {
 		w.residuals = append(w.residuals[:0], w.residuals[drop:]...)
-		for name, uses := range w.uses {
-			if uses = append(uses[:0], uses[drop:]...); !slices.ContainsFunc(uses, func(u float64) bool { return u != 0 }) {
-				delete(w.uses, name)
-				continue
+		for name, p := range w.past {
+			if p.forget(drop); !slices.ContainsFunc(p.use, func(u float64) bool { return u != 0 }) {
+				delete(w.past, name)
 			}
-			w.uses[name] = uses
 		}
 	}
 }

@@ -193,7 +193,7 @@ func TestHolds(t *testing.T) {
 				x.Signals[s] = odd.Draw(t, "signal")
 			}
 			for range rapid.IntRange(0, 3).Draw(t, "neighbours") {
-				x.Neighbours = append(x.Neighbours, Neighbour{Name: fmt.Sprint(rapid.IntRange(0, 2000).Draw(t, "name")), Use: odd.Draw(t, "use"), Ahead: odd.Draw(t, "ahead")})
+				x.Neighbours = append(x.Neighbours, Neighbour{Name: fmt.Sprint(rapid.IntRange(0, 2000).Draw(t, "name")), Use: odd.Draw(t, "use"), Bandwidth: odd.Draw(t, "bandwidth"), Ahead: odd.Draw(t, "ahead")})
 			}
 			now := start.Add(time.Duration(i) * time.Minute)
 			got, again := a.See(&x, now), b.See(&x, now)
@@ -206,8 +206,8 @@ func TestHolds(t *testing.T) {
 				}
 			}
 		}
-		if len(a.residuals) > p.Kept || len(a.uses) > maxNeighbours {
-			t.Fatalf("%d windows, %d neighbours are kept", len(a.residuals), len(a.uses))
+		if len(a.residuals) > p.Kept || len(a.past) > maxNeighbours {
+			t.Fatalf("%d windows, %d neighbours are kept", len(a.residuals), len(a.past))
 		}
 	})
 }

@@ -73,21 +73,38 @@ const (
 	// withCycles adds the processor's counters, and no indicator.
 	withCycles = "counters and cycles per instruction"
 	// withQueues adds the probe of the run queues.
-	withQueues  = "counters and run queues"
-	crowdAlone  = "counters alone, two come together"
-	crowdQueues = "the same, and run queues"
-	allHogs     = "all"
+	withQueues = "counters and run queues"
+	// withBandwidth adds the memory bandwidth of neighbours to cycles.
+	withBandwidth = "the same, and memory bandwidth"
+	crowdCycles   = "counters and cycles per instruction, two come together"
+	crowdMemory   = "the same, and memory bandwidth of the two"
+	crowdAlone    = "counters alone, two come together"
+	crowdQueues   = "the same, and run queues"
+	allHogs       = "all"
 )
 
-// way is what a Watch may see, and of which mixes. crowd: whenever a hog may come, one that harms nobody comes with it, or alone.
+// way is what a Watch may see, and of which mixes. crowd is the kind of hog with which, whenever it may come, one comes that harms nobody, or alone; empty: none does.
 type way struct {
-	name          string
-	queues, crowd bool
+	name                      string
+	cycles, queues, bandwidth bool
+	crowd                     string
 }
 
 func ways() []way {
-	return []way{{name: withIndicator}, {name: asAgent}, {name: countersAlone}, {name: withCycles}, {withQueues, true, false}, {crowdAlone, false, true}, {crowdQueues, true, true}}
+	return []way{
+		{name: withIndicator}, {name: asAgent}, {name: countersAlone}, {name: withCycles, cycles: true}, {name: withQueues, queues: true},
+		{name: crowdAlone, crowd: hogThreads}, {name: crowdQueues, crowd: hogThreads, queues: true},
+		{name: withBandwidth, cycles: true, bandwidth: true},
+		{name: crowdCycles, crowd: hogBandwidth, cycles: true}, {name: crowdMemory, crowd: hogBandwidth, cycles: true, bandwidth: true},
+	}
 }
+
+// The kinds of hog.
+const (
+	hogThreads   = "threads"
+	hogBandwidth = "bandwidth"
+	hogCache     = "cache"
+)
 
 // Run plays all mixes. progress, which may be nil, is told before each how many of how many are done.
 func Run(ctx context.Context, o *Options, progress func(done, of int)) (*Result, error) {
@@ -120,10 +137,10 @@ func Run(ctx context.Context, o *Options, progress func(done, of int)) (*Result,
 
 // hogs are the kinds of hog in the mixes of a way.
 func hogs(w way) []string {
-	if w.crowd {
+	if w.crowd != "" {
 		return []string{allHogs}
 	}
-	return []string{allHogs, "threads", "bandwidth", "cache"}
+	return []string{allHogs, hogThreads, hogBandwidth, hogCache}
 }
 
 // scored sums up the mixes of a kind of hog, or all.

@@ -29,12 +29,13 @@ const (
 
 // neighbour is a job that comes and goes.
 type neighbour struct {
-	job    corun.Job
-	name   string
-	on     bool
-	period float64 // mean seconds between changes
-	gone   bool
-	apart  bool // it has CPUs of its own: its use is seen, and nobody waits for it
+	job     corun.Job
+	name    string
+	on      bool
+	period  float64 // mean seconds between changes
+	gone    bool
+	counted bool // it was there in the last window, and its memory bandwidth was read
+	apart   bool // it has CPUs of its own: its use is seen, and nobody waits for it
 }
 
 // mix is one drawn machine and its outcome.
@@ -50,6 +51,7 @@ type mix struct {
 	sees       way
 	queues     *rand.Rand // what the probe of the run queues sees, and who comes with the hog
 	probed     []int      // windows in a row in which it looks for a service
+	loads      *rand.Rand // what is measured of memory bandwidth
 	seen       advise.Observation
 	requests   *rand.Rand // what the services are asked to do changes
 	own        []float64  // what that makes of each service's cycles per instruction
@@ -67,7 +69,7 @@ type outcome struct {
 
 // newMix draws a mix.
 func newMix(seed uint64, hog bool, sees way, p *interference.Params) *mix {
-	m := &mix{random: rand.New(rand.NewPCG(seed, 7)), requests: rand.New(rand.NewPCG(seed, 8)), queues: rand.New(rand.NewPCG(seed, 9)), hog: -1, sees: sees}
+	m := &mix{random: rand.New(rand.NewPCG(seed, 7)), requests: rand.New(rand.NewPCG(seed, 8)), queues: rand.New(rand.NewPCG(seed, 9)), loads: rand.New(rand.NewPCG(seed, 10)), hog: -1, sees: sees}
 	machine, params := corun.DefaultMachine(), corun.DefaultParams()
 	for z := range machine.NUMANodes {
 		m.services = append(m.services, corun.Service{
@@ -92,8 +94,8 @@ func newMix(seed uint64, hog bool, sees way, p *interference.Params) *mix {
 	})
 	m.hogAt = learnWindows + m.random.IntN(60)
 	job, kind := m.drawHog()
-	if sees.crowd {
-		job, kind = m.comeTogether(), "threads"
+	if sees.crowd != "" {
+		job, kind = m.comeTogether(), sees.crowd
 	}
 	if hog {
 		m.hog, m.out.hog, m.out.kind = len(m.neighbours), true, kind
@@ -102,10 +104,16 @@ func newMix(seed uint64, hog bool, sees way, p *interference.Params) *mix {
 	return m
 }
 
-// comeTogether draws a hog of many threads, and one that comes with it and uses about as much on CPUs of its own: by their use the two cannot be told apart.
+// comeTogether draws a hog of many threads, or of memory bandwidth, and one that comes with it and uses about as much on CPUs of its own: by their use the two cannot be told apart.
 func (m *mix) comeTogether() corun.Job {
 	innocent := corun.Job{ID: 98, Demand: 20 + 40*m.queues.Float64()}
+	if m.sees.crowd == hogBandwidth { // what is with it computes, and loads the memory little
+		innocent.Demand, innocent.Bandwidth = 6+10*m.queues.Float64(), 0.2
+	}
 	m.neighbours = append(m.neighbours, neighbour{name: "pinned", job: innocent, apart: true})
+	if m.sees.crowd == hogBandwidth {
+		return corun.Job{ID: 100, Demand: 8 + 6*m.queues.Float64(), Work: 1e9, Bandwidth: 12 + 6*m.queues.Float64(), Cache: 0.5, Memory: 2 << 30}
+	}
 	return corun.Job{ID: 100, Demand: 30 + 20*m.queues.Float64(), Work: 1e9, Bandwidth: 1, Cache: 0.5, Memory: 2 << 30}
 }
 
@@ -115,15 +123,15 @@ func (m *mix) drawHog() (corun.Job, string) {
 	switch m.random.IntN(3) {
 	case 0:
 		job.Demand = 30 + 20*m.random.Float64()
-		return job, "threads"
+		return job, hogThreads
 	case 1:
 		job.Demand = 8 + 6*m.random.Float64()
 		job.Bandwidth = 12 + 6*m.random.Float64()
-		return job, "bandwidth"
+		return job, hogBandwidth
 	}
 	job.Demand = 8 + 6*m.random.Float64()
 	job.Cache = 8 + 8*m.random.Float64()
-	return job, "cache"
+	return job, hogCache
 }
 
 // play lets the mix pass.
@@ -190,7 +198,7 @@ func (m *mix) watch(w int, offered []float64) {
 				use = measured(m.seen.Reclaimed[k].CPUUse.Value)
 			}
 		}
-		list = append(list, interference.Neighbour{Name: n.name, Use: use})
+		list = append(list, interference.Neighbour{Name: n.name, Use: use, Bandwidth: m.bandwidth(n, use)})
 	}
 	now := time.Unix(int64(w*windowSeconds), 0).UTC()
 	for i, watch := range m.watches {
@@ -199,10 +207,10 @@ func (m *mix) watch(w int, offered []float64) {
 		x.Signals[interference.Delay] = measured(m.seen.NUMANodes[m.services[i].NUMANode].SharedDelay.Value)
 		x.Signals[interference.Pressure] = measured(m.seen.Services[i].CPUPressure.Value)
 		x.Signals[interference.Indicator], x.Signals[interference.Cycles] = math.NaN(), math.NaN()
-		switch m.sees.name {
-		case withCycles:
+		switch {
+		case m.sees.cycles:
 			x.Signals[interference.Cycles] = m.cycles(i)
-		case withIndicator, asAgent:
+		case m.sees.name == withIndicator, m.sees.name == asAgent:
 			x.Signals[interference.Indicator] = measured(use / offered[i])
 		}
 		m.probe(i, use, &x)
@@ -213,6 +221,16 @@ func (m *mix) watch(w int, offered []float64) {
 			m.obey(w, &a)
 		}
 	}
+}
+
+// bandwidth is what a neighbour takes of the memory, by what it used; of one that has just come it is not known, for there is no reading before.
+func (m *mix) bandwidth(n *neighbour, use float64) float64 {
+	const giga = 1e9
+	was := n.counted
+	if n.counted = n.on; !m.sees.bandwidth || n.on && !was {
+		return math.NaN()
+	}
+	return max(giga*use*n.job.Bandwidth*(1+noise*m.loads.NormFloat64()), 0)
 }
 
 // probe tells for whom a service waited, where that is looked at: for whoever ran on its CPUs, each by how much it ran. It begins a window after harm began, as an agent does.
