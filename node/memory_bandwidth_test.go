@@ -129,6 +129,9 @@ func TestMemoryBandwidthNames(t *testing.T) {
 			}
 		}
 		pass(60, 1.2, 0, 0)
+		if groups > 0 && f.watch[0].UID != "pinned" {
+			t.Errorf("watched: %+v", f.watch)
+		}
 		pass(8, 2.4, 40e9, 4)
 		i := r.interference()
 		want, says := "hog", "the memory bandwidth of default/pod-hog goes with it, from 0.0 to 40.0 GB/s"
@@ -137,9 +140,6 @@ func TestMemoryBandwidthNames(t *testing.T) {
 		}
 		if len(i.Findings) != 1 || i.Findings[0].Culprit == nil || i.Findings[0].Culprit.UID != want || !strings.Contains(i.Findings[0].Message, says) {
 			t.Errorf("%d groups: %+v, want %s: %s", groups, i.Findings, want, says)
-		}
-		if groups > 0 && f.watch[0].UID != "pinned" {
-			t.Errorf("watched: %+v", f.watch)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func (w *Watch) name(harm Signal) (string, Evidence) {
 			return best, Evidence{Behind: min(share, 1)}
 		}
 	}
-	if (harm == Cycles || harm == Indicator) && !w.waits {
+	if !w.waits { // nor is it waiting that is the harm
 		if name, evidence := w.loads(); name != "" {
 			return name, evidence
 		}

@@ -15,6 +15,8 @@ type together struct {
 	hog, pinned, steady float64
 	// before is what is said of the hog before it comes.
 	before float64
+	// restless: the third takes nothing in every other calm window. waited: threads waited in one window, long before.
+	restless, waited bool
 	// The signals when they are there, and when they are not.
 	harmed, calm [signals]float64
 }
@@ -39,6 +41,12 @@ func (s *together) named() (who, why string) {
 			x.Neighbours = append(x.Neighbours, Neighbour{Name: "hog", Use: near(8), Bandwidth: near(s.hog)}, Neighbour{Name: "pinned", Use: near(12), Bandwidth: near(s.pinned)})
 		} else if !(s.before == 0) {
 			x.Neighbours = append(x.Neighbours, Neighbour{Name: "hog", Use: 0.1, Bandwidth: s.before})
+		}
+		if s.restless && i < 80 && i%2 == 0 {
+			x.Neighbours[0].Bandwidth = 0
+		}
+		if s.waited && i == 60 {
+			x.Signals[Delay] = 3
 		}
 		for k := range x.Signals {
 			x.Signals[k] = near(x.Signals[k])
@@ -70,6 +78,9 @@ func TestNamedByBandwidth(t *testing.T) {
 			s.harmed[Indicator], s.harmed[Cycles] = 2.4, none
 		}, "hog", "the memory bandwidth of hog"},
 		"it was there before":        {func(s *together) { s.before = 2e9 }, "hog", "from 2.0 to 40."},
+		"threads waited once":        {func(s *together) { s.waited = true }, "hog", "the memory bandwidth of hog"},
+		"another's is endless":       {func(s *together) { s.steady = math.Inf(1) }, "hog", "the memory bandwidth of hog"},
+		"another's rose by chance":   {func(s *together) { s.restless, s.steady = true, 200e9 }, "pinned", byUse},
 		"none is known":              {func(s *together) { s.hog, s.pinned, s.steady = none, none, none }, "pinned", byUse},
 		"the hog's is not known":     {func(s *together) { s.hog, s.pinned = none, 20e9 }, "pinned", byUse},
 		"before it was not known":    {func(s *together) { s.before = none }, "pinned", byUse},
