@@ -29,6 +29,16 @@ func TestNames(t *testing.T) {
 	if queues := res.Scores[21]; queues.Sees != crowdQueues || queues.Harmed < 5 || queues.Named < 0.8 || queues.FalseAlarms > 0.1 {
 		t.Errorf("%+v", queues)
 	}
+	// So it is with two that come together where one fills the memory bus; its memory bandwidth tells them apart, and costs nothing elsewhere.
+	if blind := res.Scores[26]; blind.Sees != crowdCycles || blind.Named > 0.6 {
+		t.Errorf("%+v: cycles do alone", blind)
+	}
+	if memory := res.Scores[27]; memory.Sees != crowdMemory || memory.Harmed < 5 || memory.Named < 0.6 || memory.Named < 2*res.Scores[26].Named || memory.FalseAlarms > 0.1 {
+		t.Errorf("%+v", memory)
+	}
+	if alone, both := res.Scores[12], res.Scores[22]; both.Sees != withBandwidth || both.Named < alone.Named || both.FalseAlarms > alone.FalseAlarms {
+		t.Errorf("with memory bandwidth %+v, without %+v", both, alone)
+	}
 	for _, s := range []Score{all, res.Scores[4], res.Scores[12]} {
 		if s.Hog != allHogs || s.Harmed < 5 || s.Named < 0.8 || s.FalseAlarms > 0.1 || s.ReliefAfter > 60 || s.Largest > 0.8 {
 			t.Errorf("%+v", s)

@@ -38,7 +38,7 @@ func newProbe() *cobra.Command {
 for each promise. Some of the hardware was never at hand of those who wrote Hilbert: the column SEEN ON says where a promise was seen to hold, and is empty where that
 is nowhere yet.
 
-Run it as root on a node. It changes nothing, unless --write lets it make the two groups of resctrl that an agent makes, and remove them: do that only where no agent
+Run it as root on a node. It changes nothing, unless --write lets it make groups of resctrl as an agent does, and remove them: do that only where no agent
 runs. --disk measures the disk that a directory lies on, for io.cost: it writes at most 768 MiB to a file there that has no name, in at most 18 s, and writes nothing where
 others use the disk, unless --disk-in-use is given. It ends with 7 when a promise fails.`,
 		Example: `  hilbert node probe
