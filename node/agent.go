@@ -169,8 +169,7 @@ func New(o Options) (*Agent, error) {
 // addControllers makes the controllers, and puts them in order.
 func (a *Agent) addControllers() (err error) {
 	n := a.node
-	a.checkpoint = newCheckpoint(n)
-	a.devices = newDeviceController(n)
+	a.checkpoint, a.devices = newCheckpoint(n), newDeviceController(n)
 	a.injector = &deviceInjector{node: n, devices: a.devices}
 	a.profiles, a.storage = &profileController{node: n, scraper: n.options.Scraper}, &storagePoller{node: n}
 	a.lending = &lendingController{node: n, params: lawParams(&n.options.Config)}
@@ -178,11 +177,10 @@ func (a *Agent) addControllers() (err error) {
 		return err
 	}
 	a.thresholds = newThresholdController(n, &a.eviction.params, n.options.Thresholds)
-	a.memory = newMemoryController(n)
+	a.memory, a.bandwidth = newMemoryController(n), &memoryBandwidth{node: n, reader: n.options.Bandwidth}
 	a.configuration = newConfigurationController(n, a.lending, a.eviction, a.memory, a.thresholds)
 	a.configuration.restore(n.now())
 	a.health, a.governors, a.bursts = &healthController{eviction: a.eviction}, newGovernorController(n), newBurstController(n)
-	a.bandwidth = &memoryBandwidth{node: n, reader: n.options.Bandwidth}
 	a.interference = newInterferenceController(n, a.profiles, a.bandwidth)
 	a.eviction.interference, a.eviction.plugins, a.eviction.governors = a.interference, a.plugins, a.governors
 	a.overcommit, a.usage, a.overuse = &overcommitController{node: n, interference: a.interference}, &usageController{node: n}, &overuseController{node: n}

@@ -20,7 +20,7 @@ func TestExperimentInterference(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &said); err != nil {
 		t.Fatal(err)
 	}
-	if len(said.Scores) != 22 {
+	if len(said.Scores) != 28 {
 		t.Fatalf("it says %s", out)
 	}
 	for _, s := range said.Scores {
