@@ -154,12 +154,9 @@ func (k *kernel) List(name string) (out []string, err error) {
 	return out, nil
 }
 
-// start has a thread begin in a pod: by a thread that is there, whose group it inherits; 0: by the runtime, in a control group.
-func (k *kernel) start(pod string, thread, parent int, group string) {
-	if parent > 0 {
-		group = k.in[parent]
-	}
-	k.in[thread] = group
+// start has a thread begin in a pod: by a thread that is there, whose group it inherits; 0: by the runtime, in the default group.
+func (k *kernel) start(pod string, thread, parent int) {
+	k.in[thread] = k.in[parent]
 	k.cgroups[pod] = append(k.cgroups[pod], thread)
 }
 
@@ -197,6 +194,7 @@ type rig struct {
 
 	now  time.Duration
 	pods []Pod
+	next int // threads of happen
 }
 
 func newRig(groups int, pods ...string) *rig {
@@ -206,7 +204,7 @@ func newRig(groups int, pods ...string) *rig {
 	r.Reader = NewReader(r.kernel, r.list, p)
 	for i, pod := range pods {
 		r.pods = append(r.pods, Pod{UID: pod, Cgroup: pod})
-		r.start(pod, 10*(i+1), 0, "")
+		r.start(pod, 10*(i+1), 0)
 	}
 	return r
 }
@@ -246,9 +244,9 @@ func TestRead(t *testing.T) {
 	if got := r.Of("scan"); !got.Local.Known || got.Local.Value != 5e9 || got.Domains[1] != 2.5e9 {
 		t.Errorf("%+v", got)
 	}
-	r.pass(func() { r.start("web", 11, 10, ""); r.run(11, 20e9) }) // it is in the group by itself
+	r.pass(func() { r.start("web", 11, 10); r.run(11, 20e9) }) // it is in the group by itself
 	r.check(t, "web", 4e9)
-	r.pass(func() { r.start("web", 12, 0, ""); r.run(12, 20e9); r.run(11, 5e9) }) // a probe: it is counted from now on
+	r.pass(func() { r.start("web", 12, 0); r.run(12, 20e9); r.run(11, 5e9) }) // a probe: it is counted from now on
 	r.check(t, "web", 1e9)
 	r.pass(func() { r.run(12, 20e9) })
 	r.check(t, "web", 4e9)
@@ -280,11 +278,11 @@ func TestUnknown(t *testing.T) {
 		"too long":   func(r *rig) { r.now += 2 * time.Minute },
 		"a restart: all threads are new": func(r *rig) {
 			r.cgroups["web"] = nil
-			r.start("web", 13, 0, "")
-			r.start("web", 14, 13, "")
+			r.start("web", 13, 0)
+			r.start("web", 14, 13)
 		},
-		"most threads are new":     func(r *rig) { r.start("web", 13, 0, ""); r.start("web", 14, 0, "") },
-		"somebody removed it":      func(r *rig) { _ = r.kernel.Remove("mon_groups/hilbert-pod-web") },
+		"most threads are new":     func(r *rig) { r.start("web", 13, 0); r.start("web", 14, 0) },
+		"somebody removed it":      func(r *rig) { _ = r.Remove("mon_groups/hilbert-pod-web") },
 		"nothing runs":             func(r *rig) { r.cgroups["web"] = nil },
 		"it is gone":               func(r *rig) { delete(r.cgroups, "web") },
 		"a tasks file of words":    func(r *rig) { r.said["mon_groups/hilbert-pod-web/tasks"] = "?\n" },
@@ -317,8 +315,8 @@ func TestRecovers(t *testing.T) {
 	r.pass(nil)
 	for _, spoil := range []func(){
 		func() { r.dirs["mon_groups/hilbert-pod-web"].total = [2]uint64{} },
-		func() { _ = r.kernel.Remove("mon_groups/hilbert-pod-web") },
-		func() { r.cgroups["web"] = nil; r.start("web", 10, 0, "") },
+		func() { _ = r.Remove("mon_groups/hilbert-pod-web") },
+		func() { r.cgroups["web"] = nil; r.start("web", 10, 0) },
 	} {
 		r.pass(func() { r.run(10, 5e9) })
 		r.check(t, "web", 1e9)
@@ -364,7 +362,7 @@ func TestControlGroups(t *testing.T) {
 	r.pass(func() { r.run(20, 10e9) })
 	r.check(t, "scan", 2e9)
 	for _, group := range []rdt.Group{rdt.Online, rdt.Reclaimed} { // package rdt ends, and its groups take ours along
-		if err := r.kernel.Remove(string(group)); err != nil {
+		if err := r.Remove(string(group)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -446,34 +444,10 @@ func TestProperties(t *testing.T) {
 		r := newRig(rapid.IntRange(0, 6).Draw(t, "groups"), "p0", "p1", "p2", "p3", "p4")
 		r.rmids = rapid.IntRange(1, 12).Draw(t, "rmids")
 		r.dirs["mon_groups/other"], r.dirs["batch"] = &fakeGroup{}, &fakeGroup{}
-		next := 1000
 		for range rapid.IntRange(1, 40).Draw(t, "readings") {
 			moved := make(map[string]uint64)
 			for range rapid.IntRange(0, 8).Draw(t, "events") {
-				pod := fmt.Sprint("p", rapid.IntRange(0, 4).Draw(t, "pod"))
-				list := r.cgroups[pod]
-				switch rapid.IntRange(0, 6).Draw(t, "event") {
-				case 0: // a thread by the runtime
-					next++
-					r.start(pod, next, 0, "")
-				case 1: // all end
-					for _, thread := range list {
-						delete(r.in, thread)
-					}
-					r.cgroups[pod] = nil
-				case 2:
-					if len(list) > 0 {
-						r.in[list[0]] = rapid.SampledFrom([]string{"", "batch", "mon_groups/other"}).Draw(t, "to")
-					}
-				case 3:
-					_ = r.kernel.Remove("mon_groups/" + prefix + pod)
-				default:
-					for _, thread := range list {
-						n := rapid.Uint64Range(0, 1e10).Draw(t, "bytes") / 4 * 4
-						moved[pod] += n
-						r.run(thread, n)
-					}
-				}
+				r.happen(t, moved)
 			}
 			rapidShuffle(t, r.pods)
 			r.pass(nil)
@@ -491,6 +465,34 @@ func TestProperties(t *testing.T) {
 			t.Fatalf("%v, left %q", err, r.ours())
 		}
 	})
+}
+
+// happen has something happen to a pod, and adds what it has moved up.
+func (r *rig) happen(t *rapid.T, moved map[string]uint64) {
+	pod := fmt.Sprint("p", rapid.IntRange(0, 4).Draw(t, "pod"))
+	list := r.cgroups[pod]
+	switch rapid.IntRange(0, 6).Draw(t, "event") {
+	case 0: // a thread by the runtime
+		r.next++
+		r.start(pod, 1000+r.next, 0)
+	case 1: // all end
+		for _, thread := range list {
+			delete(r.in, thread)
+		}
+		r.cgroups[pod] = nil
+	case 2:
+		if len(list) > 0 {
+			r.in[list[0]] = rapid.SampledFrom([]string{"", "batch", "mon_groups/other"}).Draw(t, "to")
+		}
+	case 3:
+		_ = r.Remove("mon_groups/" + prefix + pod)
+	default:
+		for _, thread := range list {
+			n := rapid.Uint64Range(0, 1e10).Draw(t, "bytes") / 4 * 4
+			moved[pod] += n
+			r.run(thread, n)
+		}
+	}
 }
 
 func rapidShuffle(t *rapid.T, pods []Pod) {

@@ -92,10 +92,16 @@ type way struct {
 
 func ways() []way {
 	return []way{
-		{name: withIndicator}, {name: asAgent}, {name: countersAlone}, {name: withCycles, cycles: true}, {name: withQueues, queues: true},
-		{name: crowdAlone, crowd: hogThreads}, {name: crowdQueues, crowd: hogThreads, queues: true},
+		{name: withIndicator},
+		{name: asAgent},
+		{name: countersAlone},
+		{name: withCycles, cycles: true},
+		{name: withQueues, queues: true},
+		{name: crowdAlone, crowd: hogThreads},
+		{name: crowdQueues, crowd: hogThreads, queues: true},
 		{name: withBandwidth, cycles: true, bandwidth: true},
-		{name: crowdCycles, crowd: hogBandwidth, cycles: true}, {name: crowdMemory, crowd: hogBandwidth, cycles: true, bandwidth: true},
+		{name: crowdCycles, crowd: hogBandwidth, cycles: true},
+		{name: crowdMemory, crowd: hogBandwidth, cycles: true, bandwidth: true},
 	}
 }
 
