@@ -113,6 +113,15 @@ func (c Child) Stop() { c.stop() }
 // Ended is closed when the child has ended, and Died says how then.
 func (c Child) Ended() <-chan struct{} { return c.ended }
 
+// Cost is the CPU time that the child has used so far, and the largest resident memory that it had, in bytes.
+func (c Child) Cost() (cpu time.Duration, peak int64, err error) {
+	if cpu, err = c.cpu(); err != nil {
+		return 0, 0, err
+	}
+	peak, err = c.peak()
+	return cpu, peak, err
+}
+
 // Died says how the child ended, with the end of its log.
 func (c Child) Died() error { return c.died() }
 

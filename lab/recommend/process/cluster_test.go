@@ -196,16 +196,21 @@ func (c *cluster) controller(changePods bool) (stop func()) {
 // controllerWith runs it with some more changes of its configuration.
 func (c *cluster) controllerWith(changePods bool, change func(*spec.Configuration)) (stop func()) {
 	return c.run(func(config *spec.Configuration) {
-		config.Roles = []spec.Role{spec.RoleController}
-		config.ClientConnection.Kubeconfig = c.kubeconfig
-		config.LeaderElection.Namespace, config.LeaderElection.Name = "hilbert-system", "hilbert-controller"
-		r := &config.Controller.Recommendation
-		r.Enabled, r.ChangePods = true, changePods
-		r.Interval, r.CheckpointInterval = spec.Duration(time.Second), spec.Duration(2*time.Second)
-		r.ControlGroupPercent = 0
-		r.Rollout = spec.RecommendationRollout{CanaryPercent: 10, Watch: spec.Duration(3 * time.Second), ConfidencePercent: 0, ThrottledPercent: 5, Pause: spec.Duration(time.Hour)}
+		quickly(config, c.kubeconfig, changePods)
 		change(config)
 	})
+}
+
+// quickly makes it the configuration of a controller that decides each second.
+func quickly(config *spec.Configuration, kubeconfig string, changePods bool) {
+	config.Roles = []spec.Role{spec.RoleController}
+	config.ClientConnection.Kubeconfig = kubeconfig
+	config.LeaderElection.Namespace, config.LeaderElection.Name = "hilbert-system", "hilbert-controller"
+	r := &config.Controller.Recommendation
+	r.Enabled, r.ChangePods = true, changePods
+	r.Interval, r.CheckpointInterval = spec.Duration(time.Second), spec.Duration(2*time.Second)
+	r.ControlGroupPercent = 0
+	r.Rollout = spec.RecommendationRollout{CanaryPercent: 10, Watch: spec.Duration(3 * time.Second), ConfidencePercent: 0, ThrottledPercent: 5, Pause: spec.Duration(time.Hour)}
 }
 
 // scheduler runs a scheduler, as the administrator.
@@ -338,15 +343,21 @@ func (c *cluster) measure(pod string) {
 	}
 }
 
-// wait ticks until something is so.
+// wait returns when something is so.
 func (c *cluster) wait(what string, done func() bool) {
 	c.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	c.waitFor(what, patience, done)
+}
+
+// waitFor waits no longer than that.
+func (c *cluster) waitFor(what string, most time.Duration, done func() bool) {
+	c.t.Helper()
+	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 		if done() {
 			return
 		}
 	}
-	c.t.Fatalf("%s: not within %s", what, patience)
+	c.t.Fatalf("%s: not within %s", what, most)
 }
 
 // until ticks until a VerticalPodAutoscaler is as wanted.

@@ -1,14 +1,12 @@
 package process
 
 import (
-	"bufio"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +28,7 @@ var (
 	scaleNodes       = flag.Int("nodes", 30, "nodes of TestScale")
 	scaleDeployments = flag.Int("deployments", 30, "Deployments of TestScale, of four pods each")
 	scaleInterval    = flag.Duration("interval", time.Second, "how often TestScale's controller decides")
-	scalePatience    = flag.Duration("patience", 2*time.Minute, "how long TestScale's recommendations may take to be carried out")
+	scalePatience    = flag.Duration("patience", 2*time.Minute, "how long each part of TestScale may take: that all pods run, have what is recommended, and stay as they are")
 )
 
 const (
@@ -38,6 +36,8 @@ const (
 	scaleNamespaces = 20
 	// scaleBurst is how many pods TestScale's budget lets be disturbed; within its time nothing comes back.
 	scaleBurst = 5
+	// watchRounds is for how many rounds a stage of a rollout is watched: a rollout that did not watch would be faster, two rounds a stage.
+	watchRounds = 3
 	// quietRounds is in how many rounds in a row nothing changes in the end: more than a stage of a rollout is watched for.
 	quietRounds = 5
 )
@@ -58,7 +58,8 @@ type fleet struct {
 	audit string
 }
 
-// TestScale: recommendations for many Deployments on many nodes are carried out, what the API server gets of it is counted, and no more pods are disturbed than the budget has.
+// TestScale: many Deployments on many nodes are all recommended for, and it is carried out one pod, two, then all of a Deployment, within the budget. What the API server gets of it and
+// what the controller costs is counted, and in the end the ledger has what the API server has.
 func TestScale(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many Deployments take half a minute: run without -short")
@@ -76,14 +77,33 @@ func TestScale(t *testing.T) {
 		return 200, 700
 	})
 	f.startNodes()
-	f.scheduler()
+	f.answeringScheduler()
+	filling := time.Now()
 	f.fill()
 	began := time.Now()
-	f.controllerWith(true, func(c *spec.Configuration) {
-		r := &c.Controller.Recommendation
-		r.Interval, r.CheckpointInterval, r.Rollout.Watch = spec.Duration(*scaleInterval), spec.Duration(10*time.Minute), spec.Duration(2*(*scaleInterval))
-		c.Controller.Disturbances = spec.Disturbances{PodsPerHour: 0, Burst: scaleBurst}
-	})
+	t.Logf("%d pods run after %s", *scaleDeployments*scaleReplicas, began.Sub(filling).Round(100*time.Millisecond))
+	controller := f.controllerElsewhere()
+	f.carriedOut(began)
+	done := time.Now()
+	f.costs(controller, "to carry it out")
+	f.recommended()
+	quiet := f.untilQuiet(asked)
+	f.costs(controller, "until no pod changed")
+	f.tell("to carry it out", began, done)
+	f.tell(fmt.Sprintf("in %d rounds in which no pod changes", quietRounds), quiet, time.Now())
+	f.stagesHold(began)
+	f.ledgerAgrees()
+	if again := f.given(); again[restarts] > scaleBurst {
+		t.Errorf("%d pods were restarted in the end, and the budget had %d", again[restarts], scaleBurst)
+	}
+}
+
+func scaleWatch() time.Duration { return watchRounds * *scaleInterval }
+
+// carriedOut returns when all pods that the budget lets be changed have what is recommended.
+func (f *fleet) carriedOut(began time.Time) {
+	t := f.t
+	t.Helper()
 	total := *scaleDeployments * scaleReplicas
 	var given [kinds]int
 	last := 0
@@ -103,22 +123,21 @@ func TestScale(t *testing.T) {
 			t.Fatalf("pods that have what is recommended, after %s: %v (short of CPU, too much, restarted), of %d, %d and %d", *scalePatience, given, f.count(needsMore), f.count(hasTooMuch), f.count(restarts))
 		}
 	}
-	done := time.Now()
 	t.Logf("%d pods of %d Deployments on %d nodes: all that may be changed have what is recommended after %s; %d restarted, of %d that the budget allows",
-		total, *scaleDeployments, *scaleNodes, done.Sub(began).Round(100*time.Millisecond), given[restarts], scaleBurst)
-	var quiet time.Time
+		total, *scaleDeployments, *scaleNodes, time.Since(began).Round(100*time.Millisecond), given[restarts], scaleBurst)
+}
+
+// untilQuiet returns when the controller has left all pods as they are for some rounds, and says since when.
+func (f *fleet) untilQuiet(asked *atomic.Int64) (quiet time.Time) {
+	f.t.Helper()
 	before, rounds := int64(0), int64(0)
-	f.wait("rounds in which no pod changes, and no room is kept for growth", func() bool {
+	f.waitFor("rounds in which no pod changes, and no room is kept for growth", *scalePatience, func() bool {
 		if now := f.asks(); now != before || len(f.places()) > 0 {
 			before, rounds, quiet = now, asked.Load(), time.Now()
 		}
 		return asked.Load() > rounds+quietRounds*scaleNamespaces
 	})
-	f.tell("to carry it out", began, done)
-	f.tell(fmt.Sprintf("in %d rounds in which no pod changes", quietRounds), quiet, time.Now())
-	if again := f.given(); again[restarts] != given[restarts] {
-		t.Errorf("%d pods were restarted in the end, and the budget had %d", again[restarts], scaleBurst)
-	}
+	return quiet
 }
 
 func kindOf(deployment string) int {
@@ -231,7 +250,7 @@ func (f *fleet) fill() {
 	for err := range errs {
 		f.must(err)
 	}
-	f.wait("all pods run", func() bool {
+	f.waitFor("all pods run", *scalePatience, func() bool {
 		n := 0
 		for i := range scaleNamespaces {
 			n += len(f.running(namespaceOf(i)))
@@ -240,11 +259,13 @@ func (f *fleet) fill() {
 	})
 }
 
+func nameOf(i int) string { return fmt.Sprintf("app-%04d", i) }
+
 func namespaceOf(i int) string { return fmt.Sprintf("team-%02d", i%scaleNamespaces) }
 
 // add adds one Deployment with its pods and its VerticalPodAutoscaler.
 func (f *fleet) add(i int) error {
-	name, in, ctx := fmt.Sprintf("app-%04d", i), namespaceOf(i), f.t.Context()
+	name, in, ctx := nameOf(i), namespaceOf(i), f.t.Context()
 	has := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("2Gi")}
 	c := corev1.Container{Name: "app", Image: "none", Resources: corev1.ResourceRequirements{Requests: has}}
 	if i%kinds == restarts {
@@ -269,40 +290,4 @@ func (f *fleet) add(i int) error {
 		return err
 	}
 	return f.send("POST", vpaPath+"/namespaces/"+in+"/verticalpodautoscalers", v, nil)
-}
-
-// tell logs what the controller's account asked of the API server between two times.
-func (f *fleet) tell(what string, from, until time.Time) {
-	f.t.Helper()
-	file, err := os.Open(f.audit)
-	f.must(err)
-	defer func() { _ = file.Close() }() // it was only read
-	by, seconds := make(map[string]int), make(map[int64]int)
-	total := 0
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var e struct {
-			Verb                     string
-			StageTimestamp           time.Time
-			User                     struct{ Username string }
-			ObjectRef                struct{ Resource, Subresource string }
-			RequestReceivedTimestamp time.Time
-		}
-		if !strings.Contains(lines.Text(), account) || json.Unmarshal(lines.Bytes(), &e) != nil || e.User.Username != account || e.RequestReceivedTimestamp.Before(from) || e.RequestReceivedTimestamp.After(until) {
-			continue
-		}
-		total++
-		by[strings.TrimSuffix(e.Verb+" "+e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/")]++
-		seconds[e.RequestReceivedTimestamp.Unix()]++
-	}
-	f.must(lines.Err())
-	if total == 0 {
-		f.t.Fatalf("the audit log has no request of %s", account)
-	}
-	most := 0
-	for _, n := range seconds {
-		most = max(most, n)
-	}
-	f.t.Logf("%s: %d requests in %s, %.1f in a second, %d at most; %v", what, total, until.Sub(from).Round(100*time.Millisecond), float64(total)/until.Sub(from).Seconds(), most, by)
 }
