@@ -202,6 +202,7 @@ nightly: ## what is too long for .ci/run: SEEDS seeds of each simulation, a mill
 	$(MAKE) sim-churn SEEDS=100
 	$(MAKE) diff CASES=1000000
 	$(MAKE) lab-test
+	$(MAKE) recommend-scale
 	$(MAKE) operators-test
 	$(MAKE) vm-test
 	$(MAKE) soak
@@ -258,6 +259,11 @@ stores-short: kine ## a short crash test on SQLite
 numa-test: ## 1,000 hollow agents and 10,000 NUMA-bound pods, also with bad reports, rivals and foreign pods
 	$(call timed,numa-test,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v ./numa -args \
 		-numa.nodes=1000 -numa.pods=10000 -numa.write=10s -numa.refresh=5m -numa.steady=6m -numa.patience=10m $(ARGS))
+
+.PHONY: recommend-scale
+recommend-scale: ## 4,000 pods of 1,000 Deployments on 1,000 nodes get what is recommended for them: what it asks of the API server, and what the controller costs; some 10 minutes on two CPUs
+	$(call timed,recommend-scale,$(GO) -C lab test -vet=off -count=1 -timeout 60m -ldflags '$(LAB_LDFLAGS)' -v -run 'TestScale$$$$' ./recommend/process -args \
+		-nodes=1000 -deployments=1000 -interval=5s -patience=15m $(ARGS))
 
 .PHONY: elastic-test
 elastic-test: ## 20 lending nodes, a third of them under a rising load: how soon online pods have their cores, and evicted work runs again; about 15 minutes

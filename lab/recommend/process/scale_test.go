@@ -36,8 +36,8 @@ const (
 	scaleNamespaces = 20
 	// scaleBurst is how many pods TestScale's budget lets be disturbed; within its time nothing comes back.
 	scaleBurst = 5
-	// watchRounds is for how many rounds a stage of a rollout is watched: a rollout that did not watch would be faster, two rounds a stage.
-	watchRounds = 3
+	// watchRounds is for how many rounds a stage of a rollout is watched: one that did not watch would take some two rounds a stage, and be seen.
+	watchRounds = 4
 	// quietRounds is in how many rounds in a row nothing changes in the end: more than a stage of a rollout is watched for.
 	quietRounds = 5
 )
