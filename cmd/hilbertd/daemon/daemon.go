@@ -17,6 +17,7 @@ import (
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/cmd/hilbertd/controller"
 	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
+	"hilbert.dev/hilbert/cmd/hilbertd/metrics"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
 	"hilbert.dev/hilbert/cmd/hilbertd/reload"
 	"hilbert.dev/hilbert/internal/clock"
@@ -90,7 +91,11 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 		}
 		return controller.Run(ctx, config, controller.Options{Connection: connection, Log: log, OnListen: o.OnListen})
 	case slices.Contains(config.Roles, spec.RoleMetrics):
-		return runMetrics(ctx, config, o, log)
+		connection, err := o.connect(config)
+		if err != nil {
+			return err
+		}
+		return metrics.Run(ctx, config, metrics.Options{Connection: connection, Log: log, OnListen: o.OnListen})
 	case spec.IsScheduler(config.Roles):
 		return runScheduler(ctx, config, o, log)
 	}

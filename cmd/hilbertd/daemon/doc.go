@@ -27,7 +27,7 @@
 //
 // # The other roles
 //
-// With the role agent or watchdog, the process runs on a node, and package agent has all of it; with the role controller, package controller. What every role serves over HTTPS is in package endpoints.
+// With the role agent or watchdog, the process runs on a node, and package agent has all of it; with the role controller or metrics, the package of that name. What every role serves over HTTPS is in package endpoints.
 //
 // The package holds no scheduling policy and no API client: package schedule has the one, package kube the other.
 package daemon

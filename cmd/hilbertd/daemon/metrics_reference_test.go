@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/cmd/hilbertd/agent"
 	"hilbert.dev/hilbert/cmd/hilbertd/controller"
 	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
+	"hilbert.dev/hilbert/cmd/hilbertd/metrics"
 	"hilbert.dev/hilbert/cmd/hilbertd/tracing"
 	"hilbert.dev/hilbert/internal/reference"
 	"hilbert.dev/hilbert/internal/version"
@@ -41,7 +42,7 @@ func TestReferenceMetrics(t *testing.T) {
 	metricTable(t, &page, "The watchdog", "Served by a hilbertd with the role watchdog.", onNode.Watchdog.Describe)
 	metricTable(t, &page, "The controller", "Served by a hilbertd with the role controller.", describeAll(controller.Metrics()))
 	metricTable(t, &page, "The agent's reports to the role metrics", "Served by an agent with `node.metrics.address`.", onNode.Reports.Describe)
-	metricTable(t, &page, "The role metrics", "Served by a hilbertd with the role metrics, about itself. What it answers autoscalers is in [autoscale](../how-to/autoscale.md).", newMetricsMeter(nil, nil).Describe)
+	metricTable(t, &page, "The role metrics", "Served by a hilbertd with the role metrics, about itself. What it answers autoscalers is in [autoscale](../how-to/autoscale.md).", metrics.Described().Describe)
 	metricTable(t, &page, "Every process", "Served by every hilbertd, whatever its role.", endpoints.NewBuildMetric(version.Info{}).Describe)
 	page.WriteString("Beside it, the `go_*` and `process_*` metrics of the Prometheus client library: memory, goroutines, CPU time, open files.\n")
 	reference.Hold(t, "metrics.md", "Metrics", page.String())

@@ -1,4 +1,4 @@
-package daemon
+package metrics
 
 import (
 	"fmt"
@@ -31,11 +31,11 @@ func TestOneWorkloadWithoutHistory(t *testing.T) {
 	defer server.Close()
 	c := spec.Default().Metrics
 	c.Prometheus.URL, c.Prometheus.CPUQuery = server.URL, "x{namespace=$namespace, workload=$workload, pod=~$pods}"
-	m, err := newMetricsRole(&c, slog.New(slog.DiscardHandler))
+	m, err := newRole(&c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.meter = newMetricsMeter(m, &reports.Receiver{})
+	m.meter = newMeter(m, &reports.Receiver{})
 	now := time.Now()
 	forecast, _ := metrics.Find("hilbert_cpu_use_forecast")
 	for _, name := range []string{"a-bad", "web", "web-2"} {

@@ -1,4 +1,4 @@
-package daemon
+package metrics
 
 import (
 	"context"
@@ -20,14 +20,15 @@ import (
 	"hilbert.dev/hilbert/cmd/hilbertd/reports"
 	"hilbert.dev/hilbert/control/metrics"
 	"hilbert.dev/hilbert/internal/version"
+	"hilbert.dev/hilbert/kube/apiserver"
 	kubemetrics "hilbert.dev/hilbert/kube/metrics"
 	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/node"
 )
 
 const (
-	// metricsTick is how often profiles see the live load.
-	metricsTick = 15 * time.Second
+	// tick is how often profiles see the live load.
+	tick = 15 * time.Second
 	// checkpointEvery is how often profiles are written to disk, groupsEvery how often the APIServices are looked at.
 	checkpointEvery = 10 * time.Minute
 	groupsEvery     = 5 * time.Minute
@@ -35,14 +36,14 @@ const (
 	historyRetry = time.Minute
 )
 
-// metricsRole answers autoscalers from what agents send. Each replica does so for itself.
-type metricsRole struct {
+// role answers autoscalers from what agents send. Each replica does so for itself.
+type role struct {
 	config *spec.Metrics
 	log    *slog.Logger
 	params metrics.Params
 	pods   *kubemetrics.Pods
 	began  time.Time
-	meter  *metricsMeter
+	meter  *meter
 
 	mu    sync.Mutex
 	store *metrics.Store
@@ -60,28 +61,28 @@ type metricsRole struct {
 }
 
 // SetPod implements kube/metrics' Sink.
-func (m *metricsRole) SetPod(p *metrics.Pod) {
+func (m *role) SetPod(p *metrics.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.store.SetPod(p)
 }
 
 // DeletePod implements kube/metrics' Sink.
-func (m *metricsRole) DeletePod(uid string) {
+func (m *role) DeletePod(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.store.DeletePod(uid)
 }
 
 // KeepPods implements kube/metrics' Sink.
-func (m *metricsRole) KeepPods(uids map[string]bool) {
+func (m *role) KeepPods(uids map[string]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.store.KeepPods(uids)
 }
 
 // Pods implements kube/metrics' Values.
-func (m *metricsRole) Pods(namespace string, match func(p *metrics.Pod) bool, n *metrics.Name) ([]metrics.PodValue, error) {
+func (m *role) Pods(namespace string, match func(p *metrics.Pod) bool, n *metrics.Name) ([]metrics.PodValue, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, err := m.store.Pods(namespace, match, n, time.Now())
@@ -90,7 +91,7 @@ func (m *metricsRole) Pods(namespace string, match func(p *metrics.Pod) bool, n 
 }
 
 // Workload implements kube/metrics' Values.
-func (m *metricsRole) Workload(w metrics.Workload, n *metrics.Name) (metrics.Value, error) {
+func (m *role) Workload(w metrics.Workload, n *metrics.Name) (metrics.Value, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, err := m.store.Workload(w, n, time.Now())
@@ -98,15 +99,15 @@ func (m *metricsRole) Workload(w metrics.Workload, n *metrics.Name) (metrics.Val
 	return v, err
 }
 
-func (m *metricsRole) take(node string, r *metrics.Report, now time.Time) metrics.Taken {
+func (m *role) take(node string, r *metrics.Report, now time.Time) metrics.Taken {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.store.Take(node, r, now)
 }
 
-// newMetricsRole makes the role without its connections.
-func newMetricsRole(c *spec.Metrics, log *slog.Logger) (*metricsRole, error) {
-	m := &metricsRole{config: c, log: log, params: metrics.DefaultParams(), began: time.Now()}
+// newRole makes the role without its connections.
+func newRole(c *spec.Metrics, log *slog.Logger) (*role, error) {
+	m := &role{config: c, log: log, params: metrics.DefaultParams(), began: time.Now()}
 	m.params.StaleAfter, m.params.MaxProfiles = c.StaleAfter.D(), *c.MaxForecasts
 	m.store = metrics.NewStore(&m.params)
 	peaks, err := configfile.Peaks(c.Peaks)
@@ -128,7 +129,7 @@ func newMetricsRole(c *spec.Metrics, log *slog.Logger) (*metricsRole, error) {
 }
 
 // restore reads the profiles. Without them forecasts begin anew, which is no failure.
-func (m *metricsRole) restore() {
+func (m *role) restore() {
 	text, err := m.keep.Load()
 	if err != nil || len(text) == 0 {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -142,13 +143,19 @@ func (m *metricsRole) restore() {
 	}
 }
 
-// runMetrics runs the role until ctx ends.
-func runMetrics(ctx context.Context, c *spec.Configuration, o Options, log *slog.Logger) error {
-	connection, err := o.connect(c)
-	if err != nil {
-		return err
-	}
-	m, err := newMetricsRole(&c.Metrics, log)
+// Options are what a configuration file cannot say.
+type Options struct {
+	// Connection to the API server.
+	Connection *apiserver.Connection
+	Log        *slog.Logger
+	// OnListen, if set, is called with the address of the endpoints once they are served.
+	OnListen func(address string)
+}
+
+// Run runs the role until ctx ends. It fails only at the start.
+func Run(ctx context.Context, c *spec.Configuration, o Options) error {
+	connection, log := o.Connection, o.Log
+	m, err := newRole(&c.Metrics, log)
 	if err != nil {
 		return err
 	}
@@ -171,7 +178,7 @@ func runMetrics(ctx context.Context, c *spec.Configuration, o Options, log *slog
 		return err
 	}
 	receiver := &reports.Receiver{Identify: nodes.Identify, Take: m.take, Log: log}
-	m.meter = newMetricsMeter(m, receiver)
+	m.meter = newMeter(m, receiver)
 	if m.pods, err = kubemetrics.WatchPods(ctx, connection, m, log); err != nil {
 		return err
 	}
@@ -188,8 +195,8 @@ func runMetrics(ctx context.Context, c *spec.Configuration, o Options, log *slog
 }
 
 // run does what is due until ctx ends.
-func (m *metricsRole) run(ctx context.Context) {
-	ticker := time.NewTicker(metricsTick)
+func (m *role) run(ctx context.Context) {
+	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
 		now := time.Now()
@@ -211,7 +218,7 @@ func (m *metricsRole) run(ctx context.Context) {
 }
 
 // fill asks the history server what one workload used before its profile began.
-func (m *metricsRole) fill(ctx context.Context, now time.Time) {
+func (m *role) fill(ctx context.Context, now time.Time) {
 	if m.history == nil || now.Before(m.askAfter) {
 		return
 	}
@@ -241,7 +248,7 @@ func (m *metricsRole) fill(ctx context.Context, now time.Time) {
 }
 
 // lookAtGroups looks whom the APIServices lead to, and says so when that changes.
-func (m *metricsRole) lookAtGroups(ctx context.Context, now time.Time) {
+func (m *role) lookAtGroups(ctx context.Context, now time.Time) {
 	if !m.lookedAt.IsZero() && now.Sub(m.lookedAt) < groupsEvery {
 		return
 	}
@@ -262,7 +269,7 @@ func (m *metricsRole) lookAtGroups(ctx context.Context, now time.Time) {
 }
 
 // checkpoint writes the profiles, where they are kept.
-func (m *metricsRole) checkpoint(now time.Time) {
+func (m *role) checkpoint(now time.Time) {
 	m.written = now
 	if m.keep == nil {
 		return
@@ -284,7 +291,7 @@ func (m *metricsRole) checkpoint(now time.Time) {
 }
 
 // ready is nil once every agent has had the time to send.
-func (m *metricsRole) ready(now time.Time) error {
+func (m *role) ready(now time.Time) error {
 	if !m.pods.Listed() {
 		return errors.New("pods are not listed yet")
 	}
@@ -295,7 +302,7 @@ func (m *metricsRole) ready(now time.Time) error {
 }
 
 // serve serves health checks, metrics of this process, agents and kube-apiserver's proxy.
-func (m *metricsRole) serve(c *spec.Configuration, agents http.Handler, api *kubemetrics.Server) (*endpoints.Server, error) {
+func (m *role) serve(c *spec.Configuration, agents http.Handler, api *kubemetrics.Server) (*endpoints.Server, error) {
 	listener, err := endpoints.Listen(c.Server)
 	if err != nil || listener == nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package daemon
+package metrics
 
 import (
 	"sync/atomic"
@@ -10,30 +10,33 @@ import (
 	kubemetrics "hilbert.dev/hilbert/kube/metrics"
 )
 
-// metricsMeter exports what the role metrics does.
-type metricsMeter struct {
-	role     *metricsRole
+// meter exports what the role metrics does.
+type meter struct {
+	role     *role
 	receiver *reports.Receiver
 	answers  *prometheus.CounterVec
 	history  *prometheus.CounterVec
 	holders  atomic.Pointer[map[string]kubemetrics.Holder]
 }
 
-func metricsDesc(name, help string, labels ...string) *prometheus.Desc {
+func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("hilbert_metrics_"+name, help, labels, nil)
 }
 
 var (
-	metricsReports  = metricsDesc("reports_total", "Reports of agents, by result: taken, refused (of who is no agent), bad (not read), limited (too soon, or too many at once).", "result")
-	metricsReported = metricsDesc("reported_pods_total", "Pods in reports, by result: taken, unknown (the API server has not told of them), foreign (they run on another node).", "result")
-	metricsPods     = metricsDesc("pods", "Pods that exist.")
-	metricsKnown    = metricsDesc("known_pods", "Pods of which something is known that may be answered.")
-	metricsProfiles = metricsDesc("profiles", "Workloads of which forecasts are made.")
-	metricsGroup    = metricsDesc("api_service", "1 for whom an APIService of the metrics APIs leads to: hilbert, other or none.", "name", "holder")
+	reportsDesc  = desc("reports_total", "Reports of agents, by result: taken, refused (of who is no agent), bad (not read), limited (too soon, or too many at once).", "result")
+	reportedDesc = desc("reported_pods_total", "Pods in reports, by result: taken, unknown (the API server has not told of them), foreign (they run on another node).", "result")
+	podsDesc     = desc("pods", "Pods that exist.")
+	knownDesc    = desc("known_pods", "Pods of which something is known that may be answered.")
+	profilesDesc = desc("profiles", "Workloads of which forecasts are made.")
+	groupDesc    = desc("api_service", "1 for whom an APIService of the metrics APIs leads to: hilbert, other or none.", "name", "holder")
 )
 
-func newMetricsMeter(m *metricsRole, r *reports.Receiver) *metricsMeter {
-	return &metricsMeter{
+// Described is the collector of this role, of no process: it describes its metrics, for the reference, and must not collect any.
+func Described() prometheus.Collector { return newMeter(nil, nil) }
+
+func newMeter(m *role, r *reports.Receiver) *meter {
+	return &meter{
 		role: m, receiver: r,
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hilbert_metrics_answers_total", Help: "Questions of autoscalers and others, for pods or for a workload, by result: answered, or unknown, for which they got an error.",
@@ -44,7 +47,7 @@ func newMetricsMeter(m *metricsRole, r *reports.Receiver) *metricsMeter {
 	}
 }
 
-func (m *metricsMeter) answered(of string, err error) {
+func (m *meter) answered(of string, err error) {
 	result := "answered"
 	if err != nil {
 		result = "unknown"
@@ -52,7 +55,7 @@ func (m *metricsMeter) answered(of string, err error) {
 	m.answers.WithLabelValues(of, result).Inc()
 }
 
-func (m *metricsMeter) asked(err error) {
+func (m *meter) asked(err error) {
 	result := "answered"
 	if err != nil {
 		result = "failed"
@@ -60,11 +63,11 @@ func (m *metricsMeter) asked(err error) {
 	m.history.WithLabelValues(result).Inc()
 }
 
-func (m *metricsMeter) setHolders(h map[string]kubemetrics.Holder) { m.holders.Store(&h) }
+func (m *meter) setHolders(h map[string]kubemetrics.Holder) { m.holders.Store(&h) }
 
 // Describe implements prometheus.Collector.
-func (m *metricsMeter) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{metricsReports, metricsReported, metricsPods, metricsKnown, metricsProfiles, metricsGroup} {
+func (m *meter) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{reportsDesc, reportedDesc, podsDesc, knownDesc, profilesDesc, groupDesc} {
 		out <- d
 	}
 	m.answers.Describe(out)
@@ -72,15 +75,15 @@ func (m *metricsMeter) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (m *metricsMeter) Collect(out chan<- prometheus.Metric) {
+func (m *meter) Collect(out chan<- prometheus.Metric) {
 	m.role.mu.Lock()
 	pods, known := m.role.store.Counts(time.Now())
 	profiles := m.role.store.Profiles()
 	m.role.mu.Unlock()
-	for desc, value := range map[*prometheus.Desc]int{metricsPods: pods, metricsKnown: known, metricsProfiles: profiles} {
+	for desc, value := range map[*prometheus.Desc]int{podsDesc: pods, knownDesc: known, profilesDesc: profiles} {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value))
 	}
-	for desc, counts := range map[*prometheus.Desc]map[string]int64{metricsReports: m.receiver.Results(), metricsReported: m.receiver.Pods()} {
+	for desc, counts := range map[*prometheus.Desc]map[string]int64{reportsDesc: m.receiver.Results(), reportedDesc: m.receiver.Pods()} {
 		for result, n := range counts {
 			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), result)
 		}
@@ -94,7 +97,7 @@ func (m *metricsMeter) Collect(out chan<- prometheus.Metric) {
 			case "":
 				word = "none"
 			}
-			out <- prometheus.MustNewConstMetric(metricsGroup, prometheus.GaugeValue, 1, name, word)
+			out <- prometheus.MustNewConstMetric(groupDesc, prometheus.GaugeValue, 1, name, word)
 		}
 	}
 	m.answers.Collect(out)
