@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"hilbert.dev/hilbert/cmd/hilbert/reporttest"
 	"hilbert.dev/hilbert/cmd/hilbertd/daemon/daemontest"
 	"hilbert.dev/hilbert/kube/standin"
 )
@@ -144,7 +145,7 @@ func TestNamespaceOfTheContext(t *testing.T) {
 func TestTopPodsOfANamespace(t *testing.T) {
 	api := standin.New(t)
 	api.Offer("customnoderesources.node.hilbert.dev", "v1alpha1")
-	for _, u := range reports(t) {
+	for _, u := range reporttest.Nodes(t) {
 		api.Set(u)
 	}
 	p := daemontest.Start(t, api)

@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/ask"
 	"hilbert.dev/hilbert/cmd/hilbert/dashboard"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
 
 func newDashboard() *cobra.Command {
-	var w whom
+	var h ask.Hilbertd
 	address, every := "127.0.0.1:0", 10*time.Second
 	cmd := &cobra.Command{
 		Use:   "dashboard",
@@ -36,29 +37,29 @@ hilbert snapshot wrote.`,
 			if !isOwnAddress(address) {
 				return exitcode.Usagef("dashboard: --address %q: want an address of this machine alone, such as 127.0.0.1:8080, for the pages are made with your rights", address)
 			}
-			source, err := w.dashboardSource(cmd)
+			source, err := dashboardSource(cmd.Context(), &h)
 			if err != nil {
 				return err
 			}
 			return serveDashboard(cmd, source, address, every)
 		},
 	}
-	w.flags(cmd)
-	w.fromFlag(cmd)
+	h.Flags(cmd)
+	h.FromFlag(cmd)
 	cmd.Flags().StringVar(&address, "address", address, "address of this machine to serve at; port 0: a free one")
 	cmd.Flags().DurationVar(&every, "every", every, "how often the state is read; less often where reading takes long")
 	return cmd
 }
 
-func (w *whom) dashboardSource(cmd *cobra.Command) (dashboard.Source, error) {
-	if w.from == "" {
-		return asked{w}, nil
+func dashboardSource(ctx context.Context, h *ask.Hilbertd) (dashboard.Source, error) {
+	if h.From == "" {
+		return asked{h}, nil
 	}
-	d, err := w.read(cmd)
+	d, err := h.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return dashboard.File(w.from, d), nil
+	return dashboard.File(h.From, d), nil
 }
 
 // isOwnAddress reports whether nobody but this machine reaches an address.
@@ -91,11 +92,11 @@ func serveDashboard(cmd *cobra.Command, source dashboard.Source, address string,
 }
 
 // asked is a source that asks a hilbertd.
-type asked struct{ w *whom }
+type asked struct{ h *ask.Hilbertd }
 
 // State asks for a snapshot.
 func (a asked) State(ctx context.Context) (*inspect.Dump, error) {
-	body, err := a.w.openSnapshot(ctx)
+	body, err := a.h.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -109,18 +110,18 @@ func (a asked) State(ctx context.Context) (*inspect.Dump, error) {
 
 // Pod asks about a pod.
 func (a asked) Pod(ctx context.Context, namespace, name string) (*inspect.Answer, error) {
-	return a.w.askPod(ctx, namespace, name)
+	return a.h.Pod(ctx, namespace, name)
 }
 
 // Unit asks about a gang.
 func (a asked) Unit(ctx context.Context, namespace, name string) (*inspect.UnitAnswer, error) {
-	return a.w.askUnit(ctx, namespace, name)
+	return a.h.Unit(ctx, namespace, name)
 }
 
 // Name is whom it asks.
 func (a asked) Name() string {
-	if a.w.target.Server != "" {
-		return a.w.target.Server
+	if a.h.Target.Server != "" {
+		return a.h.Target.Server
 	}
 	return "the API server"
 }

@@ -11,6 +11,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/ask"
 	"hilbert.dev/hilbert/cmd/hilbert/doctor"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/kube/reach"
@@ -42,15 +43,12 @@ admission policies, definitions, and the Lease and workloads of one namespace; w
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	targetFlags(cmd, &f.target)
-	installNamespaceFlag(cmd, &f.target, &f.namespace)
+	ask.TargetFlags(cmd, &f.target)
+	ask.InstallNamespaceFlag(cmd, &f.target, &f.namespace)
 	flags.DurationVar(&f.staleAfter, "stale-after", spec.Default().Scheduling.NodeReports.StaleAfter.D(), "call agents silent whose reports are of this age or older")
 	f.output.Flag(cmd)
 	return cmd
 }
-
-// installNamespace is where deploy/ and the chart install Hilbert.
-const installNamespace = "hilbert-system"
 
 func (f *doctorFlags) run(cmd *cobra.Command) error {
 	if err := f.output.Check("doctor"); err != nil {
@@ -62,7 +60,7 @@ func (f *doctorFlags) run(cmd *cobra.Command) error {
 	s := survey{target: f.target, namespace: f.namespace}
 	facts, err := s.facts(cmd.Context())
 	if err != nil {
-		return fmt.Errorf("doctor: %w", cause(err))
+		return fmt.Errorf("doctor: %w", ask.Cause(err))
 	}
 	facts.StaleAfter, facts.Unseen = f.staleAfter, probe.Unseen()
 	a := diagnosis{Findings: doctor.Examine(facts)}

@@ -9,6 +9,7 @@ import (
 
 	schedulingv1alpha1 "hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/ask"
 	"hilbert.dev/hilbert/cmd/hilbert/complete"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
@@ -16,15 +17,9 @@ import (
 	"hilbert.dev/hilbert/schedule/inspect"
 )
 
-// The bounds of hilbert queue --limit.
-const (
-	queueLimit    = 50
-	maxQueueLimit = visibility.MaxLimit
-)
-
 // queueFlags are the flags of hilbert queue.
 type queueFlags struct {
-	whom
+	ask.Hilbertd
 	output   output.Format
 	resource string
 	limit    int
@@ -48,11 +43,11 @@ units and pods with their position in the queue. With a NAME, show only that que
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, strings.Join(args, "")) },
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&f.limit, "limit", queueLimit, "list at most this many units and pods")
+	flags.IntVar(&f.limit, "limit", ask.QueueLimit, "list at most this many units and pods")
 	flags.StringVar(&f.resource, "resource", "", "show all queues by this resource: cpu, memory, gpu, …")
 	flags.BoolVar(&f.plain, "plain", false, "draw with ASCII only, as for output that is not a terminal")
-	f.flags(cmd)
-	f.fromFlag(cmd)
+	f.Flags(cmd)
+	f.FromFlag(cmd)
 	cmd.ValidArgsFunction = f.complete
 	f.output.Flag(cmd, output.Wide, output.Name)
 	return cmd
@@ -60,20 +55,20 @@ units and pods with their position in the queue. With a NAME, show only that que
 
 // complete completes the one name.
 func (f *queueFlags) complete(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 || f.from != "" {
+	if len(args) > 0 || f.From != "" {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return complete.Queues(&f.target)(cmd, args, begun)
+	return complete.Queues(&f.Target)(cmd, args, begun)
 }
 
 func (f *queueFlags) run(cmd *cobra.Command, name string) error {
 	if err := f.output.Check("queue"); err != nil {
 		return err
 	}
-	if f.limit < 0 || f.limit > maxQueueLimit {
-		return exitcode.Usagef("queue: --limit %d: want 0 to %d", f.limit, maxQueueLimit)
+	if f.limit < 0 || f.limit > visibility.MaxLimit {
+		return exitcode.Usagef("queue: --limit %d: want 0 to %d", f.limit, visibility.MaxLimit)
 	}
-	v, err := f.queueView(cmd, name, f.limit)
+	v, err := f.Queues(cmd.Context(), name, f.limit)
 	if err != nil {
 		return err
 	}
@@ -109,18 +104,4 @@ func (a queueAnswer) Objects() (list []output.Object) {
 		}
 	}
 	return list
-}
-
-// queueView asks how the queues stand, or one of them with those below it.
-func (w *whom) queueView(cmd *cobra.Command, name string, limit int) (*inspect.QueueView, error) {
-	if w.from == "" {
-		v := &inspect.QueueView{}
-		return v, w.ask(cmd.Context(), &visibility.Question{Resource: visibility.QueueReports, Name: name, Limit: limit}, v)
-	}
-	d, err := w.read(cmd)
-	if err != nil {
-		return nil, err
-	}
-	v, err := d.View(inspect.ViewOptions{Limit: limit, Queue: name})
-	return v, cause(err)
 }

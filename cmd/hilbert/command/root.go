@@ -10,9 +10,11 @@ package command
 import (
 	"github.com/spf13/cobra"
 
+	"hilbert.dev/hilbert/cmd/hilbert/explain"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/plan"
 	"hilbert.dev/hilbert/cmd/hilbert/simulation"
+	"hilbert.dev/hilbert/cmd/hilbert/top"
 	"hilbert.dev/hilbert/internal/version"
 )
 
@@ -33,14 +35,14 @@ func New() *cobra.Command {
 		newConfig(),
 		newDashboard(),
 		newDoctor(),
-		newExplain(),
+		explain.NewCommand(),
 		newMigrate(),
 		newNode(),
 		plan.NewCommand(),
 		newQueue(),
 		newSnapshot(),
 		simulation.NewCommand(),
-		newTop(),
+		top.NewCommand(),
 		newUninstall(),
 		newVersion(),
 	} {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/ask"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/uninstall"
 	"hilbert.dev/hilbert/kube/reach"
@@ -42,8 +43,8 @@ hilbertd-, in the namespace and in the cluster.
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	targetFlags(cmd, &f.target)
-	installNamespaceFlag(cmd, &f.target, &f.namespace)
+	ask.TargetFlags(cmd, &f.target)
+	ask.InstallNamespaceFlag(cmd, &f.target, &f.namespace)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the steps, and change nothing")
 	flags.BoolVar(&f.yes, "yes", false, "carry the steps out")
 	flags.BoolVar(&f.options.Definitions, "definitions", false, "remove the custom resource definitions too, and with them all Queues, Reservations, ResourceRequests, TidePools, ServiceProfiles and NodeConfigurations")
@@ -62,7 +63,7 @@ func (f *uninstallFlags) run(cmd *cobra.Command) error {
 	r := remover{target: f.target, namespace: f.namespace, timeout: f.timeout, progress: cmd.ErrOrStderr()}
 	facts, err := r.inventory(cmd.Context())
 	if err != nil {
-		return fmt.Errorf("uninstall: %w", cause(err))
+		return fmt.Errorf("uninstall: %w", ask.Cause(err))
 	}
 	plan := removal{uninstall.Plan(facts, f.options)}
 	if err := f.output.Write(cmd.OutOrStdout(), plan); err != nil || f.dryRun {
@@ -71,7 +72,7 @@ func (f *uninstallFlags) run(cmd *cobra.Command) error {
 	for i, step := range plan.Steps {
 		fmt.Fprintf(r.progress, "step %d of %d: %s\n", i+1, len(plan.Steps), step.Action)
 		if err := r.do(cmd.Context(), &step); err != nil {
-			return fmt.Errorf("uninstall: step %d (%s): %w", i+1, step.Action, cause(err))
+			return fmt.Errorf("uninstall: step %d (%s): %w", i+1, step.Action, ask.Cause(err))
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/ask"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube/reach"
@@ -39,7 +40,7 @@ func (a *versionAnswer) WriteText(w io.Writer) error {
 }
 
 func newVersion() *cobra.Command {
-	var w whom
+	var h ask.Hilbertd
 	var format output.Format
 	var client bool
 	cmd := &cobra.Command{
@@ -57,7 +58,7 @@ what every user has who may discover APIs. During an update replicas differ; the
 			a := &versionAnswer{Client: version.Get()}
 			var asked error
 			if !client {
-				a.Server, asked = w.versions(cmd.Context())
+				a.Server, asked = versions(cmd.Context(), h.Target)
 				if asked != nil {
 					a.Trouble = asked.Error()
 				}
@@ -73,15 +74,15 @@ what every user has who may discover APIs. During an update replicas differ; the
 	}
 	cmd.Flags().BoolVar(&client, "client", false, "show the build of this program only")
 	format.Flag(cmd)
-	w.flags(cmd)
+	h.Flags(cmd)
 	return cmd
 }
 
 // versions asks the cluster.
-func (w *whom) versions(ctx context.Context) (*reach.Versions, error) {
+func versions(ctx context.Context, target reach.Target) (*reach.Versions, error) {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
-	inspector, err := reach.Reach(w.target)
+	inspector, err := reach.Reach(target)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@
 // Invariants: it asks for at most patience, and offers what it has learnt by then; what cannot be asked offers nothing, and no error reaches the terminal: BASH_COMP_DEBUG_FILE
 // has it. It only reads.
 //
-// It knows no command: package command says where which names belong.
+// It knows no command: each command says which names belong where.
 package complete
 
 import (
@@ -28,6 +28,11 @@ const patience = 3 * time.Second
 
 // Func completes one argument or the value of one flag.
 type Func = cobra.CompletionFunc
+
+// Flag has the value of a flag completed.
+func Flag(cmd *cobra.Command, name string, f Func) {
+	_ = cmd.RegisterFlagCompletionFunc(name, f) // it fails for a flag that is not there, or has a function already
+}
 
 // Namespaces completes the names of namespaces.
 func Namespaces(t *reach.Target) Func { return names(t, "/api/v1/namespaces") }

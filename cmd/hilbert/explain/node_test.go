@@ -1,4 +1,4 @@
-package command
+package explain
 
 import (
 	"bytes"
@@ -6,22 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
-	"hilbert.dev/hilbert/api/node/v1alpha1"
+	"hilbert.dev/hilbert/cmd/hilbert/reporttest"
 )
 
 // Whose the GPUs are, what is not promised for that, who has which, and what is not known.
 func TestExplainNodeGPUs(t *testing.T) {
 	said := make(map[string]string)
-	for text := range strings.SplitSeq(devicesText, "---") {
-		var c v1alpha1.CustomNodeResource
-		if err := yaml.UnmarshalStrict([]byte(text), &c); err != nil {
-			t.Fatal(err)
-		}
+	for _, c := range reporttest.Devices(t) {
 		var a nodeAnswer
 		var b bytes.Buffer
-		a.reported(&c, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+		a.reported(c, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 		if err := a.writeGPUs(&b); err != nil {
 			t.Fatal(err)
 		}

@@ -1,15 +1,15 @@
-package command
+package explain
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/ask"
 	"hilbert.dev/hilbert/kube/reach"
 )
 
@@ -19,18 +19,18 @@ type tideAnswer struct {
 	Status v1alpha1.TidePoolStatus `json:"status"`
 }
 
-// explainTidePool reads the object, whose status says it all.
-func (w *whom) explainTidePool(cmd *cobra.Command, name string) (*tideAnswer, error) {
-	if w.from != "" {
+// tidePool reads the object, whose status says it all.
+func (f *flags) tidePool(ctx context.Context, name string) (*tideAnswer, error) {
+	if f.From != "" {
 		return nil, exitcode.Usagef("explain tidepool: a file has no TidePools; leave out --from")
 	}
-	inspector, err := reach.Reach(w.target)
+	inspector, err := reach.Reach(f.Target)
 	if err != nil {
-		return nil, cause(err)
+		return nil, ask.Cause(err)
 	}
 	var p v1alpha1.TidePool
-	if err := inspector.Get(cmd.Context(), "/apis/"+v1alpha1.GroupVersion.String()+"/"+v1alpha1.TidePools+"/"+name, &p); err != nil {
-		return nil, cause(err)
+	if err := inspector.Get(ctx, "/apis/"+v1alpha1.GroupVersion.String()+"/"+v1alpha1.TidePools+"/"+name, &p); err != nil {
+		return nil, ask.Cause(err)
 	}
 	return &tideAnswer{p.Name, p.Status}, nil
 }

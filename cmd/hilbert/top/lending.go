@@ -1,4 +1,4 @@
-package command
+package top
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/kube/parse"
 )
 
@@ -54,7 +55,9 @@ func (l *lendingRow) mark() string {
 }
 
 // lentText renders amounts in a cell: "2.5/8Gi".
-func lentText(a spec.ReclaimedAmounts) string { return cores(a.MilliCPU) + "/" + memory(a.MemoryMiB) }
+func lentText(a spec.ReclaimedAmounts) string {
+	return output.Cores(a.MilliCPU) + "/" + output.Memory(a.MemoryMiB)
+}
 
 // lends reports whether any node says what it lends: else there is nothing to show of it.
 func (v *nodesView) lends() bool {
@@ -80,7 +83,7 @@ func (n *nodeRow) lendingCells(first bool, numa *numaRow) []string {
 		cells[0] = lentText(n.Lending.Headroom) + n.Lending.mark()
 	}
 	if first {
-		cells[1], cells[2], cells[3] = lentText(n.Lending.Lent), orDash(n.Lending.Suppression), strconv.Itoa(n.Lending.Evictions)
+		cells[1], cells[2], cells[3] = lentText(n.Lending.Lent), output.OrDash(n.Lending.Suppression), strconv.Itoa(n.Lending.Evictions)
 	}
 	return cells
 }

@@ -1,4 +1,4 @@
-package command
+package top
 
 import (
 	"cmp"
@@ -23,8 +23,8 @@ import (
 // defaultNodeLimit is how many nodes hilbert top gpus draws unless told otherwise.
 const defaultNodeLimit = 20
 
-func newTopGPUs() *cobra.Command {
-	var f topFlags
+func newGPUs() *cobra.Command {
+	var f flags
 	var model, report string
 	limit := defaultNodeLimit
 	cmd := &cobra.Command{

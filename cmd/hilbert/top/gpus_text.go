@@ -1,4 +1,4 @@
-package command
+package top
 
 import (
 	"cmp"
@@ -9,14 +9,14 @@ import (
 	"strings"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/topology"
 )
 
 const (
 	// barWidth is the letters of a bar of a device: a tenth each.
 	barWidth = 10
-	// maxHolders is how many pods a line names before it only counts.
-	maxHolders = 4
 )
 
 // deviceRow is a device of either kind, and where it hangs.
@@ -40,7 +40,7 @@ func (v *gpusView) WriteText(w io.Writer) error {
 		lines = append(lines, v.Nodes[i].lines()...)
 	}
 	if len(v.Nodes) > 0 {
-		if err := rows(w, lines); err != nil {
+		if err := output.Rows(w, lines); err != nil {
 			return err
 		}
 	}
@@ -83,7 +83,7 @@ func (n *gpuNode) devices() (list []deviceRow) {
 // lines draws a node.
 func (n *gpuNode) lines() [][]string {
 	devices := n.devices()
-	head := []string{n.Name, orDash(n.Owner), n.text()}
+	head := []string{n.Name, output.OrDash(n.Owner), n.text()}
 	if len(devices) == 0 {
 		return [][]string{append(head, "-", "-", "-", "", "", "", "", "", "", n.note())}
 	}
@@ -114,29 +114,9 @@ func (n *gpuNode) note() string {
 	case n.Problem != "":
 		return n.Problem
 	case n.Owner != spec.OwnerHilbert && n.Reason != "":
-		return strings.Join(append([]string{n.Reason}, kubeletNotes(n.Kubelet)...), "; ")
+		return strings.Join(append([]string{n.Reason}, render.KubeletNotes(n.Kubelet)...), "; ")
 	}
-	return strings.Join(kubeletNotes(n.Kubelet), "; ")
-}
-
-// kubeletNotes is what is not known of the devices that the kubelet gave to pods.
-func kubeletNotes(k *spec.KubeletDevices) (out []string) {
-	if k == nil {
-		return nil
-	}
-	if k.Unread != "" {
-		out = append(out, "what the kubelet gave is not read: "+k.Unread)
-	}
-	var unknown []string
-	for _, o := range k.Others {
-		if o.GPU == nil {
-			unknown = append(unknown, fmt.Sprintf("%s/%s %s %q", o.Namespace, o.Name, o.Resource, o.ID))
-		}
-	}
-	if len(unknown) > 0 {
-		out = append(out, "held, and not known which: "+named(unknown))
-	}
-	return out
+	return strings.Join(render.KubeletNotes(n.Kubelet), "; ")
 }
 
 // comparePlaces puts what is not known last.
@@ -178,7 +158,7 @@ func (g *gpuRow) cells() []string {
 	return []string{
 		fmt.Sprintf("GPU %d %s", g.Index, g.Model),
 		sliced(topology.FullGPU, compute, letters), percent(g.FreeMilli),
-		sliced(g.MemoryMiB, memoryHeld, letters), memory(g.FreeMemoryMiB), memory(g.MemoryMiB), named(names), strings.Join(notes, ", "),
+		sliced(g.MemoryMiB, memoryHeld, letters), output.Memory(g.FreeMemoryMiB), output.Memory(g.MemoryMiB), render.Named(names), strings.Join(notes, ", "),
 	}
 }
 
@@ -203,7 +183,7 @@ func (n *nicRow) cells() []string {
 	}
 	return []string{
 		strings.TrimSpace(fmt.Sprintf("NIC %d %s", n.Index, n.Name)), sliced(n.BandwidthMbit, held, letters), bandwidth(n.FreeBandwidthMbit),
-		"", "", bandwidth(n.BandwidthMbit), named(names), strings.Join(notes, ", "),
+		"", "", bandwidth(n.BandwidthMbit), render.Named(names), strings.Join(notes, ", "),
 	}
 }
 
@@ -230,7 +210,7 @@ func (h *deviceHolder) share() (text string) {
 		return " " + h.Device
 	}
 	if h.Isolation != "" {
-		text = fmt.Sprintf(" %s %s %s", percent(int32(h.Milli)), memory(h.MemoryMiB), h.Isolation)
+		text = fmt.Sprintf(" %s %s %s", percent(int32(h.Milli)), output.Memory(h.MemoryMiB), h.Isolation)
 	}
 	if h.Instance != "" {
 		text += " " + h.Instance
@@ -249,14 +229,6 @@ func (h *deviceHolder) share() (text string) {
 
 func (h *deviceHolder) ofNIC(letter byte) string {
 	return fmt.Sprintf("%c %s%s", letter, h.pod(), h.share())
-}
-
-// named lists some of the names.
-func named(names []string) string {
-	if more := len(names) - maxHolders; more > 0 {
-		return strings.Join(names[:maxHolders], ", ") + fmt.Sprintf(" and %d more", more)
-	}
-	return orDash(strings.Join(names, ", "))
 }
 
 // sliced draws who holds how much of a device. Whoever holds anything has a letter, as long as there are letters left.
@@ -300,7 +272,7 @@ func (v *gpusView) writeModels(w io.Writer) error {
 	lines := [][]string{head}
 	for i := range v.Models {
 		m := &v.Models[i]
-		line := []string{orDash(m.Model)}
+		line := []string{output.OrDash(m.Model)}
 		for _, n := range []int{m.GPUs, m.Idle, m.Shared, m.Divided, m.Held, m.Closed} {
 			line = append(line, strconv.Itoa(n))
 		}
@@ -314,7 +286,7 @@ func (v *gpusView) writeModels(w io.Writer) error {
 		}
 		lines = append(lines, line)
 	}
-	if err := rows(w, lines); err != nil {
+	if err := output.Rows(w, lines); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(w, "\nPODS OF a size in GPUs: how many the free GPUs would hold, and (%) which share of what is free they could not use: the fragmentation.")

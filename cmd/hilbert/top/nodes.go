@@ -1,4 +1,4 @@
-package command
+package top
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-func newTopNodes() *cobra.Command {
-	var f topFlags
+func newNodes() *cobra.Command {
+	var f flags
 	cmd := &cobra.Command{
 		Use:     "nodes [NAME...]",
 		Aliases: []string{"node"},
@@ -175,7 +175,7 @@ func (v *nodesView) write(w io.Writer, wide bool) error {
 	}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
-		head := []string{n.Name, orDash(n.Mode), n.readiness(), n.text()}
+		head := []string{n.Name, output.OrDash(n.Mode), n.readiness(), n.text()}
 		if len(n.NUMANodes) == 0 {
 			line := append(head, "-", "-", "-", "-", "-", "-", strconv.Itoa(n.DedicatedPods), "-", "-", n.Problem)
 			if wide {
@@ -201,7 +201,7 @@ func (v *nodesView) write(w io.Writer, wide bool) error {
 			head = []string{"", "", "", ""}
 		}
 	}
-	if err := rows(w, lines); err != nil {
+	if err := output.Rows(w, lines); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", v.summary())
@@ -217,7 +217,7 @@ func (z *numaRow) poolCPUs() string {
 	for _, name := range slices.Sorted(maps.Keys(z.poolSets)) {
 		parts = append(parts, name+" "+z.poolSets[name])
 	}
-	return orDash(strings.Join(parts, " "))
+	return output.OrDash(strings.Join(parts, " "))
 }
 
 func (n *nodeRow) readiness() string {
@@ -239,7 +239,7 @@ func (z *numaRow) cells() []string {
 		notes = append(notes, "held alone")
 	}
 	return []string{
-		z.NUMANode, bar(z.CPUs-z.FreeCPUs, z.CPUs), strconv.Itoa(z.FreeCPUs), strconv.Itoa(z.CPUs), memory(z.FreeMemoryMiB), memory(z.MemoryMiB),
+		z.NUMANode, bar(z.CPUs-z.FreeCPUs, z.CPUs), strconv.Itoa(z.FreeCPUs), strconv.Itoa(z.CPUs), output.Memory(z.FreeMemoryMiB), output.Memory(z.MemoryMiB),
 		strconv.Itoa(z.DedicatedPods), counts(z.Pools), counts(z.Devices), strings.Join(notes, ", "),
 	}
 }
@@ -250,14 +250,7 @@ func counts(of map[string]int) string {
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		parts = append(parts, fmt.Sprint(name, " ", of[name]))
 	}
-	return orDash(strings.Join(parts, ", "))
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
+	return output.OrDash(strings.Join(parts, ", "))
 }
 
 // summary says in a line what the table adds up to. What is stale or malformed is not counted as free.

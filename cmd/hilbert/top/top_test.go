@@ -1,10 +1,11 @@
-package command
+package top
 
 import (
 	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,97 +17,16 @@ import (
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
+	"hilbert.dev/hilbert/cmd/hilbert/reporttest"
 	"hilbert.dev/hilbert/kube/standin"
 )
-
-const reportsText = `
-apiVersion: node.hilbert.dev/v1alpha1
-kind: CustomNodeResource
-metadata: {name: n1, uid: c1}
-status:
-  mode: agent
-  threadsPerCore: 2
-  observedAt: "2026-01-01T11:59:30Z"
-  summary: {numaNodes: 2, freeCPUs: 8, dedicatedPods: 2, freeMemory: 11Gi}
-  conditions: [{type: AgentReady, status: "True", reason: AgentRunning, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]
-  pools:
-    - {name: reclaimed, cpuset: "7,15,23", pods: 3}
-    - {name: share, cpuset: "3-6,11-14,22", pods: 9}
-    - {name: system, cpuset: "0,8", pods: 1}
-  topology:
-    - type: Socket
-      name: "0"
-      children:
-        - type: NUMA
-          name: "0"
-          capacity: {cpus: 16, cpuset: "0-15", memoryMiB: 16384}
-          allocatable: {cpus: 14, cpuset: "1-7,9-15", memoryMiB: 16128}
-          allocations:
-            - {namespace: prod, name: db, uid: u1, cpuset: "1-2,9-10", cpus: 4, memoryMiB: 4096}
-            - {namespace: ml, name: train, uid: u2, cpuset: "3,11", cpus: 2, moved: true}
-          children: [{type: GPU, name: "0000:3b:00.0"}, {type: GPU, name: "0000:3c:00.0"}, {type: NIC, name: "0000:86:00.0"}]
-    - type: Socket
-      name: "1"
-      children:
-        - type: NUMA
-          name: "1"
-          closed: true
-          capacity: {cpus: 16, cpuset: "16-31", memoryMiB: 16384}
-          allocatable: {cpus: 16, cpuset: "16-31", memoryMiB: 16128}
-          allocations: [{namespace: prod, name: cache, uid: u3, cpuset: "16-31", cpus: 16, memoryMiB: 16128, exclusive: true}]
----
-apiVersion: node.hilbert.dev/v1alpha1
-kind: CustomNodeResource
-metadata: {name: n2, uid: c2}
-status:
-  mode: kubelet
-  threadsPerCore: 1
-  observedAt: "2026-01-01T11:30:00Z"
-  summary: {numaNodes: 1, freeCPUs: 0, dedicatedPods: 1, freeMemory: 0Mi}
-  conditions: [{type: AgentReady, status: "False", reason: RuntimeLost, message: "gone", lastTransitionTime: "2026-01-01T00:00:00Z"}]
-  topology:
-    - type: Socket
-      name: "0"
-      children:
-        - type: NUMA
-          name: "0"
-          capacity: {cpus: 4, cpuset: "0-3", memoryMiB: 800}
-          allocatable: {cpus: 3, memoryMiB: 700}
-          allocations: [{namespace: default, name: pinned, uid: u4, cpuset: "2-3", cpus: 2}]
----
-apiVersion: node.hilbert.dev/v1alpha1
-kind: CustomNodeResource
-metadata: {name: n3, uid: c3}
----
-apiVersion: node.hilbert.dev/v1alpha1
-kind: CustomNodeResource
-metadata: {name: n4, uid: c4}
-status:
-  mode: agent
-  threadsPerCore: 2
-  observedAt: "2026-01-01T12:00:05Z"
-  summary: {numaNodes: 1, freeCPUs: 4, dedicatedPods: 0, freeMemory: 1Gi}
-  topology: [{type: Socket, name: "0", children: [{type: NUMA, name: "0", allocatable: {cpus: 4, memoryMiB: 2048}}]}]
-`
-
-func reports(t *testing.T) (out []*unstructured.Unstructured) {
-	t.Helper()
-	for text := range strings.SplitSeq(reportsText, "---") {
-		u := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, u)
-	}
-	return out
-}
 
 // views are the answers at noon.
 func views(t *testing.T) (nodes *nodesView, pods *podsView) {
 	t.Helper()
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	nodes, pods = &nodesView{}, &podsView{}
-	for _, u := range reports(t) {
+	for _, u := range reporttest.Nodes(t) {
 		data, err := json.Marshal(u)
 		if err != nil {
 			t.Fatal(err)
@@ -142,6 +62,20 @@ prod       db      n1    0      4     1-2,9-10  4Gi
 
 4 pods have CPUs of their own, 1 of them elsewhere than promised.
 `
+
+// run runs the command as hilbert does.
+func run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := NewCommand()
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+var spaces = regexp.MustCompile(` +`)
 
 func squeezed(text string) string {
 	return strings.ReplaceAll(strings.TrimSpace(spaces.ReplaceAllString(text, " ")), " \n", "\n")
@@ -182,7 +116,7 @@ func TestTopLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	top := func(args ...string) (string, error) {
-		return run(t.Context(), t, append(append([]string{"top"}, args...), "--kubeconfig", file)...)
+		return run(t, append(args, "--kubeconfig", file)...)
 	}
 	if _, err := top("nodes"); err == nil || !strings.Contains(err.Error(), "kubectl apply -f deploy/crds") {
 		t.Errorf("without the definition: %v", err)
@@ -191,7 +125,7 @@ func TestTopLive(t *testing.T) {
 	if out, err := top("nodes", "-o", "json"); err != nil || squeezed(out) != "{\n \"nodes\": []\n}" {
 		t.Errorf("nobody: %q, %v", out, err)
 	}
-	for _, u := range reports(t) {
+	for _, u := range reporttest.Nodes(t) {
 		api.Set(u)
 	}
 	out, err := top("nodes", "n2", "n1", "-o", "json")

@@ -1,4 +1,12 @@
-package command
+// Package explain is hilbert explain: where a pod or gang is placed or why it is not, what a node lends, how queues, Reservations, requests and TidePools stand, and what is
+// recommended.
+//
+// Its one command reads a kind and a name, asks for the answer and prints it as text or as JSON. For example, hilbert explain pod web-0 prints what the leader's own filters
+// say of each node, and hilbert explain tidepool mixed what the object's status says.
+//
+// Invariants: it changes nothing; what a part of an answer could not be read from is said in the answer, and does not keep the rest back.
+// The reasons are not made here: package schedule/inspect and the agents' and controllers' statuses have them.
+package explain
 
 import (
 	"io"
@@ -8,6 +16,7 @@ import (
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/ask"
 	"hilbert.dev/hilbert/cmd/hilbert/complete"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
@@ -42,17 +51,18 @@ var kindWords = map[string]string{
 
 const explainForms = "hilbert explain pod NAME, hilbert explain unit NAME, hilbert explain node NAME, hilbert explain queue NAME, hilbert explain reservation NAME, hilbert explain vpa NAME, hilbert explain resourcerequest NAME, or hilbert explain tidepool NAME"
 
-// explainFlags are the flags of hilbert explain.
-type explainFlags struct {
-	whom
+// flags are the flags of hilbert explain.
+type flags struct {
+	ask.Hilbertd
 	output output.Format
 }
 
 // subject is what is to be explained; nodes, queues and TidePools have no namespace.
 type subject struct{ kind, namespace, name string }
 
-func newExplain() *cobra.Command {
-	var f explainFlags
+// NewCommand returns hilbert explain.
+func NewCommand() *cobra.Command {
+	var f flags
 	cmd := &cobra.Command{
 		Use:   "explain pod|unit|node|queue|reservation|vpa|resourcerequest|tidepool NAME",
 		Short: "Explain where a pod or gang is placed, or why it is not and what would help; what a node lends; how a queue, reservation, request or TidePool stands; or what is recommended",
@@ -93,14 +103,14 @@ What -o name prints can be explained too: hilbert explain pod/web-0.`,
 		ValidArgsFunction: f.complete,
 		RunE:              f.run,
 	}
-	f.flags(cmd)
-	f.fromFlag(cmd)
-	namespaceFlag(cmd, &f.target)
+	f.Flags(cmd)
+	f.FromFlag(cmd)
+	ask.NamespaceFlag(cmd, &f.Target)
 	f.output.Flag(cmd)
 	return cmd
 }
 
-func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
+func (f *flags) run(cmd *cobra.Command, args []string) error {
 	if err := f.output.Check("explain"); err != nil {
 		return err
 	}
@@ -115,32 +125,32 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 	return f.output.Write(cmd.OutOrStdout(), a)
 }
 
-func (f *explainFlags) answer(cmd *cobra.Command, of subject) (output.Answer, error) {
+func (f *flags) answer(cmd *cobra.Command, of subject) (output.Answer, error) {
 	switch of.kind {
 	case kindNode:
-		return f.explainNode(cmd, of.name)
+		return f.node(cmd.Context(), of.name)
 	case kindQueue:
-		v, err := f.queueView(cmd, of.name, queueLimit)
+		v, err := f.Queues(cmd.Context(), of.name, ask.QueueLimit)
 		return queueExplanation{v}, err
 	case kindUnit:
-		a, err := f.explainUnit(cmd, of.namespace, of.name)
+		a, err := f.Unit(cmd.Context(), of.namespace, of.name)
 		return unitAnswer{a}, err
 	case kindReservation:
-		a, err := f.explainReservation(cmd, of.namespace, of.name)
+		a, err := f.Reservation(cmd.Context(), of.namespace, of.name)
 		return reservationAnswer{a}, err
 	case kindVPA:
-		return f.explainVPA(cmd, of.namespace, of.name)
+		return f.vpa(cmd.Context(), of.namespace, of.name)
 	case kindRequest:
-		return f.explainRequest(cmd, of.namespace, of.name)
+		return f.request(cmd.Context(), of.namespace, of.name)
 	case kindTidePool:
-		return f.explainTidePool(cmd, of.name)
+		return f.tidePool(cmd.Context(), of.name)
 	}
-	a, err := f.explain(cmd, of.namespace, of.name)
+	a, err := f.Pod(cmd.Context(), of.namespace, of.name)
 	return podAnswer{a}, err
 }
 
 // subject reads the arguments: KIND NAME, KIND NAMESPACE/NAME, or KIND/NAME.
-func (f *explainFlags) subject(args []string) (subject, error) {
+func (f *flags) subject(args []string) (subject, error) {
 	if len(args) == 1 {
 		kind, name, ok := strings.Cut(args[0], "/")
 		if !ok {
@@ -163,26 +173,26 @@ func (f *explainFlags) subject(args []string) (subject, error) {
 }
 
 // place finds out the namespace.
-func (f *explainFlags) place(of *subject, text string) (err error) {
+func (f *flags) place(of *subject, text string) (err error) {
 	namespace, name, ok := strings.Cut(text, "/")
 	switch {
-	case !ok && f.from != "" && f.target.Namespace == "":
+	case !ok && f.From != "" && f.Target.Namespace == "":
 		of.namespace = "default" // a file has no context
 		return f.named(of, text)
 	case !ok:
-		if of.namespace, err = f.target.DefaultNamespace(); err != nil {
-			return cause(err)
+		if of.namespace, err = f.Target.DefaultNamespace(); err != nil {
+			return ask.Cause(err)
 		}
 		return f.named(of, text)
 	}
-	if f.target.Namespace != "" && f.target.Namespace != namespace {
-		return exitcode.Usagef("explain: %q is not in the namespace %s that --namespace names; leave one of them out", text, f.target.Namespace)
+	if f.Target.Namespace != "" && f.Target.Namespace != namespace {
+		return exitcode.Usagef("explain: %q is not in the namespace %s that --namespace names; leave one of them out", text, f.Target.Namespace)
 	}
 	of.namespace, of.name = namespace, name
 	return f.named(of, text)
 }
 
-func (f *explainFlags) named(of *subject, text string) error {
+func (f *flags) named(of *subject, text string) error {
 	if of.namespace == "" || of.name == "" || strings.Contains(of.name, "/") {
 		return exitcode.Usagef("explain: %q is no %s; write NAMESPACE/NAME", text, of.kind)
 	}
@@ -190,7 +200,7 @@ func (f *explainFlags) named(of *subject, text string) error {
 }
 
 // complete completes the kind, then the name.
-func (f *explainFlags) complete(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (f *flags) complete(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return []cobra.Completion{
 			cobra.CompletionWithDesc(kindPod, "where it is, or why it waits"), cobra.CompletionWithDesc(kindUnit, "the gang of a PodGroup"),
@@ -200,11 +210,11 @@ func (f *explainFlags) complete(cmd *cobra.Command, args []string, begun string)
 		}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 	names := map[string]complete.Func{
-		kindPod: complete.Pods(&f.target), kindUnit: complete.Units(&f.target), kindNode: complete.Nodes(&f.target), kindQueue: complete.Queues(&f.target),
-		kindReservation: complete.Reservations(&f.target), kindVPA: complete.In(&f.target, kubevpa.Path),
-		kindRequest: complete.In(&f.target, requestPath), kindTidePool: complete.TidePools(&f.target),
+		kindPod: complete.Pods(&f.Target), kindUnit: complete.Units(&f.Target), kindNode: complete.Nodes(&f.Target), kindQueue: complete.Queues(&f.Target),
+		kindReservation: complete.Reservations(&f.Target), kindVPA: complete.In(&f.Target, kubevpa.Path),
+		kindRequest: complete.In(&f.Target, requestPath), kindTidePool: complete.TidePools(&f.Target),
 	}[kindWords[args[0]]]
-	if len(args) > 1 || names == nil || f.from != "" {
+	if len(args) > 1 || names == nil || f.From != "" {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return names(cmd, args[1:], begun)

@@ -1,11 +1,14 @@
-package command
+// Package top is hilbert top: what the nodes' agents report, as tables and pictures of nodes, pods and GPUs.
+//
+// Each of its commands reads CustomNodeResources one by one, keeps what it shows, and writes it as text, HTML or JSON. For example, hilbert top gpus draws which pods hold
+// which part of each GPU, and sums up by model what is free and what of that is fragmented.
+//
+// Invariants: a report that is too old is marked and never counted as free; memory goes by what is shown, not by what the cluster has.
+// These are allocations as agents tell of them. Usage over time is on the dashboard's pages.
+package top
 
 import (
-	"fmt"
-	"io"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,37 +18,39 @@ import (
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/ask"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/kube/reach"
 )
 
-// topFlags are the flags that all forms of hilbert top have.
-type topFlags struct {
+// flags are the flags that all forms of hilbert top have.
+type flags struct {
 	target     reach.Target
 	output     output.Format
 	staleAfter time.Duration
 }
 
-func newTop() *cobra.Command {
+// NewCommand returns hilbert top with its subcommands.
+func NewCommand() *cobra.Command {
 	top := &cobra.Command{
 		Use:   "top",
 		Short: "Show what the nodes' agents report: NUMA nodes, pools, GPUs, and pods with exclusive CPUs",
 		Long: `Show what the agents report in the CustomNodeResources: the NUMA nodes and their free amounts, the pools, GPUs and network cards, and which
 pod holds what. These are allocations, not usage. The scheduler uses a report while it is fresh.`,
 	}
-	top.AddCommand(newTopNodes(), newTopPods(), newTopGPUs())
+	top.AddCommand(newNodes(), newPods(), newGPUs())
 	return top
 }
 
-func (f *topFlags) flags(cmd *cobra.Command, formats ...string) {
+func (f *flags) flags(cmd *cobra.Command, formats ...string) {
 	flags := cmd.Flags()
-	targetFlags(cmd, &f.target)
+	ask.TargetFlags(cmd, &f.target)
 	flags.DurationVar(&f.staleAfter, "stale-after", spec.Default().Scheduling.NodeReports.StaleAfter.D(), "mark reports of this age or older as stale, like scheduling.nodeReports.staleAfter of hilbertd")
 	f.output.Flag(cmd, formats...)
 }
 
 // check refuses flags that cannot be meant.
-func (f *topFlags) check() error {
+func (f *flags) check() error {
 	if f.staleAfter <= 0 {
 		return exitcode.Usagef("top: --stale-after %s: want more than 0, for example 15m", f.staleAfter)
 	}
@@ -53,11 +58,11 @@ func (f *topFlags) check() error {
 }
 
 // each reads the reports.
-func (f *topFlags) each(cmd *cobra.Command, names []string, visit func(*v1alpha1.CustomNodeResource)) error {
+func (f *flags) each(cmd *cobra.Command, names []string, visit func(*v1alpha1.CustomNodeResource)) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	return cause(reach.EachNodeReport(cmd.Context(), f.target, names, func(c *v1alpha1.CustomNodeResource) error {
+	return ask.Cause(reach.EachNodeReport(cmd.Context(), f.target, names, func(c *v1alpha1.CustomNodeResource) error {
 		visit(c)
 		return nil
 	}))
@@ -88,32 +93,6 @@ func (s seen) text() string {
 		return duration.HumanDuration(s.age) + " STALE"
 	}
 	return duration.HumanDuration(s.age)
-}
-
-// rows writes lines of cells in columns.
-func rows(w io.Writer, lines [][]string) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, cells := range lines {
-		for len(cells) > 0 && cells[len(cells)-1] == "" {
-			cells = cells[:len(cells)-1] // no blanks at the end of a line
-		}
-		if _, err := fmt.Fprintln(table, strings.Join(cells, "\t")); err != nil {
-			return err
-		}
-	}
-	return table.Flush()
-}
-
-// memory writes MiB as people do.
-func memory(mebibytes int64) string {
-	const gibibyte, fewDigits = 1024, 100
-	switch {
-	case mebibytes < gibibyte:
-		return strconv.FormatInt(mebibytes, 10) + "Mi"
-	case mebibytes < fewDigits*gibibyte && mebibytes%gibibyte != 0:
-		return strconv.FormatFloat(float64(mebibytes)/gibibyte, 'f', 1, 64) + "Gi"
-	}
-	return strconv.FormatInt(mebibytes/gibibyte, 10) + "Gi"
 }
 
 // bar draws how much is held.

@@ -1,4 +1,4 @@
-package command
+package top
 
 import (
 	"bytes"
@@ -15,91 +15,16 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbert/reporttest"
 	"hilbert.dev/hilbert/topology"
 )
-
-const devicesText = `
-metadata: {name: n1}
-status:
-  mode: agent
-  threadsPerCore: 2
-  observedAt: "2026-01-01T11:59:30Z"
-  topology:
-    - {type: Socket, name: "0", children: [{type: NUMA, name: "0", capacity: {cpus: 16, cpuset: "0-15", memoryMiB: 16384}, allocatable: {cpus: 14, cpuset: "1-7,9-15", memoryMiB: 16128}}]}
-    - {type: Socket, name: "1", children: [{type: NUMA, name: "1", capacity: {cpus: 16, cpuset: "16-31", memoryMiB: 16384}, allocatable: {cpus: 16, cpuset: "16-31", memoryMiB: 16128}}]}
-  devices:
-    owner: hilbert
-    gpus:
-      - {index: 3, uuid: GPU-3, address: "0000:86:00.0", model: A100, memoryMiB: 40960, clients: 24, isolation: [soft], numa: 1, switch: 1, socket: 1, closed: Unhealthy}
-      - {index: 0, uuid: GPU-0, address: "0000:3b:00.0", model: A100, memoryMiB: 40960, grain: 10, clients: 24, isolation: [accounting, soft], numa: 0, switch: 0, socket: 0}
-      - {index: 1, uuid: GPU-1, address: "0000:3c:00.0", model: A100, memoryMiB: 40960, grain: 10, clients: 24, isolation: [accounting, soft], numa: 0, switch: 0, socket: 0}
-      - index: 2
-        uuid: GPU-2
-        address: "0000:5e:00.0"
-        model: A100
-        memoryMiB: 40960
-        isolation: [hard]
-        numa: 1
-        switch: 1
-        socket: 1
-        instances: [{name: 1g.5gb, milli: 140, memoryMiB: 4864}, {name: 3g.20gb, milli: 420, memoryMiB: 19968}]
-    nics:
-      - {index: 0, address: "0000:3d:00.0", name: mlx5_0, bandwidthMbit: 100000, functions: 8, rdma: true, numa: 0, switch: 0, socket: 0}
-      - {index: 1, address: "0000:87:00.0", name: eth1, bandwidthMbit: 800}
-    allocations:
-      - {namespace: ml, name: train, uid: u1, gpus: "1", nics: "0:25000/vf"}
-      - {namespace: ml, name: serve-0, uid: u2, gpus: "0:250/10240Mi/soft", isolation: soft}
-      - {namespace: ml, name: serve-1, uid: u3, gpus: "0:400/20480Mi/soft", isolation: soft, moved: true}
-      - {namespace: ml, name: notebook, uid: u4, gpus: "2:mig-1", isolation: hard}
----
-metadata: {name: n2}
-status:
-  observedAt: "2026-01-01T11:30:00Z"
-  devices: {owner: hilbert, gpus: [{index: 0, model: A100, memoryMiB: 40960, clients: 2, isolation: [soft]}]}
----
-metadata: {name: n3}
-status:
-  observedAt: "2026-01-01T12:00:00Z"
-  devices: {owner: none, reason: Contested, gpus: [{index: 0, model: T4, memoryMiB: 15360}], allocations: [{namespace: ml, name: old, uid: u5, gpus: "0"}]}
----
-metadata: {name: n4}
-status:
-  observedAt: "2026-01-01T12:00:00Z"
-  devices: {owner: kubelet, gpus: [{index: 0, model: T4, memoryMiB: 15360}, {index: 1, model: T4, memoryMiB: 15360}], allocations: [{namespace: ml, name: old, uid: u5, gpus: "0"}]}
----
-metadata: {name: n5}
-status:
-  observedAt: "2026-01-01T12:00:00Z"
-  devices: {owner: hilbert, gpus: [{index: 0, model: T4, memoryMiB: 15360}], allocations: [{namespace: ml, name: lost, uid: u6, gpus: "7"}]}
----
-metadata: {name: n6}
-status: {observedAt: "2026-01-01T12:00:00Z", mode: agent}
----
-metadata: {name: n7}
-status:
-  observedAt: "2026-01-01T12:00:00Z"
-  devices:
-    owner: kubelet
-    reason: 'DevicePlugin: node.status offers nvidia.com/gpu 4'
-    gpus: [{index: 0, model: V100, memoryMiB: 16384}, {index: 1, model: V100, memoryMiB: 16384}, {index: 2, model: V100, memoryMiB: 16384}, {index: 3, model: V100, memoryMiB: 16384}]
-    allocations: [{namespace: ml, name: train, uid: u7, gpus: "2", owner: kubelet}]
-    kubelet:
-      unread: 'as of 2026-01-01T11:50:00Z: no answer'
-      others:
-        - {namespace: ml, name: who, resource: nvidia.com/gpu, id: tegra}
-        - {namespace: ml, name: two, resource: nvidia.com/mig-1g.5gb, id: MIG-x, gpu: 0}
-`
 
 func topGPUs(t *testing.T, model string, limit int) *gpusView {
 	t.Helper()
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	v := newGPUsView(model, limit)
-	for text := range strings.SplitSeq(devicesText, "---") {
-		var c v1alpha1.CustomNodeResource
-		if err := yaml.UnmarshalStrict([]byte(text), &c); err != nil {
-			t.Fatal(err)
-		}
-		v.add(&c, noon, 15*time.Minute)
+	for _, c := range reporttest.Devices(t) {
+		v.add(c, noon, 15*time.Minute)
 	}
 	v.sum()
 	return v

@@ -1,10 +1,11 @@
-package command
+package top
 
 import (
 	"html/template"
 	"io"
 	"time"
 
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/internal/report"
 )
 
@@ -32,7 +33,7 @@ func (v *gpusView) WriteHTML(w io.Writer, now time.Time) error {
 		shown.GPUs += v.Models[i].GPUs
 	}
 	return report.Write(w, "GPUs", gpusBody, template.FuncMap{
-		"gpus": gpus, "size": func(milli int32) string { return gpus(int64(milli)) }, "percent": func(part *float64) float64 { return 100 * *part }, "named": orDash,
+		"gpus": gpus, "size": func(milli int32) string { return gpus(int64(milli)) }, "percent": func(part *float64) float64 { return 100 * *part }, "named": output.OrDash,
 	}, shown)
 }
 

@@ -1,4 +1,4 @@
-package command
+package explain
 
 import (
 	"cmp"
@@ -10,12 +10,12 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/ask"
 	"hilbert.dev/hilbert/control/recommend"
 	"hilbert.dev/hilbert/control/vpa"
 	"hilbert.dev/hilbert/kube/reach"
@@ -57,21 +57,21 @@ type growthRoom struct {
 	Message     string            `json:"message,omitempty"`
 }
 
-// explainVPA reads the object, which has what was decided, and the room that is kept.
-func (w *whom) explainVPA(cmd *cobra.Command, namespace, name string) (*vpaAnswer, error) {
-	if w.from != "" {
+// vpa reads the object, which has what was decided, and the room that is kept.
+func (f *flags) vpa(ctx context.Context, namespace, name string) (*vpaAnswer, error) {
+	if f.From != "" {
 		return nil, exitcode.Usagef("explain vpa: a file has no VerticalPodAutoscalers; leave out --from")
 	}
-	inspector, err := reach.Reach(w.target)
+	inspector, err := reach.Reach(f.Target)
 	if err != nil {
-		return nil, cause(err)
+		return nil, ask.Cause(err)
 	}
 	var v kubevpa.Autoscaler
-	if err := inspector.Get(cmd.Context(), kubevpa.Path(namespace)+"/"+name, &v); err != nil {
-		return nil, cause(err)
+	if err := inspector.Get(ctx, kubevpa.Path(namespace)+"/"+name, &v); err != nil {
+		return nil, ask.Cause(err)
 	}
 	a := answerOf(&v)
-	a.Rooms, err = rooms(cmd.Context(), inspector, namespace)
+	a.Rooms, err = rooms(ctx, inspector, namespace)
 	if err != nil {
 		a.Unread = err.Error()
 	}

@@ -1,20 +1,19 @@
-package command
+package explain
 
 import (
+	"context"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/kube/reach"
-	"hilbert.dev/hilbert/kube/visibility"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
 
@@ -36,23 +35,16 @@ type nodeAnswer struct {
 	age time.Duration
 }
 
-func (w *whom) explainNode(cmd *cobra.Command, name string) (*nodeAnswer, error) {
-	if w.from != "" {
-		d, err := w.read(cmd)
-		if err != nil {
-			return nil, err
-		}
-		answer, err := d.ExplainNode(name)
-		if err != nil {
-			return nil, err
-		}
-		return &nodeAnswer{NodeAnswer: answer}, nil
-	}
-	a := &nodeAnswer{NodeAnswer: &inspect.NodeAnswer{}}
-	if err := w.ask(cmd.Context(), &visibility.Question{Resource: visibility.NodeExplanations, Name: name}, a.NodeAnswer); err != nil {
+func (f *flags) node(ctx context.Context, name string) (*nodeAnswer, error) {
+	answer, err := f.Node(ctx, name)
+	if err != nil {
 		return nil, err
 	}
-	err := reach.EachNodeReport(cmd.Context(), w.target, []string{name}, func(c *v1alpha1.CustomNodeResource) error {
+	a := &nodeAnswer{NodeAnswer: answer}
+	if f.From != "" {
+		return a, nil
+	}
+	err = reach.EachNodeReport(ctx, f.Target, []string{name}, func(c *v1alpha1.CustomNodeResource) error {
 		a.reported(c, time.Now())
 		return nil
 	})
@@ -114,11 +106,11 @@ func (a *nodeAnswer) writeGPUs(w io.Writer) error {
 	if d == nil || len(d.GPUs) == 0 {
 		return nil
 	}
-	lines := []string{fmt.Sprintf("GPUs: %d, owner %s: %s.", len(d.GPUs), d.Owner, orDash(d.Reason))}
+	lines := []string{fmt.Sprintf("GPUs: %d, owner %s: %s.", len(d.GPUs), d.Owner, output.OrDash(d.Reason))}
 	if d.Owner == spec.OwnerKubelet {
 		lines = append(lines, "The kubelet gives them out for a device plugin, whole and by number, and chooses which: no part of one, no PCIe switch and no NUMA node is promised.")
 	}
-	for _, note := range kubeletNotes(d.Kubelet) {
+	for _, note := range render.KubeletNotes(d.Kubelet) {
 		lines = append(lines, "Of the kubelet's devices: "+note+".")
 	}
 	for i := range d.Allocations {
@@ -137,20 +129,14 @@ func (a *nodeAnswer) writeGPUs(w io.Writer) error {
 // writeReport draws a line for each NUMA node, with what bounds its headroom.
 func (a *nodeAnswer) writeReport(w io.Writer) error {
 	r := a.Report
-	if _, err := fmt.Fprintf(w, "Lent now: %s CPUs and %s. Suppression of reclaimed pods: %s.\n\n", cores(r.Lent.MilliCPU), memory(r.Lent.MemoryMiB), orDash(r.Suppression)); err != nil {
+	if _, err := fmt.Fprintf(w, "Lent now: %s CPUs and %s. Suppression of reclaimed pods: %s.\n\n", output.Cores(r.Lent.MilliCPU), output.Memory(r.Lent.MemoryMiB), output.OrDash(r.Suppression)); err != nil {
 		return err
 	}
 	lines := [][]string{{"NUMA", "HEADROOM CPU", "BOUND BY", "MEMORY", "BOUND BY", "WHY"}}
 	for i := range r.NUMANodes {
 		z := &r.NUMANodes[i]
-		lines = append(lines, []string{z.Name, cores(z.MilliCPU), orDash(z.CPUReason), memory(z.MemoryMiB), orDash(z.MemoryReason), z.Message})
+		lines = append(lines, []string{z.Name, output.Cores(z.MilliCPU), output.OrDash(z.CPUReason), output.Memory(z.MemoryMiB), output.OrDash(z.MemoryReason), z.Message})
 	}
-	lines = append(lines, []string{"all", cores(r.Headroom.MilliCPU), "", memory(r.Headroom.MemoryMiB)})
-	return rows(w, lines)
-}
-
-// cores writes thousandths of a CPU as people do: "2.5".
-func cores(milli int64) string {
-	const thousand, bits = 1000, 64
-	return strconv.FormatFloat(float64(milli)/thousand, 'f', -1, bits)
+	lines = append(lines, []string{"all", output.Cores(r.Headroom.MilliCPU), "", output.Memory(r.Headroom.MemoryMiB)})
+	return output.Rows(w, lines)
 }

@@ -1,4 +1,4 @@
-package command
+package top
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/internal/report"
 	"hilbert.dev/hilbert/topology"
 )
@@ -63,7 +64,7 @@ func (n *gpuNode) draw() template.HTML {
 	}
 	bottom := headHeight + len(devices)*lineHeight
 	bottom += p.legend(bottom)
-	head := []string{"owner " + orDash(n.Owner), "seen " + n.text()}
+	head := []string{"owner " + output.OrDash(n.Owner), "seen " + n.text()}
 	if note := n.note(); note != "" {
 		head = append(head, note)
 	}
@@ -97,7 +98,7 @@ func (p *nodePicture) device(d *deviceRow, y int) {
 	var name, left, closed string
 	var holders []deviceHolder
 	if d.gpu != nil {
-		name, closed, holders, left = "GPU "+strconv.Itoa(d.gpu.Index), d.gpu.Closed, d.gpu.Holders, percent(d.gpu.FreeMilli)+", "+memory(d.gpu.FreeMemoryMiB)
+		name, closed, holders, left = "GPU "+strconv.Itoa(d.gpu.Index), d.gpu.Closed, d.gpu.Holders, percent(d.gpu.FreeMilli)+", "+output.Memory(d.gpu.FreeMemoryMiB)
 		p.bar(slicesBar{name, computeAt, computeWidth, y + 4, topology.FullGPU, closed != ""}, holders, func(h *deviceHolder) int64 { return int64(h.Milli) })
 		p.bar(slicesBar{name, memoryAt, memoryWidth, y + 4, d.gpu.MemoryMiB, closed != ""}, holders, func(h *deviceHolder) int64 { return h.MemoryMiB })
 	} else {
@@ -183,7 +184,7 @@ func drawCounts(models []gpuModel) template.HTML {
 	f := report.NewFigure("GPUs of each model by state", pictureWidth, len(models)*lineHeight)
 	for i := range models {
 		m, x, y := &models[i], float64(nameWidth), i*lineHeight
-		f.Left(nameWidth-8, y+15, cut(fmt.Sprintf("%s: %d", orDash(m.Model), m.GPUs), deviceLetters))
+		f.Left(nameWidth-8, y+15, cut(fmt.Sprintf("%s: %d", output.OrDash(m.Model), m.GPUs), deviceLetters))
 		for k, count := range []int{m.Idle, m.Shared, m.Divided, m.Held, m.Closed} {
 			wide := width * float64(count) / float64(max(m.GPUs, 1))
 			if count > 0 {

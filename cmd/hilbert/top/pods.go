@@ -1,4 +1,4 @@
-package command
+package top
 
 import (
 	"cmp"
@@ -13,13 +13,14 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbert/ask"
 	"hilbert.dev/hilbert/cmd/hilbert/complete"
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/topology"
 )
 
-func newTopPods() *cobra.Command {
-	var f topFlags
+func newPods() *cobra.Command {
+	var f flags
 	var all bool
 	var nodes []string
 	cmd := &cobra.Command{
@@ -50,21 +51,21 @@ kubeconfig's context, or of all.`,
 		},
 	}
 	f.flags(cmd, output.Wide, output.Name)
-	namespaceFlag(cmd, &f.target)
+	ask.NamespaceFlag(cmd, &f.target)
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "pods of all namespaces")
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	cmd.Flags().StringSliceVar(&nodes, "node", nil, "only pods of these nodes")
-	completeFlag(cmd, "node", complete.Nodes(&f.target))
+	complete.Flag(cmd, "node", complete.Nodes(&f.target))
 	return cmd
 }
 
 // namespace is that whose pods are shown; empty: all.
-func (f *topFlags) namespace(all bool) (string, error) {
+func (f *flags) namespace(all bool) (string, error) {
 	if all {
 		return "", nil
 	}
 	namespace, err := f.target.DefaultNamespace()
-	return namespace, cause(err)
+	return namespace, ask.Cause(err)
 }
 
 // podsView is the answer of hilbert top pods.
@@ -180,17 +181,17 @@ func (v *podsView) write(w io.Writer, wide bool) error {
 		}
 		bound := "-"
 		if p.MemoryMiB > 0 {
-			bound = memory(p.MemoryMiB)
+			bound = output.Memory(p.MemoryMiB)
 		}
 		line := []string{
-			p.Namespace, p.Name, p.Node, strings.Join(numaNodes, ","), strconv.Itoa(p.CPUs), orDash(p.CPUSet), bound, strings.Join(notes, ", "),
+			p.Namespace, p.Name, p.Node, strings.Join(numaNodes, ","), strconv.Itoa(p.CPUs), output.OrDash(p.CPUSet), bound, strings.Join(notes, ", "),
 		}
 		if wide {
-			line = before(line, []string{orDash(p.Mode), p.text(), p.UID})
+			line = before(line, []string{output.OrDash(p.Mode), p.text(), p.UID})
 		}
 		lines = append(lines, line)
 	}
-	if err := rows(w, lines); err != nil {
+	if err := output.Rows(w, lines); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\n%d pods have CPUs of their own, %d of them elsewhere than promised.\n", len(v.Pods), moved)

@@ -1,20 +1,21 @@
-package command
+package explain
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/ask"
 	"hilbert.dev/hilbert/kube/reach"
 )
 
@@ -46,23 +47,23 @@ func requestPath(namespace string) string {
 	return "/apis/" + v1alpha1.GroupVersion.String() + "/namespaces/" + namespace + "/" + v1alpha1.ResourceRequests
 }
 
-// explainRequest reads the object, which says how each container stands, and those of its pods that have no node.
-func (w *whom) explainRequest(cmd *cobra.Command, namespace, name string) (*requestAnswer, error) {
-	if w.from != "" {
+// request reads the object, which says how each container stands, and those of its pods that have no node.
+func (f *flags) request(ctx context.Context, namespace, name string) (*requestAnswer, error) {
+	if f.From != "" {
 		return nil, exitcode.Usagef("explain resourcerequest: a file has no ResourceRequests; leave out --from")
 	}
-	inspector, err := reach.Reach(w.target)
+	inspector, err := reach.Reach(f.Target)
 	if err != nil {
-		return nil, cause(err)
+		return nil, ask.Cause(err)
 	}
 	var r v1alpha1.ResourceRequest
-	if err := inspector.Get(cmd.Context(), requestPath(namespace)+"/"+name, &r); err != nil {
-		return nil, cause(err)
+	if err := inspector.Get(ctx, requestPath(namespace)+"/"+name, &r); err != nil {
+		return nil, ask.Cause(err)
 	}
 	a := &requestAnswer{Namespace: r.Namespace, Name: r.Name, Asks: r.Spec.Asks, Status: r.Status}
 	var pods corev1.PodList
 	path := "/api/v1/namespaces/" + namespace + "/pods?labelSelector=" + spec.LabelResourceRequest + "%3D" + name + "&fieldSelector=spec.nodeName%3D"
-	if err := inspector.Get(cmd.Context(), path, &pods); err != nil {
+	if err := inspector.Get(ctx, path, &pods); err != nil {
 		a.Unread = err.Error()
 	}
 	a.wait(pods.Items)
