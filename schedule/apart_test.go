@@ -17,8 +17,13 @@ type harmed struct {
 	now time.Time
 }
 
-func newHarmed(t *testing.T) *harmed {
-	s, err := schedule.New(schedule.Options{Config: spec.Default().Scheduling})
+func newHarmed(t *testing.T) *harmed { return newHarmedBy(t, 1) }
+
+// newHarmedBy has so many schedulers, each with a part of the nodes.
+func newHarmedBy(t *testing.T, schedulers int) *harmed {
+	config := spec.Default().Scheduling
+	config.Schedulers = schedulers
+	s, err := schedule.New(schedule.Options{Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,6 +100,72 @@ func TestPodsAreKeptApart(t *testing.T) {
 	h.s.Apply(facts.ReportsListed{}, h.now)
 	if c := h.s.Bounds().Apart; c.Pairs != 0 {
 		t.Errorf("no report is left: %+v", c)
+	}
+}
+
+// on places pods at once, takes them away again, and returns how many of them went to each node.
+func (h *harmed) on(list ...facts.Pod) map[string]int {
+	h.Helper()
+	for _, p := range list {
+		h.s.Apply(facts.PodUpserted{Pod: p}, h.now)
+	}
+	conditions(h.T, h.s, h.now)
+	out := make(map[string]int)
+	for _, p := range list {
+		out[h.s.Store().Pod(p.UID).Node()]++
+		h.s.Apply(facts.PodRemoved{UID: p.UID}, h.now)
+	}
+	return out
+}
+
+// gang is a PodGroup of n pods like the culprit, of which it needs some.
+func (h *harmed) gang(n, need int) (list []facts.Pod) {
+	h.s.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: "batch", Name: "g"}, UID: "g", MinMember: int32(need)}}, h.now)
+	for i := range n {
+		p := sized("batch", 10+i, 1000)
+		p.Unit = "g"
+		list = append(list, p)
+	}
+	return list
+}
+
+// A gang like the culprit goes elsewhere whole, if it finds room there whole; else where it does, as before.
+func TestGangsAreKeptApart(t *testing.T) {
+	h := newHarmed(t)
+	if got := h.on(h.gang(4, 4)...); got["n1"] == 0 {
+		t.Fatalf("nothing is reported: %v", got)
+	}
+	h.report("n1", facts.Apart{Victim: "shop1", Culprit: "batch1", Until: h.now.Add(time.Hour).UnixNano()})
+	if got := h.on(h.gang(4, 4)...); got["n2"] != 4 {
+		t.Errorf("the pair is reported: %v", got)
+	}
+	if c := h.s.Bounds().Apart; c.Kept == 0 {
+		t.Errorf("%+v", c)
+	}
+	if got := h.on(h.gang(12, 12)...); got["n1"] < 2 || got["n1"]+got["n2"] != 12 {
+		t.Errorf("there is no room for all elsewhere: %v", got)
+	}
+	if got := h.on(h.gang(12, 2)...); got["n2"] != 10 || got["n1"] != 2 {
+		t.Errorf("those that it does not need come where there is room: %v", got)
+	}
+	if got := h.on(h.gang(40, 40)...); got[""] != 40 {
+		t.Errorf("there is no room at all: %v", got)
+	}
+}
+
+// Pods like the culprit go elsewhere also where a scheduler that has only a part of the nodes chose the victim's.
+func TestPartsAreKeptApart(t *testing.T) {
+	h := newHarmedBy(t, 2)
+	var list []facts.Pod
+	for i := range 8 {
+		list = append(list, sized("batch", 10+i, 1000))
+	}
+	if got := h.on(list...); got["n1"] == 0 || h.s.Workers().Committed == 0 {
+		t.Fatalf("nothing is reported: %v, %+v", got, h.s.Workers())
+	}
+	h.report("n1", facts.Apart{Victim: "shop1", Culprit: "batch1", Until: h.now.Add(time.Hour).UnixNano()})
+	if got := h.on(list...); got["n2"] != 8 {
+		t.Errorf("the pair is reported: %v", got)
 	}
 }
 

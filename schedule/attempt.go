@@ -7,7 +7,6 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/admit"
-	"hilbert.dev/hilbert/schedule/place"
 	"hilbert.dev/hilbert/schedule/place/index"
 	"hilbert.dev/hilbert/schedule/place/pack"
 	"hilbert.dev/hilbert/schedule/profiles"
@@ -109,27 +108,13 @@ func (a *attempt) placePod() bool {
 	return true
 }
 
-// apart is another node than the choice, if agents would rather not have the pod there (package apart) and another one of some that it looks at takes it.
-func (a *attempt) apart(pod *cluster.Pod, choice index.Choice) index.Choice {
-	avoid := func(slot cluster.Slot) bool { return a.s.apart.Avoids(a.s.store, pod, slot, a.now) }
-	if !avoid(choice.Slot) {
-		return choice
-	}
-	a.s.looked += place.MaxElsewhere
-	if other, ok := a.decider().PlaceElsewhere(pod.Class, choice.Slot, avoid); ok {
-		a.s.apart.Kept++
-		return other
-	}
-	return choice
-}
-
 // placeThrough looks for places and proposes them, as if the nodes of some reservations were open. It answers false, and gives none of
 // the reservations up, when there are no places.
 func (a *attempt) placeThrough(access admit.Access) bool {
 	snapshot := a.in.snapshot
 	mark := snapshot.Mark()
 	access.Open(snapshot)
-	placed, ok := a.decider().PlaceUnit(a.wanted())
+	placed, ok := a.placeUnit()
 	if !ok {
 		snapshot.Rollback(mark)
 		return false

@@ -283,8 +283,8 @@ func (s *Scheduler) takeInSome(in *instance, number int, tasks []task, now time.
 	return decisions
 }
 
-// takeInOne commits one decision. Where there is none, or its unit has no more room in its queues, the unit is decided anew with all nodes in view, at once: so a unit of
-// high priority does not come after those of lower priority that found room elsewhere.
+// takeInOne commits one decision. Where there is none, its unit has no more room in its queues, or the node's agent would rather not have it there, the unit is decided anew with all
+// nodes in view, at once: so a unit of high priority does not come after those of lower priority that found room elsewhere.
 func (s *Scheduler) takeInOne(in *instance, number int, t *task, now time.Time) {
 	counts := &s.workers.counts
 	if !s.queue.Decides(t.unit) {
@@ -293,7 +293,7 @@ func (s *Scheduler) takeInOne(in *instance, number int, t *task, now time.Time) 
 	}
 	a := &s.attempt
 	*a = attempt{s: s, unit: t.unit, in: in, now: now}
-	if !t.found || s.store.Pod(t.unit.Pod).Nominated != "" || !a.admitted() {
+	if pod := s.store.Pod(t.unit.Pod); !t.found || pod.Nominated != "" || !a.admitted() || s.apart.Avoids(s.store, pod, s.store.Slot(t.node), now) {
 		if s.joinParked(t.unit, now) {
 			counts.Parked++
 			return

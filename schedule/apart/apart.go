@@ -8,7 +8,7 @@
 // Invariants: a pair ends when it expires, when the victim leaves the node, and when the agent no longer reports it; it never lasts longer than MaxTime. A Book has
 // at most MaxPairs. It is a preference: a pod that fits nowhere else goes to the node all the same.
 //
-// The Book is of the leader's memory: a pair whose culprit the ledger did not see is not known. Pods of gangs, and pods that several schedulers place in their parts of the nodes, do not heed it.
+// The Book is of the leader's memory: a pair whose culprit the ledger did not see is not known.
 package apart
 
 import (
@@ -127,14 +127,24 @@ func (b *Book) Avoids(store *cluster.Store, pod *cluster.Pod, slot cluster.Slot,
 		return false
 	}
 	node := store.Node(slot)
-	if node == nil {
-		return false
+	return node != nil && b.avoids(store, pod, node.Name, now)
+}
+
+// AvoidedBy adds the slots of the nodes on which a pod is better not placed.
+func (b *Book) AvoidedBy(store *cluster.Store, pod *cluster.Pod, now time.Time, to map[cluster.Slot]bool) {
+	for name := range b.byNode {
+		if b.avoids(store, pod, name, now) {
+			to[store.Slot(name)] = true
+		}
 	}
-	for _, p := range b.byNode[node.Name] {
+}
+
+func (b *Book) avoids(store *cluster.Store, pod *cluster.Pod, node string, now time.Time) bool {
+	for _, p := range b.byNode[node] {
 		if p.namespace != pod.Namespace || pod.Class == nil || p.class != pod.Class.ID || p.Until <= now.UnixNano() {
 			continue
 		}
-		if victim := store.Pod(p.Victim); victim != nil && victim.Node() == node.Name {
+		if victim := store.Pod(p.Victim); victim != nil && victim.Node() == node {
 			return true
 		}
 	}
