@@ -1,40 +1,20 @@
 package dra
 
 import (
-	"cmp"
-	"maps"
 	"slices"
-	"strings"
 
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
 // Book is what is known of devices and claims. The zero value is not usable; see New.
 type Book struct {
-	allocator  Allocator
-	claims     map[facts.ClaimName]*facts.ResourceClaim
-	classes    map[string]*facts.DeviceClass     // copied on write: Views share it
-	slices     map[string]*facts.ResourceSlice   // as drivers publish them
-	rules      map[string]*facts.DeviceTaintRule // whose taints the slices in pools have
-	pools      map[facts.PoolID]*pool
-	onNode     map[string]map[facts.PoolID]*pool // pools that one node alone has
-	spread     map[facts.PoolID]*pool            // the others that have slices
-	users      map[facts.ClaimName]map[facts.UID]*user
-	pods       map[facts.UID]*user
-	promised   map[facts.ClaimName]*promise  // the allocations that the API server was not seen to have
-	giving     map[facts.ClaimName][]*giving // what is being given back
-	owed       []GiveBack
-	shared     *part           // of the spread pools; nil: to be made
-	changed    map[string]bool // nodes whose View is another now
-	changedAll bool
-}
-
-// pool is a pool of devices: its slices, and what claims have of it.
-type pool struct {
-	facts.PoolID
-	slices map[string]*facts.ResourceSlice
-	taken  map[facts.ClaimName][]facts.AllocatedDevice
-	node   string // that alone has it; empty: several may, or it has no slices
+	devices  devices
+	claims   map[facts.ClaimName]*facts.ResourceClaim
+	users    map[facts.ClaimName]map[facts.UID]*user
+	pods     map[facts.UID]*user
+	promised map[facts.ClaimName]*promise  // the allocations that the API server was not seen to have
+	giving   map[facts.ClaimName][]*giving // what is being given back
+	owed     []GiveBack
 }
 
 // user is a pod that uses claims.
@@ -66,16 +46,14 @@ type promise struct {
 // New returns an empty Book. Without an allocator no claim is given anything.
 func New() *Book {
 	return &Book{
-		claims: make(map[facts.ClaimName]*facts.ResourceClaim), classes: make(map[string]*facts.DeviceClass),
-		slices: make(map[string]*facts.ResourceSlice), rules: make(map[string]*facts.DeviceTaintRule), pools: make(map[facts.PoolID]*pool),
-		onNode: make(map[string]map[facts.PoolID]*pool), spread: make(map[facts.PoolID]*pool),
+		devices: newDevices(), claims: make(map[facts.ClaimName]*facts.ResourceClaim),
 		users: make(map[facts.ClaimName]map[facts.UID]*user), pods: make(map[facts.UID]*user),
-		promised: make(map[facts.ClaimName]*promise), giving: make(map[facts.ClaimName][]*giving), changed: make(map[string]bool),
+		promised: make(map[facts.ClaimName]*promise), giving: make(map[facts.ClaimName][]*giving),
 	}
 }
 
 // SetAllocator sets who chooses devices. It is set once, before the first event.
-func (b *Book) SetAllocator(a Allocator) { b.allocator = a }
+func (b *Book) SetAllocator(a Allocator) { b.devices.allocator = a }
 
 // Set takes in an object, and returns the pods whose needs may be others now, sorted.
 func (b *Book) Set(object facts.DRAObject) []facts.UID {
@@ -85,9 +63,9 @@ func (b *Book) Set(object facts.DRAObject) []facts.UID {
 	case *facts.DeviceClass:
 		return b.setClass(o.Name, o)
 	case *facts.ResourceSlice:
-		b.setSlice(o.Name, o)
+		b.devices.setSlice(o.Name, o)
 	case *facts.DeviceTaintRule:
-		b.setRule(o.Name, o)
+		b.devices.setRule(o.Name, o)
 	}
 	return nil
 }
@@ -100,9 +78,9 @@ func (b *Book) Remove(name facts.DRAName) []facts.UID {
 	case facts.DeviceClassKind:
 		return b.setClass(name.Name, nil)
 	case facts.ResourceSliceKind:
-		b.setSlice(name.Name, nil)
+		b.devices.setSlice(name.Name, nil)
 	case facts.DeviceTaintRuleKind:
-		b.setRule(name.Name, nil)
+		b.devices.setRule(name.Name, nil)
 	}
 	return nil
 }
@@ -115,15 +93,15 @@ func (b *Book) Names(kind facts.DRAKind) (list []facts.DRAName) {
 			list = append(list, facts.DRAName{Kind: kind, Namespace: name.Namespace, Name: name.Name})
 		}
 	case facts.DeviceClassKind:
-		for name := range b.classes {
+		for name := range b.devices.classes {
 			list = append(list, facts.DRAName{Kind: kind, Name: name})
 		}
 	case facts.ResourceSliceKind:
-		for name := range b.slices {
+		for name := range b.devices.slices {
 			list = append(list, facts.DRAName{Kind: kind, Name: name})
 		}
 	case facts.DeviceTaintRuleKind:
-		for name := range b.rules {
+		for name := range b.devices.rules {
 			list = append(list, facts.DRAName{Kind: kind, Name: name})
 		}
 	}
@@ -151,7 +129,7 @@ func (b *Book) setClaim(name facts.ClaimName, claim *facts.ResourceClaim) []fact
 			}
 		}
 	}
-	b.retake(name, before)
+	b.devices.retake(name, before, b.allocation(name))
 	b.settleGivings(name)
 	affected := b.usersOf(name)
 	if claim != nil && b.pods[claim.Pod] != nil && len(b.pods[claim.Pod].extended) > 0 && !slices.Contains(affected, claim.Pod) {
@@ -172,155 +150,8 @@ func (b *Book) allocation(name facts.ClaimName) *facts.ClaimAllocation {
 	return nil
 }
 
-// retake takes note of what a claim has now, and had before.
-func (b *Book) retake(name facts.ClaimName, before *facts.ClaimAllocation) {
-	now := b.allocation(name)
-	if now == before || now != nil && before != nil && slices.EqualFunc(now.Devices, before.Devices, sameDevice) {
-		return
-	}
-	if before != nil {
-		for i := range before.Devices {
-			p := b.pool(poolOf(&before.Devices[i]))
-			delete(p.taken, name)
-			b.touch(p)
-			b.sweep(p)
-		}
-	}
-	if now == nil {
-		return
-	}
-	for i := range now.Devices {
-		if d := &now.Devices[i]; !d.Admin {
-			p := b.pool(poolOf(d))
-			p.taken[name] = append(p.taken[name], *d)
-			b.touch(p)
-		}
-	}
-}
-
-func sameDevice(a, b facts.AllocatedDevice) bool {
-	return a.DeviceID == b.DeviceID && a.Admin == b.Admin && a.Share == b.Share && a.Consumed == b.Consumed
-}
-
-func poolOf(d *facts.AllocatedDevice) facts.PoolID {
-	return facts.PoolID{Driver: d.Driver, Pool: d.Pool}
-}
-
-func (b *Book) pool(id facts.PoolID) *pool {
-	p := b.pools[id]
-	if p == nil {
-		p = &pool{PoolID: id, slices: make(map[string]*facts.ResourceSlice), taken: make(map[facts.ClaimName][]facts.AllocatedDevice)}
-		b.pools[id] = p
-	}
-	return p
-}
-
-// sweep forgets a pool of which nothing is known any more.
-func (b *Book) sweep(p *pool) {
-	if len(p.slices) == 0 && len(p.taken) == 0 {
-		delete(b.pools, p.PoolID)
-	}
-}
-
-// touch takes note that what is left of a pool has changed.
-func (b *Book) touch(p *pool) {
-	switch {
-	case p.node != "":
-		b.changed[p.node] = true
-	case len(p.slices) > 0:
-		b.changedAll, b.shared = true, nil
-	}
-}
-
-func (b *Book) setSlice(name string, slice *facts.ResourceSlice) {
-	if old := b.slices[name]; old != nil {
-		p := b.pool(old.PoolID)
-		b.leave(p)
-		delete(p.slices, name)
-		delete(b.slices, name)
-		b.enter(p)
-		b.sweep(p)
-	}
-	if slice != nil {
-		p := b.pool(slice.PoolID)
-		b.leave(p)
-		p.slices[name], b.slices[name] = b.tainted(slice), slice
-		b.enter(p)
-	}
-}
-
-// tainted is a slice with the taints that rules give to its devices.
-func (b *Book) tainted(slice *facts.ResourceSlice) *facts.ResourceSlice {
-	var about []*facts.DeviceTaintRule
-	for _, name := range slices.Sorted(maps.Keys(b.rules)) {
-		if b.rules[name].Concerns(slice.PoolID) {
-			about = append(about, b.rules[name])
-		}
-	}
-	if len(about) == 0 || b.allocator == nil {
-		return slice
-	}
-	return b.allocator.Taint(slice, about)
-}
-
-func (b *Book) setRule(name string, rule *facts.DeviceTaintRule) {
-	old := b.rules[name]
-	if delete(b.rules, name); rule != nil {
-		b.rules[name] = rule
-	}
-	for _, p := range b.pools {
-		if old != nil && old.Concerns(p.PoolID) || rule != nil && rule.Concerns(p.PoolID) {
-			for slice := range p.slices {
-				p.slices[slice] = b.tainted(b.slices[slice])
-			}
-			b.touch(p)
-		}
-	}
-}
-
-// leave and enter keep where the devices of a pool are, around a change of its slices.
-func (b *Book) leave(p *pool) {
-	b.touch(p)
-	if p.node != "" {
-		delete(b.onNode[p.node], p.PoolID)
-		if len(b.onNode[p.node]) == 0 {
-			delete(b.onNode, p.node)
-		}
-	}
-	delete(b.spread, p.PoolID)
-	p.node = ""
-}
-
-func (b *Book) enter(p *pool) {
-	first := true
-	for _, s := range p.slices {
-		if first {
-			p.node, first = s.Node, false
-		} else if p.node != s.Node {
-			p.node = ""
-			break
-		}
-	}
-	switch {
-	case p.node != "":
-		if b.onNode[p.node] == nil {
-			b.onNode[p.node] = make(map[facts.PoolID]*pool)
-		}
-		b.onNode[p.node][p.PoolID] = p
-	case len(p.slices) > 0:
-		b.spread[p.PoolID] = p
-	}
-	b.touch(p)
-}
-
 func (b *Book) setClass(name string, class *facts.DeviceClass) []facts.UID {
-	b.classes = maps.Clone(b.classes)
-	if class == nil {
-		delete(b.classes, name)
-	} else {
-		b.classes[name] = class
-	}
-	b.changedAll = true
+	b.devices.setClass(name, class)
 	var affected []facts.UID
 	for uid, u := range b.pods {
 		if b.names(u, name) {
@@ -347,10 +178,10 @@ func (b *Book) names(u *user, class string) bool {
 
 // View is what there is of devices for a node; nil if there is nothing.
 func (b *Book) View(node *facts.Node) *View {
-	if len(b.onNode[node.Name]) == 0 && len(b.spread) == 0 {
+	if b.devices.none(node.Name) {
 		return nil
 	}
-	return b.view(node)
+	return b.devices.view(node)
 }
 
 // ViewWithout is what there would be of devices for a node if the claims of a pod had none.
@@ -359,45 +190,8 @@ func (b *Book) ViewWithout(uid facts.UID, node *facts.Node) *View {
 	if u == nil {
 		return b.View(node)
 	}
-	v, without := b.view(node), u.claims()
-	v.local, v.shared = *newPart(b.onNode[node.Name], without...), *newPart(b.spread, without...)
-	return v
-}
-
-func (b *Book) view(node *facts.Node) *View {
-	if b.shared == nil {
-		b.shared = newPart(b.spread)
-	}
-	return &View{allocator: b.allocator, node: node, classes: b.classes, local: *newPart(b.onNode[node.Name]), shared: *b.shared}
-}
-
-// newPart lists the slices of pools, and what is taken of them by other claims than some, in an order that does not depend on the maps.
-func newPart(pools map[facts.PoolID]*pool, without ...facts.ClaimName) *part {
-	out := &part{}
-	ids := slices.SortedFunc(maps.Keys(pools), func(x, y facts.PoolID) int {
-		return cmp.Or(strings.Compare(x.Driver, y.Driver), strings.Compare(x.Pool, y.Pool))
-	})
-	for _, id := range ids {
-		p := pools[id]
-		for _, name := range slices.Sorted(maps.Keys(p.slices)) {
-			out.slices = append(out.slices, p.slices[name])
-		}
-		for _, claim := range slices.SortedFunc(maps.Keys(p.taken), facts.CompareClaimNames) {
-			if !slices.Contains(without, claim) {
-				out.taken = append(out.taken, p.taken[claim]...)
-			}
-		}
-	}
-	return out
+	return b.devices.viewWithout(node, u.claims())
 }
 
 // Changed returns the nodes whose Views are others since it was last asked, or that all are.
-func (b *Book) Changed() (nodes []string, all bool) {
-	if !b.changedAll && len(b.changed) == 0 {
-		return nil, false
-	}
-	nodes, all = slices.Sorted(maps.Keys(b.changed)), b.changedAll
-	clear(b.changed)
-	b.changedAll = false
-	return nodes, all
-}
+func (b *Book) Changed() (nodes []string, all bool) { return b.devices.takeChanged() }

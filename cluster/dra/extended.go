@@ -20,13 +20,13 @@ type extendedClaim struct {
 // classFor is the DeviceClass that stands for a resource; empty: none does.
 func (b *Book) classFor(resource string) string {
 	if name, ok := strings.CutPrefix(resource, facts.ImplicitResourcePrefix); ok {
-		if b.classes[name] != nil {
+		if b.devices.classes[name] != nil {
 			return name
 		}
 		return ""
 	}
 	var best *facts.DeviceClass
-	for _, c := range b.classes {
+	for _, c := range b.devices.classes {
 		if c.Extended == resource && (best == nil || c.Created > best.Created || c.Created == best.Created && c.Name < best.Name) {
 			best = c
 		}
@@ -39,7 +39,7 @@ func (b *Book) classFor(resource string) string {
 
 // stoodFor lists the resources of a pod that DeviceClasses stand for, sorted.
 func (b *Book) stoodFor(u *user) (resources []string) {
-	if b.allocator == nil {
+	if b.devices.allocator == nil {
 		return nil
 	}
 	for _, name := range facts.ExtendedResources(u.extended) {
@@ -59,7 +59,7 @@ func (b *Book) extendedClaim(u *user, resources []string, set int) extendedClaim
 		}
 	}
 	requests, mappings := facts.ExtendedClaim(u.extended, classOf)
-	c := extendedClaim{requests: b.allocator.Exactly(requests), mappings: mappings}
+	c := extendedClaim{requests: b.devices.allocator.Exactly(requests), mappings: mappings}
 	c.name = facts.ExtendedClaimName(u.namespace, u.name, u.uid, c.requests.Key)
 	return c
 }

@@ -103,7 +103,7 @@ func (b *Book) settleGivings(name facts.ClaimName) {
 		if over && free && g.promise != nil && b.promised[name] == g.promise {
 			before := b.allocation(name)
 			delete(b.promised, name)
-			b.retake(name, before)
+			b.devices.retake(name, before, b.allocation(name))
 		}
 		return over
 	})

@@ -77,7 +77,7 @@ func (b *Book) waits(u *user, use facts.ResourceClaimUse) string {
 		return ""
 	}
 	for _, c := range claim.Requests.Classes {
-		if b.classes[c.Class] == nil {
+		if b.devices.classes[c.Class] == nil {
 			return "request " + c.Request + ": device class " + c.Class + " does not exist"
 		}
 	}

@@ -53,7 +53,7 @@ func (b *Book) Take(uid facts.UID, node *facts.Node, publishes func(resource str
 		}
 		if len(needs.Unallocated) > 0 {
 			var refusal string
-			if allocations, refusal = b.view(node).Allocate(needs); refusal != "" {
+			if allocations, refusal = b.devices.view(node).Allocate(needs); refusal != "" {
 				return refusal, nil
 			}
 		}
@@ -71,7 +71,7 @@ func (b *Book) Take(uid facts.UID, node *facts.Node, publishes func(resource str
 		if b.allocation(name) == nil {
 			p.allocation, allocations = allocations[0], allocations[1:]
 			b.promised[name] = p
-			b.retake(name, nil)
+			b.devices.retake(name, nil, b.allocation(name))
 			affected = append(affected, b.usersOf(name)...)
 		}
 		p.seen = p.allocation == nil && claim != nil && claim.Allocation != nil && claim.ReservedForUID(uid)
@@ -128,7 +128,7 @@ func (b *Book) drop(u *user, lost bool) (affected []facts.UID) {
 			affected = append(affected, b.usersOf(p.claim)...)
 		case !p.written && b.promised[p.claim] == p:
 			delete(b.promised, p.claim)
-			b.retake(p.claim, p.allocation)
+			b.devices.retake(p.claim, p.allocation, b.allocation(p.claim))
 			affected = append(affected, b.usersOf(p.claim)...)
 		}
 	}
@@ -262,7 +262,7 @@ func (b *Book) givenTo(p *promise) string {
 		if d.Admin || d.Share != "" {
 			continue
 		}
-		for name, devices := range b.pool(poolOf(d)).taken {
+		for name, devices := range b.devices.pool(poolOf(d)).taken {
 			if name != p.claim && slices.ContainsFunc(devices, func(other facts.AllocatedDevice) bool { return other.DeviceID == d.DeviceID && other.Share == "" }) {
 				return fmt.Sprintf("device %s was given to resourceclaim %s meanwhile", d.DeviceID, name)
 			}

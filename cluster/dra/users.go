@@ -17,13 +17,13 @@ func (b *Book) Objects() (list []facts.DRAObject) {
 			list = append(list, b.Claim(name))
 		}
 	}
-	for _, c := range b.classes {
+	for _, c := range b.devices.classes {
 		list = append(list, c)
 	}
-	for _, s := range b.slices {
+	for _, s := range b.devices.slices {
 		list = append(list, s)
 	}
-	for _, r := range b.rules {
+	for _, r := range b.devices.rules {
 		list = append(list, r)
 	}
 	slices.SortFunc(list, func(x, y facts.DRAObject) int { return facts.CompareDRANames(x.DRAName(), y.DRAName()) })

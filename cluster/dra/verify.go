@@ -59,7 +59,7 @@ func (v *verification) claim(name facts.ClaimName) error {
 			return fmt.Errorf("device %s is promised to claims %s and %s", d.DeviceID, name, other)
 		}
 		v.of[d.DeviceID] = name
-		p := v.Book.pools[poolOf(&d)]
+		p := v.devices.pools[poolOf(&d)]
 		if p == nil || !slices.ContainsFunc(p.taken[name], func(x facts.AllocatedDevice) bool { return sameDevice(x, d) }) {
 			return fmt.Errorf("claim %s has device %s, and its pool does not know", name, d.DeviceID)
 		}
@@ -70,7 +70,7 @@ func (v *verification) claim(name facts.ClaimName) error {
 // pools: what is taken of them is what claims have, and none is kept for nothing.
 func (v *verification) pools() error {
 	taken := v.taken
-	for id, p := range v.Book.pools {
+	for id, p := range v.devices.pools {
 		for _, devices := range p.taken {
 			taken -= len(devices)
 		}
