@@ -1,10 +1,9 @@
-// Package kube is the door to a real cluster: it turns changes of API objects into facts.Events, and bind.Writes into API calls.
+// Package kube watches a real cluster: it turns changes of API objects into facts.Events.
 //
 // One pod, from the watch to the Binding:
 //
 //	reflector (client-go) ─▶ podSink ─▶ parse.Parser ─▶ facts.PodUpserted ─▶ Watch.Events ─▶ the scheduler's goroutine
-//	API server ◀─ apiserver.Requester ◀─ sender (lease.Fence) ◀─ Writer's workers ◀─ Writer.Start(bind.Write) ◀──────┘
-//	                                                                  └─▶ Writer.Results: Written, Gone, Conflict, Refused, Unknown, NotSent
+//	API server ◀─ lease.Fence ◀─ write.Writer's workers ◀─ write.Writer.Start(bind.Write) ◀──────────────────────────┘
 //
 // Watch lists and watches nodes, pods, and the objects that constraints of pods refer to. A reflector fills a sink instead of a cache: podSink for
 // pods, a mirror for every other resource. A sink parses each object once and drops it. An update that parses to what is already known goes no
@@ -15,17 +14,13 @@
 // there. A unit is a PodGroup; where both groups have one of the same name, scheduling.k8s.io wins (unitBook). Hilbert does not read Workloads: a
 // PodGroup copies all that its Workload says.
 //
-// Writer has a fixed pool of workers and answers each bind.Write with exactly one bind.Result. QueueWriter writes the status of Queues. Both
-// send through connections that check the lease.Fence at each system call.
-//
 // Example. A Deployment creates 100 equal pods. The sink parses each, and all 100 share one set of Requirements, so that the ledger makes one class of
-// them. The scheduler answers with 100 Writes; 64 workers send a Binding each. One connection breaks after the request has left: the result is
-// Unknown, the pod keeps its node, and the scheduler repeats the same Write. The API server binds a pod once, so the repetition is harmless.
+// them.
 //
-// Invariants: a Replace is a consistent list. Events of one resource are neither lost nor reordered. No write leaves this process unless the
-// leadership outlasts it. While the API server is unreachable, this package retries with a bounded backoff and never exits.
+// Invariants: a Replace is a consistent list. Events of one resource are neither lost nor reordered. While the API server is unreachable, this package
+// retries with a bounded backoff and never exits.
 //
-// The packages below have one purpose each: parse turns API objects into our words and knows no client; apiserver makes connections and
-// requests; lease elects the leader; agent has the clients of a node's agent; reach serves the command line tool. Package kube decides nothing,
-// and it is not a cache of API objects.
+// The packages below have one purpose each: parse turns API objects into our words and knows no client; write carries out bind.Writes; apiserver makes
+// connections and requests; lease elects the leader; agent has the clients of a node's agent; reach serves the command line tool. Package kube decides
+// nothing, and it is not a cache of API objects.
 package kube

@@ -444,7 +444,7 @@ func TestPodChangesThatAreTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			events := make(chan facts.Event, 2)
 			sink := &podSink{out: outlet{t.Context(), events}, parser: parse.NewParser("hilbert", nil), watches: newPodWatches()}
-			pod := testPod("a", c.node)
+			pod := standin.Pod("a", c.node)
 			pod.Labels = map[string]string{"app": "web"}
 			_ = sink.Add(pod)
 			pod = pod.DeepCopy()

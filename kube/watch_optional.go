@@ -19,11 +19,9 @@ import (
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/optional"
 	"hilbert.dev/hilbert/kube/parse"
 )
-
-// surveyPeriod is how often the API server is asked which of the APIs that it may lack it has now.
-const surveyPeriod = 30 * time.Second
 
 // optionals watches the APIs that an API server may lack: PodGroups of two groups, Queues, CustomNodeResources, and what ResourceClaims depend on. One that is not there is like one without
 // objects, and is noticed when it comes.
@@ -93,7 +91,7 @@ func newOptionals(c *apiserver.Connection, shared *http.Client, out outlet, pars
 		return newReflector(name, source(client.List, client.Watch, "", note(name)), &nodev1alpha1.CustomNodeResource{}, mirrorReports(fresh, parser())), nil
 	}
 	return &optionals{
-		fresh: fresh, tracked: tracked, surveyor: surveyor, period: surveyPeriod, health: note("discovery"),
+		fresh: fresh, tracked: tracked, surveyor: surveyor, period: optional.SurveyPeriod, health: note("discovery"),
 		followers: append([]*apiserver.Follower{
 			{What: parse.PodGroups + "." + parse.GroupScheduling, Log: log, Reflector: groups, Absent: func() error { return book.page(0).send(facts.UnitsListed{}) }},
 			{What: parse.PodGroups + "." + parse.GroupSigs, Log: log, Reflector: sigs, Absent: func() error { return book.page(1).send(facts.UnitsListed{}) }},
@@ -120,7 +118,7 @@ func (o *optionals) run(ctx context.Context) {
 				return err
 			}
 		}
-		has, err := survey(ctx, o.surveyor)
+		has, err := optional.Survey(ctx, o.surveyor)
 		if err != nil {
 			return err
 		}
@@ -129,9 +127,9 @@ func (o *optionals) run(ctx context.Context) {
 	apiserver.Repeat(ctx, o.period, watchBackoffMax, o.health, look)
 }
 
-func (o *optionals) follow(ctx context.Context, has served) error {
+func (o *optionals) follow(ctx context.Context, has optional.APIs) error {
 	var errs []error
-	for i, version := range [...]string{has.groups, has.sigs, has.queues, has.places, has.places, has.reports, has.devices, has.devices, has.devices, has.taints} {
+	for i, version := range [...]string{has.PodGroups, has.SigsPodGroups, has.Queues, has.Reservations, has.Reservations, has.Reports, has.Devices, has.Devices, has.Devices, has.TaintRules} {
 		errs = append(errs, o.followers[i].Follow(ctx, version))
 	}
 	return errors.Join(errs...)

@@ -18,20 +18,14 @@ import (
 	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/kube/standin"
+	"hilbert.dev/hilbert/kube/write"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
 const (
-	builtinGroups = "podgroups.scheduling.k8s.io"
-	sigsGroups    = "podgroups.scheduling.x-k8s.io"
-	allQueues     = "queues.scheduling.hilbert.dev"
-	allReports    = "customnoderesources.node.hilbert.dev"
-
-	gangText  = `{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {namespace: ml, name: g, uid: u}, spec: {schedulingPolicy: {gang: {minCount: 3}}}}`
-	sigsText  = `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {namespace: ml, name: g, uid: s}, spec: {minMember: 3}}`
-	queueText = `{apiVersion: scheduling.hilbert.dev/v1alpha1, kind: Queue, metadata: {name: q, uid: u}, spec: {weight: 2}}`
 	// its agent vouches for it far in the future, by its clock, so that it is never stale
 	reportText = `{apiVersion: node.hilbert.dev/v1alpha1, kind: CustomNodeResource, metadata: {name: n1, uid: u}, status: {observedAt: "2126-11-21T00:00:00Z",
   mode: agent, threadsPerCore: 1, topology: [{type: Socket, name: "0", children: [
@@ -45,19 +39,19 @@ var offers = []struct {
 	listed, told, gone      string
 }{
 	{
-		builtinGroups, "v1beta1", gangText, heartbeat, minCount,
+		standin.PodGroups, "v1beta1", standin.PodGroupText, heartbeat, minCount,
 		"unit ml/g min 3", "unit ml/g min 4", "unit ml/g gone",
 	},
 	{
-		builtinGroups, "v1alpha3", strings.Replace(gangText, "v1beta1", "v1alpha3", 1), heartbeat, minCount,
+		standin.PodGroups, "v1alpha3", strings.Replace(standin.PodGroupText, "v1beta1", "v1alpha3", 1), heartbeat, minCount,
 		"unit ml/g min 3", "unit ml/g min 4", "unit ml/g gone",
 	},
 	{
-		builtinGroups, "v1alpha2", strings.Replace(gangText, "v1beta1", "v1alpha2", 1), heartbeat, minCount,
+		standin.PodGroups, "v1alpha2", strings.Replace(standin.PodGroupText, "v1beta1", "v1alpha2", 1), heartbeat, minCount,
 		"unit ml/g min 3", "unit ml/g min 4", "unit ml/g gone",
 	},
 	{
-		sigsGroups, "v1alpha1", sigsText,
+		standin.SigsPodGroups, "v1alpha1", standin.SigsPodGroupText,
 		func(u *unstructured.Unstructured) *unstructured.Unstructured {
 			return standin.With(u, int64(2), "status", "running")
 		},
@@ -67,7 +61,7 @@ var offers = []struct {
 		"unit ml/g min 3", "unit ml/g min 4", "unit ml/g gone",
 	},
 	{
-		allQueues, "v1alpha1", queueText,
+		standin.Queues, "v1alpha1", standin.QueueText,
 		func(u *unstructured.Unstructured) *unstructured.Unstructured {
 			return standin.With(u, int64(2), "status", "pendingPods")
 		},
@@ -77,7 +71,7 @@ var offers = []struct {
 		`queue q below "" weight 2`, `queue q below "" weight 4`, "queue q gone",
 	},
 	{
-		allReports, "v1alpha1", reportText,
+		standin.NodeReports, "v1alpha1", reportText,
 		func(u *unstructured.Unstructured) *unstructured.Unstructured {
 			return standin.With(u, []any{map[string]any{"name": "share", "cpuset": "0", "pods": int64(1)}}, "status", "pools")
 		},
@@ -236,18 +230,18 @@ func TestOptionalAPIsComeAndGo(t *testing.T) {
 	for range 3 { // empty ones of units, queues and reports
 		<-w.Events()
 	}
-	s.Offer(allQueues, "v1alpha1")
-	s.Set(standin.FromYAML(t, queueText))
+	s.Offer(standin.Queues, "v1alpha1")
+	s.Set(standin.FromYAML(t, standin.QueueText))
 	expectOptional(t, w, `queue q below "" weight 2`)
-	s.Offer(sigsGroups, "v1alpha1")
-	s.Set(standin.FromYAML(t, sigsText))
+	s.Offer(standin.SigsPodGroups, "v1alpha1")
+	s.Set(standin.FromYAML(t, standin.SigsPodGroupText))
 	expectOptional(t, w, "unit ml/g min 3")
-	s.Offer(builtinGroups, "v1alpha2")
-	s.Set(standin.With(standin.FromYAML(t, strings.Replace(gangText, "v1beta1", "v1alpha2", 1)), int64(5), "spec", "schedulingPolicy", "gang", "minCount"))
+	s.Offer(standin.PodGroups, "v1alpha2")
+	s.Set(standin.With(standin.FromYAML(t, strings.Replace(standin.PodGroupText, "v1beta1", "v1alpha2", 1)), int64(5), "spec", "schedulingPolicy", "gang", "minCount"))
 	expectOptional(t, w, "unit ml/g min 5")
-	s.Offer(builtinGroups, "")
+	s.Offer(standin.PodGroups, "")
 	expectOptional(t, w, "unit ml/g min 3")
-	s.Offer(allQueues, "")
+	s.Offer(standin.Queues, "")
 	for {
 		if e, ok := (<-w.Events()).(facts.QueuesListed); ok && len(e.Queues) == 0 {
 			break
@@ -258,8 +252,8 @@ func TestOptionalAPIsComeAndGo(t *testing.T) {
 // What cannot be asked is not taken for missing: nothing is told before the API server has answered.
 func TestSurveyThatFailsSaysNothing(t *testing.T) {
 	s := standin.New(t)
-	s.Offer(allQueues, "v1alpha1")
-	s.Set(standin.FromYAML(t, queueText))
+	s.Offer(standin.Queues, "v1alpha1")
+	s.Set(standin.FromYAML(t, standin.QueueText))
 	var refused sync.WaitGroup
 	refused.Add(2)
 	var times int
@@ -277,57 +271,42 @@ func TestSurveyThatFailsSaysNothing(t *testing.T) {
 	expectOptional(t, w, `queue q below "" weight 2`)
 }
 
-// The preferred version of several is the one that is watched.
-func TestSurveyPrefersTheNewest(t *testing.T) {
-	s := standin.New(t)
-	own := apiserver.ForPurpose(s.Connection(), "test", nil)
-	shared, err := rest.HTTPClientFor(own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	surveyor, err := apiserver.NewSurveyor(own, shared)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := survey(t.Context(), surveyor); err != nil || got != (served{}) {
-		t.Errorf("nothing is offered: %+v, %v", got, err)
-	}
-	for _, version := range []string{"v1alpha2", "v1alpha3", "v1beta1"} {
-		s.Offer(builtinGroups, version)
-		if got, err := survey(t.Context(), surveyor); err != nil || got.groups != version {
-			t.Errorf("%s: %+v, %v", version, got, err)
-		}
-	}
-	s.Offer(builtinGroups, "v1beta2")
-	s.Offer(sigsGroups, "v1alpha1")
-	s.Offer(allQueues, "v1alpha1")
-	s.Offer(allReports, "v1alpha1")
-	if got, err := survey(t.Context(), surveyor); err != nil || got != (served{sigs: "v1alpha1", queues: "v1alpha1", reports: "v1alpha1"}) {
-		t.Errorf("%+v, %v", got, err)
-	}
-	s.Intercept(refuse(http.StatusForbidden))
-	if _, err := survey(t.Context(), surveyor); err == nil {
-		t.Error("what is forbidden is taken for missing")
-	}
-}
-
 // What the door asks about PodGroups, Queues and CustomNodeResources is what OptionalPermissions lists.
 func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
-	r := newRig(t, 1, time.Minute)
+	server := standin.New(t)
+	fence := lease.NewFence(time.Hour, time.Minute)
+	fence.Renewed(time.Now())
+	writer, err := write.New(t.Context(), server.Connection(), fence, write.Options{Workers: 1, Timeout: time.Minute, SchedulerName: "hilbert-test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	do := func(w bind.Write) bind.Outcome {
+		if !writer.Start(w) {
+			t.Fatal("not started")
+		}
+		return (<-writer.Results()).Outcome
+	}
+	expect := func(w bind.Write) {
+		t.Helper()
+		if got := do(w); got != bind.Written {
+			t.Errorf("write %d: %v", w.Kind, got)
+		}
+	}
 	for _, c := range offers {
-		if c.version == "v1beta1" || c.resource != builtinGroups {
-			r.server.Offer(c.resource, c.version)
-			r.server.Set(standin.FromYAML(t, c.text))
+		if c.version == "v1beta1" || c.resource != standin.PodGroups {
+			server.Offer(c.resource, c.version)
+			server.Set(standin.FromYAML(t, c.text))
 		}
 	}
 	for _, resource := range parse.DRAResources {
-		r.server.Offer(resource+"."+parse.GroupResource, "v1")
+		server.Offer(resource+"."+parse.GroupResource, "v1")
 	}
-	r.server.Set(standin.FromYAML(t, "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {namespace: default, name: c, uid: u}}"))
-	r.server.Offer("reservations.scheduling.hilbert.dev", "v1alpha1")
-	r.server.Offer("priorityclasses.scheduling.k8s.io", "v1")
-	r.server.Set(standin.FromYAML(t, "{apiVersion: scheduling.hilbert.dev/v1alpha1, kind: Reservation, metadata: {namespace: default, name: r, uid: u}}"))
-	w := startWatch(t, r.server, quiet)
+	server.Set(standin.FromYAML(t, "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {namespace: default, name: c, uid: u}}"))
+	server.Offer("reservations.scheduling.hilbert.dev", "v1alpha1")
+	server.Offer("priorityclasses.scheduling.k8s.io", "v1")
+	server.Set(standin.FromYAML(t, "{apiVersion: scheduling.hilbert.dev/v1alpha1, kind: Reservation, metadata: {namespace: default, name: r, uid: u}}"))
+	w := startWatch(t, server, quiet)
 	for lists := (Lists{}); !lists.Complete(); lists.Note(<-w.Events()) {
 	}
 	claim := facts.ClaimName{Namespace: "default", Name: "c"}
@@ -336,28 +315,31 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 		{Claim: claim, ClaimUID: "u", Protect: true},
 		{Claim: claim, ClaimUID: "u", Allocation: "{}"},
 	} {
-		r.do(t, bind.Write{Kind: bind.WriteClaim, Name: "p", Pod: "uid-p", Claim: o}) // the stand-in has no such patches: only that it is asked matters
+		do(bind.Write{Kind: bind.WriteClaim, Name: "p", Pod: "uid-p", Claim: o}) // the stand-in has no such patches: only that it is asked matters
 	}
-	r.expect(t, unitWrite(true, "R", "M"), bind.Written)
-	r.server.Delete(standin.FromYAML(t, gangText))
-	r.expect(t, unitWrite(true, "R", "M"), bind.Written) // now in the sigs' API
+	g := facts.UnitName{Namespace: "ml", Name: "g"}
+	condition := bind.Write{Kind: bind.WriteUnitCondition, Namespace: g.Namespace, Name: g.Name, Unit: g, UnitCondition: facts.UnitCondition{Met: true, Reason: "R", Message: "M"}}
+	expect(condition)
+	server.Delete(standin.FromYAML(t, standin.PodGroupText))
+	expect(condition) // now in the sigs' API
 	answered := make(chan bind.Outcome, 1)
-	q, err := NewQueueWriter(t.Context(), r.server.Connection(), r.fence, time.Minute, func(o bind.Outcome) { answered <- o })
+	q, err := write.NewQueueWriter(t.Context(), server.Connection(), fence, time.Minute, func(o bind.Outcome) { answered <- o })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer q.Close()
-	if err := q.Write(t.Context(), "q", QueueStatus{}); err != nil || <-answered != bind.Written {
+	if err := q.Write(t.Context(), "q", write.QueueStatus{}); err != nil || <-answered != bind.Written {
 		t.Fatal("not written", err)
 	}
-	r.server.SetPod(testPod("p", "n1"))
-	r.expect(t, evictionOf("uid-p"), bind.Written)
-	r.expect(t, eventOf(), bind.Written)
-	r.expect(t, nodeEventOf("p", 1, false), bind.Written)
-	r.expect(t, nodeEventOf("p", 2, true), bind.Written)
-	r.do(t, bind.Write{Kind: bind.WriteReservation, Namespace: "default", Name: "r", Reservation: &cluster.ReservationView{UID: "u", Namespace: "default", Name: "r"}})
-	r.server.Set(standin.FromYAML(t, nodeReportText))
-	r.expect(t, bind.Write{Kind: bind.WriteRefusals, Node: "n1"}, bind.Written)
+	server.SetPod(standin.Pod("p", "n1"))
+	expect(bind.Write{Kind: bind.EvictPod, Pod: "uid-p", Namespace: "default", Name: "p", Node: "n1"})
+	expect(bind.Write{Kind: bind.WriteEvent, Pod: "uid-p", Namespace: "default", Name: "p", Condition: facts.Condition{Reason: "R", Message: "M"}})
+	for i, known := range []bool{false, true} {
+		expect(bind.Write{Kind: bind.WriteNodeEvent, Node: "n1", Pod: "uid-p", Namespace: "default", Name: "p", Condition: facts.Condition{Reason: "R", Message: "M"}, Series: bind.Series{Count: int32(i + 1), First: 1, Last: 2}, Known: known})
+	}
+	do(bind.Write{Kind: bind.WriteReservation, Namespace: "default", Name: "r", Reservation: &cluster.ReservationView{UID: "u", Namespace: "default", Name: "r"}})
+	server.Set(standin.FromYAML(t, "{apiVersion: node.hilbert.dev/v1alpha1, kind: CustomNodeResource, metadata: {name: n1}}"))
+	expect(bind.Write{Kind: bind.WriteRefusals, Node: "n1"})
 	allowed := make(map[string]bool)
 	for _, permission := range OptionalPermissions {
 		for _, verb := range permission.Verbs {
@@ -372,7 +354,7 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 		}
 	}
 	asked := make(map[string]bool)
-	for _, a := range r.server.Asked() {
+	for _, a := range server.Asked() {
 		if always[a] {
 			continue
 		}

@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/parse"
@@ -22,15 +21,6 @@ import (
 
 // patience is how long a test waits for something that must happen. Nothing is asserted about how long it takes.
 const patience = 60 * time.Second
-
-func testPod(name, node string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
-		Spec: corev1.PodSpec{SchedulerName: "hilbert", NodeName: node, Containers: []corev1.Container{{
-			Name: "c", Resources: corev1.ResourceRequirements{Requests: standin.Resources("cpu", "1")},
-		}}},
-	}
-}
 
 func testNode() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Allocatable: standin.Resources("cpu", "8", "pods", "10")}}
@@ -135,12 +125,12 @@ func TestWatch(t *testing.T) {
 			if !streamed {
 				s.WithoutStreaming()
 			}
-			foreign := testPod("foreign", "")
+			foreign := standin.Pod("foreign", "")
 			foreign.Spec.SchedulerName = "other"
-			finished := testPod("finished", "n1")
+			finished := standin.Pod("finished", "n1")
 			finished.Status.Phase = corev1.PodSucceeded
 			s.SetNode(testNode())
-			for _, pod := range []*corev1.Pod{testPod("a", ""), testPod("b", "n1"), foreign, finished} {
+			for _, pod := range []*corev1.Pod{standin.Pod("a", ""), standin.Pod("b", "n1"), foreign, finished} {
 				s.SetPod(pod)
 			}
 			w := startWatch(t, s, quiet)
@@ -155,10 +145,10 @@ func TestWatch(t *testing.T) {
 			s.SetNode(cordoned)
 			expect(t, w, "node n1 unschedulable=true")
 
-			running := testPod("b", "n1")
+			running := standin.Pod("b", "n1")
 			running.Status.Phase = corev1.PodRunning
 			s.SetPod(running)
-			bound := testPod("a", "n1")
+			bound := standin.Pod("a", "n1")
 			s.SetPod(bound)
 			expect(t, w, "pod uid-a@n1 deleting=false")
 
@@ -183,8 +173,8 @@ func TestWatch(t *testing.T) {
 
 func TestWatchListsAnewWhenItCannotResume(t *testing.T) {
 	s := standin.New(t)
-	s.SetPod(testPod("a", ""))
-	s.SetPod(testPod("b", ""))
+	s.SetPod(standin.Pod("a", ""))
+	s.SetPod(standin.Pod("b", ""))
 	w := startWatch(t, s, quiet)
 	both(t, w, "pods map[uid-a@:true uid-b@:true]")
 	s.DeletePod("default", "a")
@@ -196,14 +186,14 @@ func TestWatchListsAnewWhenItCannotResume(t *testing.T) {
 	})
 	s.BreakWatches()
 	s.DeletePod("default", "b")
-	s.SetPod(testPod("c", ""))
+	s.SetPod(standin.Pod("c", ""))
 	s.Expire()
 	s.Intercept(nil)
 	seen := map[string]bool{}
 	for !seen["pods map[uid-c@:true]"] {
 		seen[next(t, w)] = true
 	}
-	s.SetPod(testPod("d", ""))
+	s.SetPod(standin.Pod("d", ""))
 	for !seen["pod uid-d@ deleting=false"] {
 		seen[next(t, w)] = true
 	}
@@ -255,21 +245,21 @@ func TestFullQueueHoldsTheWatchUp(t *testing.T) {
 	events := make(chan facts.Event, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	sink := &podSink{out: outlet{ctx, events}, parser: parse.NewParser("hilbert", nil), watches: newPodWatches()}
-	if err := sink.Add(testPod("a", "")); err != nil {
+	if err := sink.Add(standin.Pod("a", "")); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error)
-	go func() { done <- sink.Add(testPod("b", "")) }()
+	go func() { done <- sink.Add(standin.Pod("b", "")) }()
 	if got := describe(<-events) + ", " + describe(<-events); got != "pod uid-a@ deleting=false, pod uid-b@ deleting=false" {
 		t.Errorf("got %s", got)
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if err := sink.Add(testPod("c", "")); err != nil {
+	if err := sink.Add(standin.Pod("c", "")); err != nil {
 		t.Fatal(err)
 	}
-	go func() { done <- sink.Add(testPod("d", "")) }()
+	go func() { done <- sink.Add(standin.Pod("d", "")) }()
 	cancel()
 	if err := <-done; err == nil {
 		t.Error("a stopped watch waits for ever")

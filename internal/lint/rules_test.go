@@ -181,7 +181,8 @@ var rules = []rule{
 			neverImport([]string{"./kube/agent/..."}, nil, "./kube", "./kube/lease/...", "./kube/reach/...", "./kube/visibility/..."),
 			neverImport([]string{"./kube/reach/..."}, nil, "./kube", "./kube/agent/..."),
 			neverImport([]string{"./kube/visibility/..."}, nil, "./kube", "./kube/parse/...", "./kube/agent/...", "./kube/reach/..."),
-			neverImport([]string{"./kube"}, nil, "./kube/agent/...", "./kube/reach/...", "./kube/visibility/..."),
+			neverImport([]string{"./kube/write/...", "./kube/optional/..."}, nil, "./kube", "./kube/agent/...", "./kube/reach/...", "./kube/visibility/..."),
+			neverImport([]string{"./kube"}, nil, "./kube/write/...", "./kube/agent/...", "./kube/reach/...", "./kube/visibility/..."),
 		),
 	},
 	{

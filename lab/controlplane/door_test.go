@@ -23,6 +23,7 @@ import (
 	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/lease"
+	"hilbert.dev/hilbert/kube/write"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -214,7 +215,7 @@ func watchUntilListed(t *testing.T, connection *apiserver.Connection) (units map
 // writeUnits tells both PodGroups that they wait, that they are whole, and that they wait again, which must not be told.
 func writeUnits(t *testing.T, connection *apiserver.Connection, fence *lease.Fence) {
 	t.Helper()
-	w, err := kube.NewWriter(t.Context(), connection, fence, kube.WriterOptions{Workers: 1, Timeout: time.Second, SchedulerName: "hilbert"})
+	w, err := write.New(t.Context(), connection, fence, write.Options{Workers: 1, Timeout: time.Second, SchedulerName: "hilbert"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,13 +240,13 @@ func writeUnits(t *testing.T, connection *apiserver.Connection, fence *lease.Fen
 func writeQueue(t *testing.T, connection *apiserver.Connection, fence *lease.Fence, api rest.Interface, path string) {
 	t.Helper()
 	answers := make(chan bind.Outcome, 1)
-	w, err := kube.NewQueueWriter(t.Context(), connection, fence, time.Second, func(o bind.Outcome) { answers <- o })
+	w, err := write.NewQueueWriter(t.Context(), connection, fence, time.Second, func(o bind.Outcome) { answers <- o })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
 	used := []resource.Quantity{{Name: "cpu", Amount: 1500}, {Name: spec.ResourceGPUMilli, Amount: 8500}}
-	for _, status := range []kube.QueueStatus{
+	for _, status := range []write.QueueStatus{
 		{Generation: 1, Used: used, Borrowed: used[1:], PendingUnits: 2},
 		{Generation: 1, Used: used[1:], PendingUnits: 3, Problem: facts.Condition{Reason: spec.ReasonQueueParentMissing, Message: "none"}, Refuses: true},
 	} {

@@ -27,6 +27,7 @@ import (
 	"hilbert.dev/hilbert/kube/devices"
 	"hilbert.dev/hilbert/kube/lease"
 	"hilbert.dev/hilbert/kube/visibility"
+	"hilbert.dev/hilbert/kube/write"
 	"hilbert.dev/hilbert/schedule/bind"
 	"hilbert.dev/hilbert/schedule/events"
 	"hilbert.dev/hilbert/schedule/relief"
@@ -231,14 +232,14 @@ func connect(ctx context.Context, c *apiserver.Connection, config *spec.Configur
 			}, log)
 		},
 		writer: func() (writer, error) {
-			return kube.NewWriter(ctx, c, fence, kube.WriterOptions{
+			return write.New(ctx, c, fence, write.Options{
 				Workers: binding.MaxInFlight + bind.MaxConditionsInFlight + bind.MaxEvictionsInFlight + bind.MaxGiveBacksInFlight + relief.MaxInFlight + events.MaxInFlight + events.MaxPodsInFlight, Timeout: binding.WriteTimeout.D(),
 				SchedulerName: config.SchedulerName, Sent: m.sent,
 			})
 		},
 		devices: devices.NewAllocator(ctx, devices.MaxTime),
 		queues: func() (queueWriter, error) {
-			return kube.NewQueueWriter(ctx, c, fence, binding.WriteTimeout.D(), m.queueWritten)
+			return write.NewQueueWriter(ctx, c, fence, binding.WriteTimeout.D(), m.queueWritten)
 		},
 		campaign: func(ctx context.Context) (term, error) {
 			t, err := elector.Campaign(ctx)

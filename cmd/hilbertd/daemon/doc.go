@@ -5,7 +5,7 @@
 // One goroutine, the loop, owns the schedule.Scheduler. Only the loop calls it: the loop applies events, makes decisions, starts writes and takes their
 // answers. Everything else (watches, writes, the Lease, HTTP) runs in goroutines of its own and talks to the loop through bounded channels:
 //
-//	kube.Watch ─events─▶ loop ─writes─▶ kube.Writer ─answers─▶ loop
+//	kube.Watch ─events─▶ loop ─writes─▶ write.Writer ─answers─▶ loop
 //	HTTP       ─ask────▶ loop           lease.Elector ─term──▶ loop
 //
 // # Following and leading

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster/facts"
-	"hilbert.dev/hilbert/kube"
+	"hilbert.dev/hilbert/kube/write"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/inspect"
@@ -18,10 +18,10 @@ const (
 	queueStatusesPerRound = 1000
 )
 
-// queueWriter writes the status of Queues; kube.QueueWriter implements it. It skips a status that is written already, and does not
+// queueWriter writes the status of Queues; write.QueueWriter implements it. It skips a status that is written already, and does not
 // repeat a write that failed, so every status is handed to it each time.
 type queueWriter interface {
-	Write(ctx context.Context, name string, status kube.QueueStatus) error
+	Write(ctx context.Context, name string, status write.QueueStatus) error
 	Close()
 }
 
@@ -60,8 +60,8 @@ func (q *queueReporter) report(s *schedule.Scheduler, now time.Time) time.Durati
 }
 
 // kubeStatus is a status as a Queue carries it.
-func kubeStatus(s *inspect.QueueStatus) kube.QueueStatus {
-	k := kube.QueueStatus{
+func kubeStatus(s *inspect.QueueStatus) write.QueueStatus {
+	k := write.QueueStatus{
 		Generation: s.Generation, PendingUnits: int32(s.PendingUnits), PendingPods: int32(s.PendingPods), RunningPods: int32(s.RunningPods),
 		Problem: facts.Condition{Reason: s.Reason, Message: s.Message}, Refuses: !s.Ready,
 	}

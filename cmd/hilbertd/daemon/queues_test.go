@@ -19,25 +19,25 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cmd/hilbertd/endpoints/endpointstest"
-	"hilbert.dev/hilbert/kube"
 	"hilbert.dev/hilbert/kube/standin"
+	"hilbert.dev/hilbert/kube/write"
 	"hilbert.dev/hilbert/resource"
 )
 
 // modelQueues takes the statuses of Queues down.
 type modelQueues struct {
 	names  []string
-	latest map[string]kube.QueueStatus
+	latest map[string]write.QueueStatus
 	full   bool
 	closed bool
 }
 
-func (m *modelQueues) Write(_ context.Context, name string, status kube.QueueStatus) error {
+func (m *modelQueues) Write(_ context.Context, name string, status write.QueueStatus) error {
 	if m.full {
-		return kube.ErrQueuesWaiting
+		return write.ErrQueuesWaiting
 	}
 	if m.latest == nil {
-		m.latest = make(map[string]kube.QueueStatus)
+		m.latest = make(map[string]write.QueueStatus)
 	}
 	m.names, m.latest[name] = append(m.names, name), status
 	return nil

@@ -1,4 +1,18 @@
-package kube
+// Package write carries out what the scheduler has decided: it turns bind.Writes into API calls, and their answers into bind.Results.
+//
+//	Writer.Start(bind.Write) ─▶ a worker ─▶ sender (lease.Fence) ─▶ apiserver.Requester ─▶ API server
+//	                                └─▶ Writer.Results: Written, Gone, Conflict, Refused, Unknown, NotSent
+//
+// Writer has a fixed pool of workers and answers each bind.Write with exactly one bind.Result. QueueWriter writes the status of Queues. Both send through
+// connections that check the lease.Fence at each system call.
+//
+// Example. The scheduler decides about 100 pods; 64 workers send a Binding each. One connection breaks after the request has left: the result is Unknown,
+// the pod keeps its node, and the scheduler repeats the same Write. The API server binds a pod once, so the repetition is harmless.
+//
+// Invariants: no write leaves this process unless the leadership outlasts it. What the API server did with a request that was not answered is Unknown, never a failure.
+//
+// The package repeats nothing and decides nothing: package schedule/bind does.
+package write
 
 import (
 	"context"
@@ -17,8 +31,8 @@ import (
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
-// WriterOptions make a Writer.
-type WriterOptions struct {
+// Options make a Writer.
+type Options struct {
 	// Workers are the writes under way at once, the bound on the pipeline's Bindings, reads and conditions together.
 	Workers int
 	// Timeout bounds one write, its repetitions before it left included.
@@ -36,7 +50,7 @@ type WriterOptions struct {
 type Writer struct {
 	*sender
 	status  *sender // of conditions, with connections of its own: however many wait, they hold up no Binding
-	options WriterOptions
+	options Options
 	pods    corev1client.PodsGetter
 	groups  *groupAPIs
 
@@ -48,7 +62,7 @@ type Writer struct {
 }
 
 // NewWriter starts the workers. They run until Close; ctx lends its values only, because at a shutdown writes are still answered.
-func NewWriter(ctx context.Context, c *apiserver.Connection, fence *lease.Fence, o WriterOptions) (*Writer, error) {
+func New(ctx context.Context, c *apiserver.Connection, fence *lease.Fence, o Options) (*Writer, error) {
 	sender, err := newSender(c, "writer", fence, o.Timeout)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package kube
+package write
 
 import (
 	"net/http"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
@@ -16,7 +17,7 @@ func TestBindingComesAfterTheCondition(t *testing.T) {
 	r := newRig(t, 4, 30*time.Minute)
 	s, w := r.server, r.writer
 	for _, name := range []string{"a", "b"} {
-		s.SetPod(testPod(name, ""))
+		s.SetPod(standin.Pod(name, ""))
 	}
 	arrived, answer := make(chan string, 8), make(chan struct{})
 	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -63,7 +64,7 @@ func TestBindingComesAfterTheCondition(t *testing.T) {
 
 func TestBindingDoesNotLeaveBehindACondition(t *testing.T) {
 	r := newRig(t, 1, 50*time.Millisecond)
-	r.server.SetPod(testPod("a", ""))
+	r.server.SetPod(standin.Pod("a", ""))
 	r.server.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "/binding") {
 			t.Error("the Binding has left")

@@ -1,4 +1,4 @@
-package kube
+package write
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func (r *queueRig) expect(t *testing.T, name string, status QueueStatus, want bi
 
 func (r *queueRig) stored(t *testing.T) *v1alpha1.Queue {
 	t.Helper()
-	data, err := json.Marshal(r.server.Stored(allQueues, "", "q"))
+	data, err := json.Marshal(r.server.Stored(standin.Queues, "", "q"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +77,8 @@ func (r *queueRig) stored(t *testing.T) *v1alpha1.Queue {
 
 func (r *queueRig) offer(t *testing.T) {
 	t.Helper()
-	r.server.Offer(allQueues, "v1alpha1")
-	r.server.Set(standin.FromYAML(t, queueText))
+	r.server.Offer(standin.Queues, "v1alpha1")
+	r.server.Set(standin.FromYAML(t, standin.QueueText))
 }
 
 func TestQueueStatusWrite(t *testing.T) {
@@ -154,12 +154,12 @@ func TestQueueStatusIsWrittenOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.server.Set(standin.With(standin.FromYAML(t, queueText), "r", "metadata", "name"))
+	r.server.Set(standin.With(standin.FromYAML(t, standin.QueueText), "r", "metadata", "name"))
 	r.expect(t, "r", QueueStatus{}, bind.Written) // after those of q
 	if got := r.stored(t).ResourceVersion; got != version || len(r.outcomes) > 0 {
 		t.Errorf("version %s, was %s; %d outcomes more", got, version, len(r.outcomes))
 	}
-	r.server.Set(standin.FromYAML(t, queueText)) // deleted and made anew
+	r.server.Set(standin.FromYAML(t, standin.QueueText)) // deleted and made anew
 	r.ahead.Store(int64(rewriteAfter))
 	r.expect(t, "q", QueueStatus{PendingUnits: 1}, bind.Written)
 	if r.stored(t).Status.PendingUnits != 1 {
@@ -170,9 +170,9 @@ func TestQueueStatusIsWrittenOnce(t *testing.T) {
 func TestQueueStatusOutcomes(t *testing.T) {
 	r := newQueueRig(t)
 	r.expect(t, "q", QueueStatus{}, bind.Gone) // the whole resource is missing
-	r.server.Offer(allQueues, "v1alpha1")
+	r.server.Offer(standin.Queues, "v1alpha1")
 	r.expect(t, "q", QueueStatus{}, bind.Gone)
-	r.server.Set(standin.FromYAML(t, queueText))
+	r.server.Set(standin.FromYAML(t, standin.QueueText))
 	for code, want := range map[int]bind.Outcome{http.StatusForbidden: bind.Refused, http.StatusInternalServerError: bind.Unknown} {
 		for _, method := range []string{http.MethodGet, http.MethodPatch} {
 			r.server.Intercept(func(w http.ResponseWriter, request *http.Request) bool {
@@ -189,7 +189,7 @@ func TestQueueStatusOutcomes(t *testing.T) {
 	r.expect(t, "q", QueueStatus{}, bind.NotSent)
 	r.fence.Renewed(time.Now())
 	r.expect(t, "q", QueueStatus{}, bind.Written) // what failed is not taken for written
-	r.server.Delete(standin.FromYAML(t, queueText))
+	r.server.Delete(standin.FromYAML(t, standin.QueueText))
 	r.expect(t, "q", QueueStatus{PendingPods: 1}, bind.Gone)
 }
 

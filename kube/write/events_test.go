@@ -1,4 +1,4 @@
-package kube
+package write
 
 import (
 	"encoding/json"
@@ -63,7 +63,7 @@ func TestReliefEvictions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1, 2*time.Second)
 			if !c.absent {
-				r.server.SetPod(testPod("p", "n1"))
+				r.server.SetPod(standin.Pod("p", "n1"))
 			}
 			r.server.Intercept(c.intercept)
 			got := r.do(t, evictionOf(c.uid))
@@ -212,7 +212,7 @@ func TestPodEvents(t *testing.T) {
 // The event of a victim refers to the pod that takes its place, that of a gang to its PodGroup.
 func TestEventsRefer(t *testing.T) {
 	r := newRig(t, 1, 2*time.Second)
-	r.server.Offer(builtinGroups, "v1beta1")
+	r.server.Offer(standin.PodGroups, "v1beta1")
 	victim := eventOf()
 	victim.Condition = facts.Condition{Reason: "Preempted", Message: "m"}
 	victim.Related = bind.PodName{Namespace: "default", Name: "preemptor", UID: "uid-preemptor"}

@@ -1,4 +1,4 @@
-package kube
+package write
 
 import (
 	"encoding/json"

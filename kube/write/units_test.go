@@ -1,4 +1,4 @@
-package kube
+package write
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/kube/optional"
 	"hilbert.dev/hilbert/kube/standin"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -60,12 +61,12 @@ func TestUnitConditionWrite(t *testing.T) {
 	} {
 		t.Run(version, func(t *testing.T) {
 			r := newRig(t, 1, time.Minute)
-			r.server.Offer(builtinGroups, version)
+			r.server.Offer(standin.PodGroups, version)
 			r.expect(t, unitWrite(false, "WaitingForMembers", "2 of 3"), bind.Gone)
-			group := standin.With(standin.FromYAML(t, strings.Replace(gangText, "v1beta1", version, 1)), int64(4), "metadata", "generation")
+			group := standin.With(standin.FromYAML(t, strings.Replace(standin.PodGroupText, "v1beta1", version, 1)), int64(4), "metadata", "generation")
 			other := map[string]any{"type": "Other", "status": "True", "lastTransitionTime": "2026-11-21T00:00:00Z", "reason": "R", "message": "M", "observedGeneration": int64(1)}
 			r.server.Set(standin.With(group, []any{other}, "status", "conditions"))
-			stored := func() *unstructured.Unstructured { return r.server.Stored(builtinGroups, "ml", "g") }
+			stored := func() *unstructured.Unstructured { return r.server.Stored(standin.PodGroups, "ml", "g") }
 			show := func(status, reason, message string) string {
 				return condition + "=" + status + " " + reason + " " + message + " of 4; Other=True R M of 1"
 			}
@@ -115,14 +116,14 @@ func TestPhaseWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1, time.Minute)
-			r.server.Offer(sigsGroups, "v1alpha1")
-			group := standin.With(standin.FromYAML(t, sigsText), int64(2), "status", "running")
+			r.server.Offer(standin.SigsPodGroups, "v1alpha1")
+			group := standin.With(standin.FromYAML(t, standin.SigsPodGroupText), int64(2), "status", "running")
 			if c.phase != "" {
 				group = standin.With(group, c.phase, "status", "phase")
 			}
 			r.server.Set(group)
 			r.expect(t, unitWrite(c.met, "R", "M"), bind.Written)
-			stored := r.server.Stored(sigsGroups, "ml", "g")
+			stored := r.server.Stored(standin.SigsPodGroups, "ml", "g")
 			phase, _, _ := unstructured.NestedString(stored.Object, "status", "phase")
 			running, _, _ := unstructured.NestedInt64(stored.Object, "status", "running")
 			if phase != c.want || running != 2 {
@@ -135,19 +136,19 @@ func TestPhaseWrite(t *testing.T) {
 // A unit is told where it is: in the API server's own API first, else in the sigs'.
 func TestUnitIsFoundInEitherAPI(t *testing.T) {
 	r := newRig(t, 1, time.Minute)
-	r.server.Offer(builtinGroups, "v1beta1")
-	r.server.Offer(sigsGroups, "v1alpha1")
-	r.server.Set(standin.FromYAML(t, sigsText))
+	r.server.Offer(standin.PodGroups, "v1beta1")
+	r.server.Offer(standin.SigsPodGroups, "v1alpha1")
+	r.server.Set(standin.FromYAML(t, standin.SigsPodGroupText))
 	r.expect(t, unitWrite(false, "R", "M"), bind.Written)
-	if phase, _, _ := unstructured.NestedString(r.server.Stored(sigsGroups, "ml", "g").Object, "status", "phase"); phase != "Pending" {
+	if phase, _, _ := unstructured.NestedString(r.server.Stored(standin.SigsPodGroups, "ml", "g").Object, "status", "phase"); phase != "Pending" {
 		t.Errorf("phase %q", phase)
 	}
-	r.server.Set(standin.FromYAML(t, gangText))
+	r.server.Set(standin.FromYAML(t, standin.PodGroupText))
 	r.expect(t, unitWrite(true, "R", "M"), bind.Written)
-	if got := said(r.server.Stored(builtinGroups, "ml", "g")); !strings.Contains(got, "=True") {
+	if got := said(r.server.Stored(standin.PodGroups, "ml", "g")); !strings.Contains(got, "=True") {
 		t.Errorf("conditions %q", got)
 	}
-	if phase, _, _ := unstructured.NestedString(r.server.Stored(sigsGroups, "ml", "g").Object, "status", "phase"); phase != "Pending" {
+	if phase, _, _ := unstructured.NestedString(r.server.Stored(standin.SigsPodGroups, "ml", "g").Object, "status", "phase"); phase != "Pending" {
 		t.Errorf("the other PodGroup of the name has phase %q", phase)
 	}
 }
@@ -163,19 +164,19 @@ func TestUnitConditionWithoutTheAPI(t *testing.T) {
 	if n := questions.Load(); n > 9 {
 		t.Errorf("%d requests", n)
 	}
-	now := time.Now().Add(2 * surveyPeriod) // then it is noticed
+	now := time.Now().Add(2 * optional.SurveyPeriod) // then it is noticed
 	r.writer.now = func() time.Time { return now }
 	r.fence.Renewed(now)
-	r.server.Offer(builtinGroups, "v1beta1")
-	r.server.Set(standin.FromYAML(t, gangText))
+	r.server.Offer(standin.PodGroups, "v1beta1")
+	r.server.Set(standin.FromYAML(t, standin.PodGroupText))
 	r.expect(t, unitWrite(false, "R", "M"), bind.Written)
 }
 
 // Others may change a PodGroup between the read and the write: it is read again, not overwritten, and not for ever.
 func TestUnitConditionConflicts(t *testing.T) {
 	r := newRig(t, 1, time.Minute)
-	r.server.Offer(builtinGroups, "v1beta1")
-	group := standin.FromYAML(t, gangText)
+	r.server.Offer(standin.PodGroups, "v1beta1")
+	group := standin.FromYAML(t, standin.PodGroupText)
 	r.server.Set(group)
 	met := []any{map[string]any{"type": "PodGroupInitiallyScheduled", "status": "True", "lastTransitionTime": "2026-11-21T00:00:00Z", "reason": "Scheduled", "message": "", "observedGeneration": int64(0)}}
 	var patches atomic.Int32
@@ -186,7 +187,7 @@ func TestUnitConditionConflicts(t *testing.T) {
 		return false
 	})
 	r.expect(t, unitWrite(false, "Unschedulable", "no room"), bind.Written)
-	if got := said(r.server.Stored(builtinGroups, "ml", "g")); !strings.Contains(got, "=True Scheduled") || patches.Load() != 1 {
+	if got := said(r.server.Stored(standin.PodGroups, "ml", "g")); !strings.Contains(got, "=True Scheduled") || patches.Load() != 1 {
 		t.Errorf("got %s after %d patches", got, patches.Load())
 	}
 	r.server.Set(group)
@@ -209,8 +210,8 @@ func TestUnitConditionOutcomes(t *testing.T) {
 	r.server.Intercept(refuse(http.StatusInternalServerError))
 	r.expect(t, unitWrite(true, "R", "M"), bind.Unknown) // the survey fails
 	r.server.Intercept(nil)
-	r.server.Offer(builtinGroups, "v1beta1")
-	r.server.Set(standin.FromYAML(t, gangText))
+	r.server.Offer(standin.PodGroups, "v1beta1")
+	r.server.Set(standin.FromYAML(t, standin.PodGroupText))
 	for code, want := range map[int]bind.Outcome{
 		http.StatusForbidden: bind.Refused, http.StatusInternalServerError: bind.Unknown, http.StatusTooManyRequests: bind.Refused,
 	} {
@@ -228,7 +229,7 @@ func TestUnitConditionOutcomes(t *testing.T) {
 	r.server.Intercept(nil)
 	r.fence.Shut()
 	r.expect(t, unitWrite(true, "R", "M"), bind.NotSent)
-	if got := said(r.server.Stored(builtinGroups, "ml", "g")); got != "" {
+	if got := said(r.server.Stored(standin.PodGroups, "ml", "g")); got != "" {
 		t.Errorf("conditions %s", got)
 	}
 }

@@ -1,4 +1,4 @@
-package kube
+package write
 
 import (
 	"context"
@@ -39,9 +39,9 @@ func (w *Writer) eventBody(ctx context.Context, write *bind.Write) ([]byte, erro
 		if err != nil {
 			return nil, err
 		}
-		groups = parse.GroupScheduling + "/" + has.groups
-		if has.groups == "" {
-			groups = parse.GroupSigs + "/" + has.sigs
+		groups = parse.GroupScheduling + "/" + has.PodGroups
+		if has.PodGroups == "" {
+			groups = parse.GroupSigs + "/" + has.SigsPodGroups
 		}
 	}
 	return schedulingEventBody(write, groups, w.options.SchedulerName, w.now())

@@ -1,4 +1,4 @@
-package kube
+package write
 
 import (
 	"cmp"
@@ -22,6 +22,9 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
+// patience is for an answer that comes at once, unless the machine is very busy.
+const patience = 60 * time.Second
+
 type rig struct {
 	server *standin.Server
 	fence  *lease.Fence
@@ -33,7 +36,7 @@ func newRig(t *testing.T, workers int, timeout time.Duration) *rig {
 	s := standin.New(t)
 	f := lease.NewFence(time.Hour, timeout)
 	f.Renewed(time.Now())
-	w, err := NewWriter(t.Context(), s.Connection(), f, WriterOptions{Workers: workers, Timeout: timeout, SchedulerName: "hilbert-test"})
+	w, err := New(t.Context(), s.Connection(), f, Options{Workers: workers, Timeout: timeout, SchedulerName: "hilbert-test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,11 +75,11 @@ func refuse(code int) standin.Intercept {
 
 func TestBindingOutcomes(t *testing.T) {
 	now := metav1.Now()
-	other := testPod("p", "")
+	other := standin.Pod("p", "")
 	other.UID = "another"
-	deleting := testPod("p", "")
+	deleting := standin.Pod("p", "")
 	deleting.DeletionTimestamp = &now
-	gated := testPod("p", "")
+	gated := standin.Pod("p", "")
 	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}}
 	cases := map[string]struct {
 		pod       *corev1.Pod
@@ -84,23 +87,23 @@ func TestBindingOutcomes(t *testing.T) {
 		want      bind.Outcome
 		timeout   time.Duration // of the write, a minute unless it is said
 	}{
-		"bound":                       {pod: testPod("p", ""), want: bind.Written},
+		"bound":                       {pod: standin.Pod("p", ""), want: bind.Written},
 		"no such pod":                 {want: bind.Gone},
 		"another pod of the name":     {pod: other, want: bind.Gone},
-		"bound here":                  {pod: testPod("p", "n1"), want: bind.Conflict},
-		"bound elsewhere":             {pod: testPod("p", "n2"), want: bind.Conflict},
+		"bound here":                  {pod: standin.Pod("p", "n1"), want: bind.Conflict},
+		"bound elsewhere":             {pod: standin.Pod("p", "n2"), want: bind.Conflict},
 		"being deleted":               {pod: deleting, want: bind.Refused},
 		"gated again":                 {pod: gated, want: bind.Refused},
-		"forbidden":                   {pod: testPod("p", ""), intercept: refuse(http.StatusForbidden), want: bind.Refused},
-		"a page that is not there":    {pod: testPod("p", ""), intercept: refuse(http.StatusNotFound), want: bind.Refused},
-		"a conflict of unknown cause": {pod: testPod("p", ""), intercept: refuse(http.StatusConflict), want: bind.Conflict},
-		"server error":                {pod: testPod("p", ""), intercept: refuse(http.StatusInternalServerError), want: bind.Unknown},
-		"gateway timeout":             {pod: testPod("p", ""), intercept: refuse(http.StatusGatewayTimeout), want: bind.Unknown},
-		"connection lost": {pod: testPod("p", ""), intercept: func(w http.ResponseWriter, _ *http.Request) bool {
+		"forbidden":                   {pod: standin.Pod("p", ""), intercept: refuse(http.StatusForbidden), want: bind.Refused},
+		"a page that is not there":    {pod: standin.Pod("p", ""), intercept: refuse(http.StatusNotFound), want: bind.Refused},
+		"a conflict of unknown cause": {pod: standin.Pod("p", ""), intercept: refuse(http.StatusConflict), want: bind.Conflict},
+		"server error":                {pod: standin.Pod("p", ""), intercept: refuse(http.StatusInternalServerError), want: bind.Unknown},
+		"gateway timeout":             {pod: standin.Pod("p", ""), intercept: refuse(http.StatusGatewayTimeout), want: bind.Unknown},
+		"connection lost": {pod: standin.Pod("p", ""), intercept: func(w http.ResponseWriter, _ *http.Request) bool {
 			panic(http.ErrAbortHandler)
 		}, want: bind.Unknown},
 		// It is not asked again within the time of the write, so that no request is under way when that ends: of one it would not be known what became of it.
-		"overloaded for good": {pod: testPod("p", ""), intercept: func(w http.ResponseWriter, _ *http.Request) bool {
+		"overloaded for good": {pod: standin.Pod("p", ""), intercept: func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Retry-After", "3600")
 			http.Error(w, "no", http.StatusTooManyRequests)
 			return true
@@ -126,7 +129,7 @@ func TestBindingOutcomes(t *testing.T) {
 
 func TestBindingCarriesTheGrant(t *testing.T) {
 	r := newRig(t, 1, time.Minute)
-	r.server.SetPod(testPod("p", ""))
+	r.server.SetPod(standin.Pod("p", ""))
 	write := bindingOf("p")
 	write.Grant = topology.Grant{GPUs: 0b1001, Milli: 1000}
 	if got := r.do(t, write).Outcome; got != bind.Written {
@@ -136,7 +139,7 @@ func TestBindingCarriesTheGrant(t *testing.T) {
 	if pod.Spec.NodeName != "n1" || len(pod.Annotations) != 1 || pod.Annotations["hilbert.dev/gpus"] != "0,3" {
 		t.Errorf("node %q, annotations %v", pod.Spec.NodeName, pod.Annotations)
 	}
-	r.server.SetPod(testPod("g", ""))
+	r.server.SetPod(standin.Pod("g", ""))
 	write = bindingOf("g")
 	write.Grant = topology.Grant{
 		GPUs: 0b100, Milli: 250, Memory: 10240, Isolation: topology.Soft, NICs: 0b10, NIC: topology.NICGrant{Bandwidth: 25000, Function: true},
@@ -147,7 +150,7 @@ func TestBindingCarriesTheGrant(t *testing.T) {
 	if pod := r.server.Pod("default", "g"); len(pod.Annotations) != 2 || pod.Annotations["hilbert.dev/gpus"] != "2:250/10240Mi/soft" || pod.Annotations["hilbert.dev/nics"] != "1:25000/vf" {
 		t.Errorf("annotations %v", pod.Annotations)
 	}
-	r.server.SetPod(testPod("q", ""))
+	r.server.SetPod(standin.Pod("q", ""))
 	write = bindingOf("q")
 	write.Grant.NUMANodes.CPUs[1], write.Grant.NUMANodes.Memory[1] = 8, 4096
 	if got := r.do(t, write).Outcome; got != bind.Written {
@@ -156,13 +159,13 @@ func TestBindingCarriesTheGrant(t *testing.T) {
 	if pod := r.server.Pod("default", "q"); len(pod.Annotations) != 1 || pod.Annotations["hilbert.dev/numa-nodes"] != "1:8/4096Mi" {
 		t.Errorf("annotations %v", pod.Annotations)
 	}
-	r.server.SetPod(testPod("r", ""))
+	r.server.SetPod(standin.Pod("r", ""))
 	write = bindingOf("r")
 	write.Reclaimed, write.Priority, write.TellsPriority = spec.ReclaimedAmounts{MilliCPU: 1500, MemoryMiB: 2048}, -10, true
 	if got := r.do(t, write).Outcome; got != bind.Written {
 		t.Fatalf("outcome %d", got)
 	}
-	r.server.SetPod(testPod("s", ""))
+	r.server.SetPod(standin.Pod("s", ""))
 	write = bindingOf("s")
 	write.Resources = "main/example.com/fpga=2"
 	if got := r.do(t, write).Outcome; got != bind.Written {
@@ -178,7 +181,7 @@ func TestBindingCarriesTheGrant(t *testing.T) {
 
 func TestOverloadIsWaitedFor(t *testing.T) {
 	r := newRig(t, 1, time.Minute)
-	r.server.SetPod(testPod("p", ""))
+	r.server.SetPod(standin.Pod("p", ""))
 	var tries atomic.Int32
 	r.server.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
 		if tries.Add(1) > 3 {
@@ -194,7 +197,7 @@ func TestOverloadIsWaitedFor(t *testing.T) {
 
 func TestUnansweredBindingIsUnknownAndSentOnce(t *testing.T) {
 	r := newRig(t, 1, 300*time.Millisecond)
-	r.server.SetPod(testPod("p", ""))
+	r.server.SetPod(standin.Pod("p", ""))
 	var tries atomic.Int32
 	r.server.Intercept(func(_ http.ResponseWriter, request *http.Request) bool {
 		tries.Add(1)
@@ -218,7 +221,7 @@ func TestUnreachableServerIsNotSent(t *testing.T) {
 	_ = listener.Close()
 	f := lease.NewFence(time.Hour, 200*time.Millisecond)
 	f.Renewed(time.Now())
-	w, err := NewWriter(t.Context(), &apiserver.Connection{Host: "https://" + address}, f, WriterOptions{Workers: 1, Timeout: 200 * time.Millisecond})
+	w, err := New(t.Context(), &apiserver.Connection{Host: "https://" + address}, f, Options{Workers: 1, Timeout: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,8 +234,8 @@ func TestUnreachableServerIsNotSent(t *testing.T) {
 
 func TestNothingLeavesBehindAShutFence(t *testing.T) {
 	r := newRig(t, 1, time.Second)
-	r.server.SetPod(testPod("p", ""))
-	r.server.SetPod(testPod("q", ""))
+	r.server.SetPod(standin.Pod("p", ""))
+	r.server.SetPod(standin.Pod("q", ""))
 	if got := r.do(t, bindingOf("p")); got.Outcome != bind.Written {
 		t.Fatalf("outcome %d", got.Outcome)
 	}
@@ -257,7 +260,7 @@ func TestConditionWrite(t *testing.T) {
 	if got := r.do(t, write).Outcome; got != bind.Gone {
 		t.Errorf("no pod: outcome %d", got)
 	}
-	pod := testPod("p", "")
+	pod := standin.Pod("p", "")
 	pod.Status.Conditions = []corev1.PodCondition{{Type: "Other", Status: corev1.ConditionTrue}}
 	r.server.SetPod(pod)
 	if got := r.do(t, write).Outcome; got != bind.Written {
@@ -281,7 +284,7 @@ func TestNominationWrite(t *testing.T) {
 		Condition: facts.Condition{Reason: "Unschedulable", Message: "0/1 nodes are available"},
 	}
 	r := newRig(t, 1, time.Minute)
-	r.server.SetPod(testPod("p", ""))
+	r.server.SetPod(standin.Pod("p", ""))
 	for range 2 { // writing it again does no harm
 		if got := r.do(t, write).Outcome; got != bind.Written {
 			t.Fatalf("outcome %d", got)
@@ -320,7 +323,7 @@ func TestEvictionWrites(t *testing.T) {
 	}
 	expect("no pod", disruption, bind.Gone)
 	expect("no pod to delete", deletion, bind.Gone)
-	other := testPod("p", "n1")
+	other := standin.Pod("p", "n1")
 	other.UID = "another"
 	r.server.SetPod(other)
 	expect("another pod of the name", disruption, bind.Gone)
@@ -328,7 +331,7 @@ func TestEvictionWrites(t *testing.T) {
 	if r.server.Pod("default", "p").DeletionTimestamp != nil {
 		t.Error("it was")
 	}
-	r.server.SetPod(testPod("p", "n1"))
+	r.server.SetPod(standin.Pod("p", "n1"))
 	expect("disrupt", disruption, bind.Written)
 	if got := r.server.Pod("default", "p").Status.Conditions; len(got) != 1 || got[0].Type != corev1.DisruptionTarget || got[0].Status != corev1.ConditionTrue ||
 		got[0].Reason != "PreemptionByScheduler" || got[0].Message != "hilbert-test: preempting" {
@@ -350,9 +353,9 @@ func TestEvictionWrites(t *testing.T) {
 
 func TestReadPod(t *testing.T) {
 	r := newRig(t, 1, time.Second)
-	r.server.SetPod(testPod("bound", "n2"))
-	r.server.SetPod(testPod("waiting", ""))
-	reused := testPod("reused", "n1")
+	r.server.SetPod(standin.Pod("bound", "n2"))
+	r.server.SetPod(standin.Pod("waiting", ""))
+	reused := standin.Pod("reused", "n1")
 	reused.UID = "another"
 	r.server.SetPod(reused)
 	r.fence.Shut() // a read harms nobody
@@ -392,7 +395,7 @@ func TestWorkersBoundTheWrites(t *testing.T) {
 	started, answered := 0, 0
 	for i := range writes {
 		name := fmt.Sprint("p", i)
-		r.server.SetPod(testPod(name, ""))
+		r.server.SetPod(standin.Pod(name, ""))
 		if r.writer.Start(bindingOf(name)) {
 			started++
 		}

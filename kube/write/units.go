@@ -1,4 +1,4 @@
-package kube
+package write
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/apiserver"
+	"hilbert.dev/hilbert/kube/optional"
 	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/schedule/bind"
 )
@@ -30,20 +31,20 @@ type groupAPIs struct {
 	surveyor *apiserver.Surveyor
 
 	mu    sync.Mutex
-	known served
+	known optional.APIs
 	asked time.Time
 }
 
 // served answers from memory for as long as a Watch would not ask either.
-func (g *groupAPIs) served(ctx context.Context, now time.Time) (served, error) {
+func (g *groupAPIs) served(ctx context.Context, now time.Time) (optional.APIs, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.asked.IsZero() && now.Sub(g.asked) < surveyPeriod {
+	if !g.asked.IsZero() && now.Sub(g.asked) < optional.SurveyPeriod {
 		return g.known, nil
 	}
-	known, err := survey(ctx, g.surveyor)
+	known, err := optional.Survey(ctx, g.surveyor)
 	if err != nil {
-		return served{}, err
+		return optional.APIs{}, err
 	}
 	g.known, g.asked = known, now
 	return known, nil
@@ -65,12 +66,12 @@ func (w *Writer) writeUnit(ctx context.Context, write *bind.Write) bind.Result {
 }
 
 // tryUnit reads and patches once; again says that another writer was faster.
-func (w *Writer) tryUnit(ctx context.Context, has served, write *bind.Write) (result bind.Result, again bool) {
+func (w *Writer) tryUnit(ctx context.Context, has optional.APIs, write *bind.Write) (result bind.Result, again bool) {
 	path, body, result := w.findGroup(ctx, has, write.Unit)
 	if body == nil {
 		return result, false
 	}
-	patch, contentType, err := conditionPatch(body, has.groups, path.sigs, write.UnitCondition, w.now())
+	patch, contentType, err := conditionPatch(body, has.PodGroups, path.sigs, write.UnitCondition, w.now())
 	switch {
 	case err != nil:
 		return bind.Result{Outcome: bind.Refused, Message: err.Error()}, false
@@ -90,11 +91,11 @@ type groupPath struct {
 }
 
 // findGroup reads a PodGroup from the first API that has it. Without one, body is nil and result says why.
-func (w *Writer) findGroup(ctx context.Context, has served, unit facts.UnitName) (at groupPath, body []byte, result bind.Result) {
+func (w *Writer) findGroup(ctx context.Context, has optional.APIs, unit facts.UnitName) (at groupPath, body []byte, result bind.Result) {
 	result = bind.Result{Outcome: bind.Gone, Message: "there is no PodGroup " + unit.String()}
 	for _, api := range [...]struct {
 		group, version string
-	}{{parse.GroupScheduling, has.groups}, {parse.GroupSigs, has.sigs}} {
+	}{{parse.GroupScheduling, has.PodGroups}, {parse.GroupSigs, has.SigsPodGroups}} {
 		if api.version == "" {
 			continue
 		}
