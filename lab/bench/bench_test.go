@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 func TestParseStat(t *testing.T) {
@@ -116,7 +117,7 @@ func TestMixed(t *testing.T) {
 		}
 		fits := 0
 		for _, s := range w.shapes {
-			if matches(pod.Spec.NodeSelector, s.Labels) {
+			if labels.SelectorFromSet(pod.Spec.NodeSelector).Matches(labels.Set(s.Labels)) {
 				fits++
 			}
 		}
@@ -131,15 +132,6 @@ func TestMixed(t *testing.T) {
 	if cpu := pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]; pod.Spec.SchedulerName != "me" || cpu.MilliValue() != mixed[0].milliCPU {
 		t.Errorf("pod: %+v", pod.Spec)
 	}
-}
-
-func matches(selector, labels map[string]string) bool {
-	for k, v := range selector {
-		if labels[k] != v {
-			return false
-		}
-	}
-	return true
 }
 
 // TestResult: the raw rate is the best median, not the best round, and ratios are of medians.

@@ -125,7 +125,7 @@ func (h *harness) readMeter(ctx context.Context, p containersProcesses) (m meter
 	if m.processes, err = cpuOf(p.all()...); err != nil {
 		return m, err
 	}
-	if m.own, err = ownCPU(); err != nil {
+	if m.own, err = OwnCPU(); err != nil {
 		return m, err
 	}
 	m.asked, err = h.asked(ctx)

@@ -128,7 +128,7 @@ func newContainersProtocol(o *ContainersOptions) ContainersProtocol {
 		Kubelets:  "none: pods are Allocated and never Running, and a deletion takes effect at once",
 	}
 	if o.APIServer == RealAPIServer {
-		p.Server = "kube-apiserver " + kubernetesVersion + " with Hilbert's definitions, and etcd without fsync, one process each"
+		p.Server = "kube-apiserver " + KubernetesVersion + " with Hilbert's definitions, and etcd without fsync, one process each"
 	}
 	return p
 }

@@ -22,8 +22,8 @@ import (
 	"hilbert.dev/hilbert/lab/hollow"
 )
 
-// kubernetesVersion is what kube-apiserver and kube-scheduler in this binary report.
-var kubernetesVersion = version.Get().GitVersion
+// KubernetesVersion is what kube-apiserver and kube-scheduler in this binary report.
+var KubernetesVersion = version.Get().GitVersion
 
 // harness owns the control plane's processes and the pods of a run.
 type harness struct {

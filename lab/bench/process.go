@@ -238,3 +238,21 @@ func parsePeak(status string) (int64, error) {
 	}
 	return 0, errors.New("no VmHWM in /proc status")
 }
+
+// OwnCPU is the user and system time of this process.
+func OwnCPU() (time.Duration, error) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0, fmt.Errorf("CPU time of this process: %w", err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
+}
+
+// OwnPeak is the largest resident set of this process so far, in bytes.
+func OwnPeak() (int64, error) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0, fmt.Errorf("memory of this process: %w", err)
+	}
+	return usage.Maxrss << 10, nil
+}

@@ -213,7 +213,7 @@ type Protocol struct {
 func newProtocol(o Options, chosen []contestant) Protocol {
 	p := Protocol{
 		Nodes: o.Nodes, Pods: o.Pods, Classes: len(uniform), Rounds: o.Rounds,
-		Cores: runtime.NumCPU(), KubernetesVersion: kubernetesVersion,
+		Cores: runtime.NumCPU(), KubernetesVersion: KubernetesVersion,
 		Processes:     "etcd, kube-apiserver, the contestant and the harness are one operating system process each; a contestant is started afresh for each round",
 		ControlPlane:  "etcd without fsync on a Unix socket; kube-apiserver with TLS and RBAC on loopback, without priority and fairness and without in-flight limits; all clients are cluster-admin",
 		Clock:         "rate = (pods - 1) / (last - first nodeName seen by one watch of the harness)",

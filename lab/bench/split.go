@@ -167,7 +167,7 @@ func (h *harness) splitRound(ctx context.Context, apiServer string, files apart.
 	if h.etcd != nil {
 		others = append(others, h.etcd)
 	}
-	own, err := ownCPU()
+	own, err := OwnCPU()
 	if err != nil {
 		return r, err
 	}
@@ -175,7 +175,7 @@ func (h *harness) splitRound(ctx context.Context, apiServer string, files apart.
 	if err != nil {
 		return r, err
 	}
-	now, err := ownCPU()
+	now, err := OwnCPU()
 	if err != nil {
 		return r, err
 	}

@@ -87,7 +87,7 @@ func newSplitProtocol(o *SplitOptions, classes int) SplitProtocol {
 		Counts:    "by the leader, over the life of its process; one scheduler in one process hands nothing out",
 	}
 	if o.APIServer == RealAPIServer {
-		p.Server = "kube-apiserver " + kubernetesVersion + " and etcd without fsync, one process each; pods are deleted and etcd is compacted between rounds; nodes are objects that no process updates"
+		p.Server = "kube-apiserver " + KubernetesVersion + " and etcd without fsync, one process each; pods are deleted and etcd is compacted between rounds; nodes are objects that no process updates"
 	}
 	return p
 }

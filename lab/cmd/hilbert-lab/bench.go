@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"hilbert.dev/hilbert/lab/bench"
+	"hilbert.dev/hilbert/lab/bench/decide"
 )
 
 func newBenchCommand() *cobra.Command {
@@ -71,12 +72,12 @@ func newBenchScheduleCommand() *cobra.Command {
 }
 
 func newBenchDecideCommand() *cobra.Command {
-	o := bench.DecideOptions{Progress: os.Stderr}
+	o := decide.Options{Progress: os.Stderr}
 	command := benchCommand("decide", "Measure decisions per second in memory: kube-scheduler and Hilbert, in turn",
-		func(ctx context.Context) (benchResult, error) { return bench.Decide(ctx, o) })
+		func(ctx context.Context) (benchResult, error) { return decide.Run(ctx, o) })
 	flags := command.Flags()
 	flags.IntSliceVar(&o.Nodes, "nodes", []int{5000, 20000}, "numbers of nodes")
-	flags.StringSliceVar(&o.Cases, "case", bench.DecideCases(), "kinds of pods to measure")
+	flags.StringSliceVar(&o.Cases, "case", decide.Cases(), "kinds of pods to measure")
 	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of each scheduler")
 	flags.DurationVar(&o.Duration, "duration", 3*time.Second, "how long a round lasts")
 	flags.IntVar(&o.Least, "decisions", 200, "least number of decisions in a round, however long they take")

@@ -1,4 +1,12 @@
-package bench
+// Package decide measures decisions alone, Hilbert's loop beside kube-scheduler's in one process, without an API server: clients that answer from memory stand in for it.
+//
+// Run plays each case (pods of some classes, gangs, volumes, devices, preemption) on nodes that both schedulers see alike, in rounds that take turns, and reports rates, CPU time,
+// memory and the ratio of each pair of rounds. For example, hilbert-lab bench decide --nodes 5000 --case spread says how many pods with spread constraints each of them
+// places a second.
+//
+// Invariants: both sides decide on the same pods on the same nodes, and every decision is counted once it is bound; a side that places fewer is said to.
+// The rates are of one machine at one time: only ratios of one run are to be compared. What an API server costs is in package bench.
+package decide
 
 import (
 	"cmp"
@@ -9,16 +17,16 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"syscall"
 	"time"
 
 	scenarios "hilbert.dev/hilbert/bench"
+	"hilbert.dev/hilbert/lab/bench"
 )
 
-// DecideOptions says what to measure of the decisions alone, without an API server.
-type DecideOptions struct {
+// Options says what to measure of the decisions alone, without an API server.
+type Options struct {
 	Nodes []int
-	// Cases of DecideCases; empty is all.
+	// Cases of Cases; empty is all.
 	Cases []string
 	// Rounds of each side, interleaved.
 	Rounds int
@@ -63,8 +71,8 @@ var decideCases = []decideCase{
 // oddCases are those whose pods are unlike each other. What they are to reach is a rate of Hilbert's own (docs/benchmarks/odd.md), and no ratio.
 var oddCases = []scenarios.Case{scenarios.Sizes, scenarios.SizesOwned, scenarios.Image, scenarios.Selectors, scenarios.Daemons}
 
-// DecideCases are the names of all cases.
-func DecideCases() []string {
+// Cases are the names of all cases.
+func Cases() []string {
 	var names []string
 	for _, c := range decideCases {
 		names = append(names, c.name)
@@ -97,15 +105,15 @@ type decider interface {
 	stop()
 }
 
-// Decide measures all rows.
-func Decide(ctx context.Context, o DecideOptions) (*DecideResult, error) {
+// Run measures all rows.
+func Run(ctx context.Context, o Options) (*Result, error) {
 	chosen, err := o.choose()
 	if err != nil {
 		return nil, err
 	}
 	// Upstream makes much garbage, and its heap is smaller here than beside an API server's objects: more room takes a fifth off its CPU time.
 	defer debug.SetGCPercent(debug.SetGCPercent(decideGC))
-	result := &DecideResult{Protocol: newDecideProtocol(o)}
+	result := &Result{Protocol: newDecideProtocol(o)}
 	for _, nodes := range o.Nodes {
 		for _, c := range chosen {
 			row, err := decideRow(ctx, &o, c, nodes)
@@ -115,14 +123,14 @@ func Decide(ctx context.Context, o DecideOptions) (*DecideResult, error) {
 			result.Cases = append(result.Cases, *row)
 		}
 	}
-	if result.PeakBytes, err = ownPeak(); err != nil {
+	if result.PeakBytes, err = bench.OwnPeak(); err != nil {
 		return nil, err
 	}
 	return result, nil
 }
 
 // choose checks the options.
-func (o *DecideOptions) choose() ([]decideCase, error) {
+func (o *Options) choose() ([]decideCase, error) {
 	switch {
 	case len(o.Nodes) == 0 || slices.Min(o.Nodes) < 20:
 		return nil, fmt.Errorf("--nodes is %v: give numbers from 20", o.Nodes)
@@ -138,20 +146,20 @@ func (o *DecideOptions) choose() ([]decideCase, error) {
 	for _, name := range o.Cases {
 		at := slices.IndexFunc(decideCases, func(c decideCase) bool { return c.name == name })
 		if at < 0 {
-			return nil, fmt.Errorf("--case has %q: choose among %v", name, DecideCases())
+			return nil, fmt.Errorf("--case has %q: choose among %v", name, Cases())
 		}
 		chosen = append(chosen, decideCases[at])
 	}
 	return chosen, nil
 }
 
-func (o *DecideOptions) progress(format string, args ...any) {
+func (o *Options) progress(format string, args ...any) {
 	if o.Progress != nil {
 		fmt.Fprintf(o.Progress, format+"\n", args...)
 	}
 }
 
-func decideRow(ctx context.Context, o *DecideOptions, c decideCase, nodes int) (*DecideCase, error) {
+func decideRow(ctx context.Context, o *Options, c decideCase, nodes int) (*Case, error) {
 	o.progress("%s, %d nodes: filling", c.name, nodes)
 	scenario := &scenarios.Scenario{Nodes: nodes, Classes: c.classes, Case: c.scenario, Fill: decideFill, Seed: decideSeed}
 	empty := liveBytes()
@@ -165,7 +173,7 @@ func decideRow(ctx context.Context, o *DecideOptions, c decideCase, nodes int) (
 		return nil, fmt.Errorf("kube-scheduler: %w", err)
 	}
 	defer kube.stop()
-	row := &DecideCase{
+	row := &Case{
 		Nodes: nodes, Case: c.name, Classes: c.classes, Members: max(c.members, 1), Pods: hilbert.pods(), Wanted: c.wanted(nodes),
 		States: scenarios.DistinctStates(hilbert.scheduler.Store()),
 	}
@@ -173,7 +181,7 @@ func decideRow(ctx context.Context, o *DecideOptions, c decideCase, nodes int) (
 		name string
 		side decider
 		held uint64
-		into *DecideSide
+		into *Side
 	}{
 		{"hilbert", hilbert, first - min(empty, first), &row.Hilbert},
 		{"kube-scheduler", kube, 0, &row.KubeScheduler},
@@ -207,48 +215,30 @@ func decideRow(ctx context.Context, o *DecideOptions, c decideCase, nodes int) (
 }
 
 // decideRound measures one side, on a heap that was just collected.
-func decideRound(ctx context.Context, side decider, least int, limit time.Duration) (DecideRound, error) {
+func decideRound(ctx context.Context, side decider, least int, limit time.Duration) (Round, error) {
 	runtime.GC()
-	cpu, err := ownCPU()
+	cpu, err := bench.OwnCPU()
 	if err != nil {
-		return DecideRound{}, err
+		return Round{}, err
 	}
 	start := time.Now()
 	t, err := side.decide(ctx, least, limit)
 	if err != nil {
-		return DecideRound{}, err
+		return Round{}, err
 	}
 	seconds := time.Since(start).Seconds()
-	after, err := ownCPU()
+	after, err := bench.OwnCPU()
 	if err != nil {
-		return DecideRound{}, err
+		return Round{}, err
 	}
 	if t.unplaced == t.decisions {
-		return DecideRound{}, errors.New("no pod found a node")
+		return Round{}, errors.New("no pod found a node")
 	}
 	n := float64(t.decisions)
-	return DecideRound{
+	return Round{
 		Decisions: t.decisions, Unplaced: t.unplaced, Victims: t.victims, Seconds: seconds,
 		PerSec: n / seconds, CPUMicrosPerDecision: float64((after - cpu).Microseconds()) / n,
 	}, nil
-}
-
-// ownCPU is the user and system time of this process.
-func ownCPU() (time.Duration, error) {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0, fmt.Errorf("CPU time of this process: %w", err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
-}
-
-// ownPeak is the largest resident set of this process so far, in bytes.
-func ownPeak() (int64, error) {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0, fmt.Errorf("memory of this process: %w", err)
-	}
-	return usage.Maxrss << 10, nil
 }
 
 func liveBytes() uint64 {

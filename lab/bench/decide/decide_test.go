@@ -1,4 +1,4 @@
-package bench
+package decide
 
 import (
 	"encoding/json"
@@ -9,22 +9,24 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
 
 	scenarios "hilbert.dev/hilbert/bench"
 	"hilbert.dev/hilbert/cluster"
+	"hilbert.dev/hilbert/lab/bench"
 )
 
 // TestDecide: in every case, both sides place all pods under a load that stays level, and the result says so.
 func TestDecide(t *testing.T) {
-	small := slices.DeleteFunc(DecideCases(), func(name string) bool { return name == "gang512" }) // which 50 nodes have no room for
-	result, err := Decide(t.Context(), DecideOptions{Nodes: []int{50}, Cases: small, Rounds: 2, Duration: time.Millisecond, Least: 60})
+	small := slices.DeleteFunc(Cases(), func(name string) bool { return name == "gang512" }) // which 50 nodes have no room for
+	result, err := Run(t.Context(), Options{Nodes: []int{50}, Cases: small, Rounds: 2, Duration: time.Millisecond, Least: 60})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	if err := WriteJSON(&text, result); err != nil {
+	if err := bench.WriteJSON(&text, result); err != nil {
 		t.Fatal(err)
 	}
 	var back struct {
@@ -46,7 +48,7 @@ func TestDecide(t *testing.T) {
 		if c.States < 25 && c.Case != "preempt" && c.Case != "batch" {
 			t.Errorf("%s: %d distinct states of 50 nodes", c.Case, c.States)
 		}
-		for name, s := range map[string]*DecideSide{"hilbert": &c.Hilbert, "kube-scheduler": &c.KubeScheduler} {
+		for name, s := range map[string]*Side{"hilbert": &c.Hilbert, "kube-scheduler": &c.KubeScheduler} {
 			level := c.Pods
 			if c.Case == "preempt" { // the last preemptor has its victim's place, and each in the end
 				level = 50 * scenarios.PreemptVictims
@@ -101,7 +103,7 @@ func TestDecidePlaces(t *testing.T) {
 	taken := make(map[string]*corev1.Pod)
 	for _, pod := range kube.ring {
 		node := nodes[pod.Spec.NodeName]
-		if !matches(pod.Spec.NodeSelector, node.Labels) || node.Tainted && len(pod.Spec.Tolerations) == 0 {
+		if !labels.SelectorFromSet(pod.Spec.NodeSelector).Matches(labels.Set(node.Labels)) || node.Tainted && len(pod.Spec.Tolerations) == 0 {
 			t.Errorf("%s is on %+v", pod.Name, node)
 		}
 		at := pod.Spec.NodeName + "/" + pod.Labels[scenarios.LabelApp]
@@ -208,20 +210,20 @@ func TestDecideBatches(t *testing.T) {
 }
 
 func TestDecideOptions(t *testing.T) {
-	good := DecideOptions{Nodes: []int{50}, Rounds: 1, Least: 1}
+	good := Options{Nodes: []int{50}, Rounds: 1, Least: 1}
 	for name, test := range map[string]struct {
-		spoil func(*DecideOptions)
+		spoil func(*Options)
 		want  string
 	}{
-		"no nodes":     {func(o *DecideOptions) { o.Nodes = nil }, "--nodes"},
-		"few nodes":    {func(o *DecideOptions) { o.Nodes = []int{100, 3} }, "--nodes"},
-		"no rounds":    {func(o *DecideOptions) { o.Rounds = 0 }, "--rounds"},
-		"no decisions": {func(o *DecideOptions) { o.Least = 0 }, "--decisions"},
-		"unknown case": {func(o *DecideOptions) { o.Cases = []string{"gangs"} }, "antiaffinity"},
+		"no nodes":     {func(o *Options) { o.Nodes = nil }, "--nodes"},
+		"few nodes":    {func(o *Options) { o.Nodes = []int{100, 3} }, "--nodes"},
+		"no rounds":    {func(o *Options) { o.Rounds = 0 }, "--rounds"},
+		"no decisions": {func(o *Options) { o.Least = 0 }, "--decisions"},
+		"unknown case": {func(o *Options) { o.Cases = []string{"gangs"} }, "antiaffinity"},
 	} {
 		o := good
 		test.spoil(&o)
-		if _, err := Decide(t.Context(), o); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want an error about %s", name, err, test.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package bench
+package decide
 
 import (
 	"encoding/json"

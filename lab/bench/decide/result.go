@@ -1,4 +1,4 @@
-package bench
+package decide
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"text/tabwriter"
 	"time"
+
+	"hilbert.dev/hilbert/lab/bench"
 )
 
 // What all rows have in common.
@@ -15,16 +17,16 @@ const (
 	decideGC   = 400 // GOGC
 )
 
-// DecideResult is a whole run.
-type DecideResult struct {
-	Protocol DecideProtocol `json:"protocol"`
-	Cases    []DecideCase   `json:"cases"`
+// Result is a whole run.
+type Result struct {
+	Protocol Protocol `json:"protocol"`
+	Cases    []Case   `json:"cases"`
 	// PeakBytes is the largest resident set of the process, which holds both sides.
 	PeakBytes int64 `json:"peakBytes"`
 }
 
-// DecideCase is a row.
-type DecideCase struct {
+// Case is a row.
+type Case struct {
 	Nodes int    `json:"nodes"`
 	Case  string `json:"case"`
 	// Medians over the rounds; Ratio is the median of the ratios of each round.
@@ -42,24 +44,24 @@ type DecideCase struct {
 	Ratios  []float64 `json:"ratios"`
 	Classes int       `json:"classes"`
 	// Pods that hold nodes before the first round, and States: nodes that differ in what they have, what is taken, zone or pool.
-	Pods          int        `json:"pods"`
-	States        int        `json:"distinctNodeStates"`
-	Hilbert       DecideSide `json:"hilbert"`
-	KubeScheduler DecideSide `json:"kubeScheduler"`
+	Pods          int  `json:"pods"`
+	States        int  `json:"distinctNodeStates"`
+	Hilbert       Side `json:"hilbert"`
+	KubeScheduler Side `json:"kubeScheduler"`
 }
 
-// DecideSide is one side of a row.
-type DecideSide struct {
+// Side is one side of a row.
+type Side struct {
 	CPUMicrosPerDecision float64 `json:"cpuMicrosPerDecision"`
 	// HeapBytes is what the side keeps, its cluster included.
 	HeapBytes uint64 `json:"heapBytes"`
 	// Pods that hold nodes after the last round.
-	Pods   int           `json:"pods"`
-	Rounds []DecideRound `json:"rounds"`
+	Pods   int     `json:"pods"`
+	Rounds []Round `json:"rounds"`
 }
 
-// DecideRound is one measurement. Unplaced decisions found no node; Victims had to leave.
-type DecideRound struct {
+// Round is one measurement. Unplaced decisions found no node; Victims had to leave.
+type Round struct {
 	Decisions            int     `json:"decisions"`
 	Unplaced             int     `json:"unplaced"`
 	Victims              int     `json:"victims"`
@@ -69,7 +71,7 @@ type DecideRound struct {
 }
 
 // finish fills in the medians.
-func (c *DecideCase) finish() {
+func (c *Case) finish() {
 	for i, r := range c.Hilbert.Rounds {
 		c.Ratios = append(c.Ratios, r.PerSec/c.KubeScheduler.Rounds[i].PerSec)
 	}
@@ -78,7 +80,7 @@ func (c *DecideCase) finish() {
 	c.CPURatio = c.KubeScheduler.CPUMicrosPerDecision / c.Hilbert.CPUMicrosPerDecision
 }
 
-func (s *DecideSide) finish() (perSec float64) {
+func (s *Side) finish() (perSec float64) {
 	var rates, cpu []float64
 	for _, r := range s.Rounds {
 		rates, cpu = append(rates, r.PerSec), append(cpu, r.CPUMicrosPerDecision)
@@ -87,15 +89,15 @@ func (s *DecideSide) finish() (perSec float64) {
 	return middle(rates)
 }
 
-func (s *DecideSide) unplaced() (n int) {
+func (s *Side) unplaced() (n int) {
 	for _, r := range s.Rounds {
 		n += r.Unplaced
 	}
 	return n
 }
 
-// DecideProtocol says how a result came about.
-type DecideProtocol struct {
+// Protocol says how a result came about.
+type Protocol struct {
 	KubernetesVersion string  `json:"kubernetesVersion"`
 	Cores             int     `json:"cores"`
 	Rounds            int     `json:"rounds"`
@@ -118,9 +120,9 @@ type DecideProtocol struct {
 	CPU               string  `json:"cpu"`
 }
 
-func newDecideProtocol(o DecideOptions) DecideProtocol {
-	return DecideProtocol{
-		KubernetesVersion: kubernetesVersion, Cores: runtime.NumCPU(), Rounds: o.Rounds, SecondsPerRound: o.Duration.Round(time.Millisecond).Seconds(),
+func newDecideProtocol(o Options) Protocol {
+	return Protocol{
+		KubernetesVersion: bench.KubernetesVersion, Cores: runtime.NumCPU(), Rounds: o.Rounds, SecondsPerRound: o.Duration.Round(time.Millisecond).Seconds(),
 		LeastDecisions: o.Least, FillPercent: decideFill, Seed: decideSeed,
 		Process: "both schedulers in one process, in turn, one after the other; the heap is collected before each round; one round of each warms up; GOGC=400",
 		Load: "Hilbert fills the cluster to fillPercent of its CPU and kube-scheduler gets the same pods on the same nodes; then the oldest pod leaves " +
@@ -150,7 +152,7 @@ func newDecideProtocol(o DecideOptions) DecideProtocol {
 }
 
 // WriteTable writes the medians for people.
-func (r *DecideResult) WriteTable(w io.Writer) error {
+func (r *Result) WriteTable(w io.Writer) error {
 	p := r.Protocol
 	fmt.Fprintf(w, "decisions without an API server, %d cores, median of %d rounds, Kubernetes %s\n\n", p.Cores, p.Rounds, p.KubernetesVersion)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
