@@ -310,8 +310,7 @@ func budgetOf(s *metav1.Status) string {
 	return "its disruption budget refuses: " + s.Details.Causes[i].Message
 }
 
-// Left lists the moves that a leader before has left, and when each began. Whoever may write Reservations may give them our label, and any template: what cannot be read is none of ours, and keeps
-// no other from being read.
+// Left lists the moves that a leader before has left, and when each began. What cannot be read is none of ours, and keeps no other from being read.
 func (c *Client) Left(ctx context.Context, visit func(w reschedule.Wanted, created time.Time)) error {
 	next := ""
 	for {
@@ -327,23 +326,28 @@ func (c *Client) Left(ctx context.Context, visit func(w reschedule.Wanted, creat
 			return fmt.Errorf("list the moves that were left: %w", err)
 		}
 		for i := range list.Items {
-			r := list.Items[i].Object
-			var what record
-			if r == nil || json.Unmarshal([]byte(r.Annotations[spec.AnnotationMove]), &what) != nil || r.Name != nameOf(what.UID) || !isName(what.Name) {
-				continue // nobody's, and it ends by its TTL
+			if r := list.Items[i].Object; r != nil {
+				if w, ok := Of(r); ok { // else it is nobody's, and ends by its TTL
+					visit(w, r.CreationTimestamp.Time)
+				}
 			}
-			gang, ok := gangOf(&what, r)
-			if !ok {
-				continue
-			}
-			visit(reschedule.Wanted{
-				Pod: what.UID, Namespace: r.Namespace, Name: what.Name, Workload: what.Workload, From: what.From, To: what.To, Reason: what.Reason, Why: what.Why, Gang: gang,
-			}, r.CreationTimestamp.Time)
 		}
 		if next = list.Continue; next == "" {
 			return nil
 		}
 	}
+}
+
+// Of reads the move whose target a Reservation keeps. Whoever may write Reservations may give them our label, annotation and any template: one that says nothing of a move answers false.
+func Of(r *v1alpha1.Reservation) (w reschedule.Wanted, ok bool) {
+	var what record
+	if json.Unmarshal([]byte(r.Annotations[spec.AnnotationMove]), &what) != nil || r.Name != nameOf(what.UID) || !isName(what.Name) {
+		return w, false
+	}
+	gang, ok := gangOf(&what, r)
+	return reschedule.Wanted{
+		Pod: what.UID, Namespace: r.Namespace, Name: what.Name, Workload: what.Workload, From: what.From, To: what.To, Reason: what.Reason, Why: what.Why, Gang: gang,
+	}, ok
 }
 
 // isName reports whether a text can name a pod in a path. Whoever may write Reservations may write the annotation, and must not lead us to another namespace.

@@ -46,7 +46,7 @@ func TestCompletion(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"explain", ""}, "pod unit node queue reservation vpa resourcerequest tidepool :36"},
+		{[]string{"explain", ""}, "pod unit node queue reservation vpa resourcerequest tidepool nodeconfiguration :36"},
 		{[]string{"explain", "pod", "t"}, "train-0 train-1 train-2 tune-0 tune-1 :4"},
 		{[]string{"explain", "pod", "tu"}, "tune-0 tune-1 :4"},
 		{[]string{"explain", "pod", "-n", "night", ""}, "late :4"},

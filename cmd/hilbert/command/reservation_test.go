@@ -94,4 +94,17 @@ func TestExplainReservation(t *testing.T) {
 			t.Errorf("%q: %v\n%s\nfrom the file:\n%s", question, err, live, from)
 		}
 	}
+	// The target of a move of the pod that has a place, as the controller reserves it.
+	c.api.Set(standin.FromYAML(t, strings.NewReplacer("name: release, uid: uid-release", `name: hilbert-move-uid-web-0, uid: uid-move, annotations: {hilbert.dev/move-of: '`+
+		`{"uid":"uid-web-0","name":"web-0","workload":"web","from":"n1","to":"n2","reason":"Drain","why":"n1 is to be emptied"}'}`, "count: 2", "count: 1").Replace(reservationYAML)))
+	const moved = "A move of pod web-0 from n1 to n2 is under way (Drain): n1 is to be emptied. It waits for its target to be reserved"
+	await("keeps 1 place", "explain", "reservation", "hilbert-move-uid-web-0")
+	for _, of := range []string{"pod/web-0", "reservation/hilbert-move-uid-web-0"} {
+		if out, err := run(t.Context(), t, append([]string{"explain", of}, c.through()...)...); err != nil || !strings.Contains(out, moved) {
+			t.Errorf("%s: %v\n%s", of, err, out)
+		}
+	}
+	if out, err := run(t.Context(), t, append([]string{"explain", "pod/web-1"}, c.through()...)...); err != nil || strings.Contains(out, "A move of") {
+		t.Errorf("another pod is not moved: %v\n%s", err, out)
+	}
 }

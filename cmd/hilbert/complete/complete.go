@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	schedulingv1alpha1 "hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/kube/parse"
 	"hilbert.dev/hilbert/kube/reach"
@@ -48,6 +49,11 @@ func Queues(t *reach.Target) Func {
 // TidePools completes the names of TidePools.
 func TidePools(t *reach.Target) Func {
 	return names(t, "/apis/"+schedulingv1alpha1.GroupVersion.String()+"/"+schedulingv1alpha1.TidePools)
+}
+
+// NodeConfigurations completes the names of NodeConfigurations.
+func NodeConfigurations(t *reach.Target) Func {
+	return names(t, "/apis/"+nodev1alpha1.GroupVersion.String()+"/"+nodev1alpha1.NodeConfigurations)
 }
 
 // Pods completes NAME or NAMESPACE/NAME of pods.

@@ -10,10 +10,12 @@ package explain
 
 import (
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cmd/exitcode"
 	"hilbert.dev/hilbert/cmd/hilbert/ask"
@@ -35,21 +37,56 @@ const (
 	kindVPA         = "vpa"
 	kindRequest     = "resourcerequest"
 	kindTidePool    = "tidepool"
+	kindNodeConf    = "nodeconfiguration"
 )
 
-// kindWords are the words for them; what --output name prints of an object is one of them too.
-var kindWords = map[string]string{
-	kindPod: kindPod, "pods": kindPod, "po": kindPod,
-	kindUnit: kindUnit, "units": kindUnit, "podgroup": kindUnit, "podgroups": kindUnit,
-	kindNode: kindNode, "nodes": kindNode, "no": kindNode,
-	kindQueue: kindQueue, "queues": kindQueue,
-	kindReservation: kindReservation, "reservations": kindReservation, "hrsv": kindReservation,
-	kindVPA: kindVPA, "verticalpodautoscaler": kindVPA, kubevpa.Resource: kindVPA,
-	kindRequest: kindRequest, v1alpha1.ResourceRequests: kindRequest, "hreq": kindRequest,
-	kindTidePool: kindTidePool, v1alpha1.TidePools: kindTidePool,
+// kind is a kind of object that can be explained.
+type kind struct {
+	name  string
+	about string   // what is said of it
+	words []string // other words for it; what --output name prints of an object is one of them
+	alone bool     // its objects have no namespace
 }
 
-const explainForms = "hilbert explain pod NAME, hilbert explain unit NAME, hilbert explain node NAME, hilbert explain queue NAME, hilbert explain reservation NAME, hilbert explain vpa NAME, hilbert explain resourcerequest NAME, or hilbert explain tidepool NAME"
+// kinds are all of them, in the order in which they are offered.
+var kinds = []kind{
+	{kindPod, "where it is, or why it waits", []string{"pods", "po"}, false},
+	{kindUnit, "the gang of a PodGroup", []string{"units", "podgroup", "podgroups"}, false},
+	{kindNode, "what it lends", []string{"nodes", "no"}, true},
+	{kindQueue, "what it has, and who waits", []string{"queues"}, true},
+	{kindReservation, "where its places are, and who has them", []string{"reservations", "hrsv"}, false},
+	{kindVPA, "what is recommended, and what it waits for", []string{"verticalpodautoscaler", kubevpa.Resource}, false},
+	{kindRequest, "which containers it has, and what the others wait for", []string{v1alpha1.ResourceRequests, "hreq"}, false},
+	{kindTidePool, "how its nodes are divided, and why", []string{v1alpha1.TidePools}, true},
+	{kindNodeConf, "how many nodes have it, and what the others wait for", []string{nodev1alpha1.NodeConfigurations, "nodeconf"}, true},
+}
+
+// kindOf finds a kind by any of its words; nil: there is none.
+func kindOf(word string) *kind {
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == word || slices.Contains(k.words, word) })
+	if i < 0 {
+		return nil
+	}
+	return &kinds[i]
+}
+
+// kindNames are their names.
+func kindNames() (names []string) {
+	for i := range kinds {
+		names = append(names, kinds[i].name)
+	}
+	return names
+}
+
+// forms says how the command is written for each of them.
+func forms() string {
+	list := kindNames()
+	for i, name := range list {
+		list[i] = "hilbert explain " + name + " NAME"
+	}
+	last := len(list) - 1
+	return strings.Join(list[:last], ", ") + ", or " + list[last]
+}
 
 // flags are the flags of hilbert explain.
 type flags struct {
@@ -57,14 +94,14 @@ type flags struct {
 	output output.Format
 }
 
-// subject is what is to be explained; nodes, queues and TidePools have no namespace.
+// subject is what is to be explained; nodes, queues, TidePools and NodeConfigurations have no namespace.
 type subject struct{ kind, namespace, name string }
 
 // NewCommand returns hilbert explain.
 func NewCommand() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
-		Use:   "explain pod|unit|node|queue|reservation|vpa|resourcerequest|tidepool NAME",
+		Use:   "explain " + strings.Join(kindNames(), "|") + " NAME",
 		Short: "Explain where a pod or gang is placed, or why it is not and what would help; what a node lends; how a queue, reservation, request or TidePool stands; or what is recommended",
 		Long: `Explain where a pod is placed and how that node scores, or why no node fits: how many nodes each filter rejects, which nodes come
 closest and what they lack, and which single change would make the pod fit.
@@ -73,18 +110,19 @@ For a unit (the gang of a PodGroup), show which members are placed, how many uni
 members, the limit of a queue, packing, capacity), and which single change would let it be placed: a higher limit, another unit gone, no packing
 constraint, more members or nodes. The scheduler tries each change before it reports it. The command changes nothing in the cluster.
 
-For a node, show what it lends to reclaimed pods and why not more, by NUMA node, how much of that is requested, which pods it wants evicted, and
-what its NUMA nodes can promise. The reasons come from the agent's CustomNodeResource; --from has only what the scheduler knows.
+For a node, show what it lends to reclaimed pods and why not more, by NUMA node, how much of that is requested, which pods it wants evicted, what
+its NUMA nodes can promise, which services are harmed by whom, and how much CPU may be promised a second time. The reasons come from the agent's CustomNodeResource; --from has only what the scheduler knows.
 
 For a queue, show what it has of each resource, what bounds it, what it may take back or has to give back, which units come first, and why they wait.
 
-For a reservation, show its places: where each is, which pod has it, or why it waits or was lost, and which of its owners wait.
+For a reservation, show its places: where each is, which pod has it, or why it waits or was lost, and which of its owners wait. Of one that keeps the target of
+a move, or room for a pod that grows, show for which pod and why; the pod's own answer names it too.
 
 For a VerticalPodAutoscaler that names Hilbert's recommender (vpa), show what is recommended and why, whether pods have it, what that waits for, and the room
 that is kept for pods that grow.
 
 For a ResourceRequest, show how each container that is asked for stands, and why pods of it have no node. For a TidePool, show how its nodes are divided, why,
-and which of them are changing hands.
+and which of them are changing hands. For a NodeConfiguration, show how far its rollout has come, what it waits for, or why it was taken back.
 
 The NAME of a pod, unit, reservation, vpa or resourcerequest is looked for in --namespace, else in the namespace of the kubeconfig's context, else in default; NAMESPACE/NAME names both.
 What -o name prints can be explained too: hilbert explain pod/web-0.`,
@@ -98,6 +136,7 @@ What -o name prints can be explained too: hilbert explain pod/web-0.`,
   hilbert explain vpa shop/web
   hilbert explain resourcerequest etl/words
   hilbert explain tidepool mixed
+  hilbert explain nodeconfiguration web
   hilbert snapshot > cluster.json && hilbert explain pod default/web-0 --from cluster.json`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: f.complete,
@@ -136,17 +175,17 @@ func (f *flags) answer(cmd *cobra.Command, of subject) (output.Answer, error) {
 		a, err := f.Unit(cmd.Context(), of.namespace, of.name)
 		return unitAnswer{a}, err
 	case kindReservation:
-		a, err := f.Reservation(cmd.Context(), of.namespace, of.name)
-		return reservationAnswer{a}, err
+		return f.reservation(cmd.Context(), of.namespace, of.name)
 	case kindVPA:
 		return f.vpa(cmd.Context(), of.namespace, of.name)
 	case kindRequest:
 		return f.request(cmd.Context(), of.namespace, of.name)
 	case kindTidePool:
 		return f.tidePool(cmd.Context(), of.name)
+	case kindNodeConf:
+		return f.nodeConfiguration(cmd.Context(), of.name)
 	}
-	a, err := f.Pod(cmd.Context(), of.namespace, of.name)
-	return podAnswer{a}, err
+	return f.pod(cmd.Context(), of.namespace, of.name)
 }
 
 // subject reads the arguments: KIND NAME, KIND NAMESPACE/NAME, or KIND/NAME.
@@ -154,16 +193,17 @@ func (f *flags) subject(args []string) (subject, error) {
 	if len(args) == 1 {
 		kind, name, ok := strings.Cut(args[0], "/")
 		if !ok {
-			return subject{}, exitcode.Usagef("explain: %q has no name; write %s", args[0], explainForms)
+			return subject{}, exitcode.Usagef("explain: %q has no name; write %s", args[0], forms())
 		}
 		args = []string{kind, name}
 	}
 	word, _, _ := strings.Cut(args[0], ".") // podgroup.scheduling.k8s.io
-	of := subject{kind: kindWords[word], name: args[1]}
-	if of.kind == "" {
-		return of, exitcode.Usagef("explain: %q cannot be explained%s; write %s", args[0], nearest.Hint(args[0], []string{kindPod, kindUnit, kindNode, kindQueue, kindReservation, kindVPA, kindRequest, kindTidePool}), explainForms)
+	k := kindOf(word)
+	if k == nil {
+		return subject{}, exitcode.Usagef("explain: %q cannot be explained%s; write %s", args[0], nearest.Hint(args[0], kindNames()), forms())
 	}
-	if of.kind == kindNode || of.kind == kindQueue || of.kind == kindTidePool {
+	of := subject{kind: k.name, name: args[1]}
+	if k.alone {
 		if of.name == "" || strings.Contains(of.name, "/") {
 			return of, exitcode.Usagef("explain: %q is no %s: a %s has no namespace; write its name", args[1], of.kind, of.kind)
 		}
@@ -202,43 +242,29 @@ func (f *flags) named(of *subject, text string) error {
 // complete completes the kind, then the name.
 func (f *flags) complete(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 0 {
-		return []cobra.Completion{
-			cobra.CompletionWithDesc(kindPod, "where it is, or why it waits"), cobra.CompletionWithDesc(kindUnit, "the gang of a PodGroup"),
-			cobra.CompletionWithDesc(kindNode, "what it lends"), cobra.CompletionWithDesc(kindQueue, "what it has, and who waits"),
-			cobra.CompletionWithDesc(kindReservation, "where its places are, and who has them"), cobra.CompletionWithDesc(kindVPA, "what is recommended, and what it waits for"),
-			cobra.CompletionWithDesc(kindRequest, "which containers it has, and what the others wait for"), cobra.CompletionWithDesc(kindTidePool, "how its nodes are divided, and why"),
-		}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		var offered []cobra.Completion
+		for i := range kinds {
+			offered = append(offered, cobra.CompletionWithDesc(kinds[i].name, kinds[i].about))
+		}
+		return offered, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+	k := kindOf(args[0])
+	if k == nil || len(args) > 1 || f.From != "" {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	names := map[string]complete.Func{
 		kindPod: complete.Pods(&f.Target), kindUnit: complete.Units(&f.Target), kindNode: complete.Nodes(&f.Target), kindQueue: complete.Queues(&f.Target),
 		kindReservation: complete.Reservations(&f.Target), kindVPA: complete.In(&f.Target, kubevpa.Path),
-		kindRequest: complete.In(&f.Target, requestPath), kindTidePool: complete.TidePools(&f.Target),
-	}[kindWords[args[0]]]
-	if len(args) > 1 || names == nil || f.From != "" {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
+		kindRequest: complete.In(&f.Target, requestPath), kindTidePool: complete.TidePools(&f.Target), kindNodeConf: complete.NodeConfigurations(&f.Target),
+	}[k.name]
 	return names(cmd, args[1:], begun)
 }
-
-// podAnswer is where a pod is.
-type podAnswer struct{ *inspect.Answer }
-
-// WriteText renders the answer.
-func (a podAnswer) WriteText(w io.Writer) error { return render.Pod(w, a.Answer) }
 
 // unitAnswer is how a gang stands.
 type unitAnswer struct{ *inspect.UnitAnswer }
 
 // WriteText renders the answer.
 func (a unitAnswer) WriteText(w io.Writer) error { return render.Unit(w, a.UnitAnswer) }
-
-// reservationAnswer is how a Reservation stands.
-type reservationAnswer struct{ *inspect.ReservationAnswer }
-
-// WriteText renders the answer.
-func (a reservationAnswer) WriteText(w io.Writer) error {
-	return render.Reservation(w, a.ReservationAnswer)
-}
 
 // queueExplanation is how a queue stands.
 type queueExplanation struct{ *inspect.QueueView }

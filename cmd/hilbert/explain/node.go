@@ -29,6 +29,10 @@ type nodeAnswer struct {
 	Devices *spec.Devices `json:"devices,omitempty"`
 	// Configuration is what the agent was told by a NodeConfiguration, and made of it; nil: none targets the node.
 	Configuration *nodeConfigured `json:"configuration,omitempty"`
+	// Interference is which services are harmed, by whom, and what is done; nil: it is not watched.
+	Interference *spec.Interference `json:"interference,omitempty"`
+	// Overcommit is how much CPU may be promised a second time, and why; nil: nothing is said of it.
+	Overcommit *spec.NodeOvercommitStatus `json:"overcommit,omitempty"`
 	// Conditions are those that are not as they should be.
 	Conditions []string `json:"conditions,omitempty"`
 
@@ -56,7 +60,7 @@ func (f *flags) node(ctx context.Context, name string) (*nodeAnswer, error) {
 
 // reported takes in the agent's own words.
 func (a *nodeAnswer) reported(c *v1alpha1.CustomNodeResource, now time.Time) {
-	a.Report, a.Devices = c.Status.Colocation, c.Status.Devices
+	a.Report, a.Devices, a.Interference, a.Overcommit = c.Status.Colocation, c.Status.Devices, c.Status.Interference, c.Status.Overcommit
 	a.Configuration = configured(c.Spec.Configuration, c.Status.Configuration)
 	if at := c.Status.ObservedAt.Time; !at.IsZero() {
 		a.ObservedAt, a.age = &at, max(now.Sub(at), 0)
@@ -94,10 +98,16 @@ func (a *nodeAnswer) WriteText(w io.Writer) error {
 			return err
 		}
 	}
-	if err := a.writeGPUs(w); err != nil || a.Report == nil {
+	if err := a.writeGPUs(w); err != nil {
 		return err
 	}
-	return a.writeReport(w)
+	if a.Report != nil {
+		if err := a.writeReport(w); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, a.harm())
+	return err
 }
 
 // writeGPUs says whose the GPUs are, what of them is not promised for that, and who has which. hilbert top gpus draws how much.

@@ -1,80 +1,76 @@
 package explain
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"strings"
+	"time"
 
+	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/exitcode"
+	"hilbert.dev/hilbert/cmd/hilbert/ask"
+	"hilbert.dev/hilbert/kube/reach"
 )
 
-// nodeConfigured is which NodeConfiguration is in force on a node, and what the agent has made of it.
-type nodeConfigured struct {
-	// Name is that of the NodeConfiguration that the node was told, Revision what it said then; empty: none is in force any more.
-	Name     string `json:"name,omitempty"`
-	Revision string `json:"revision,omitempty"`
-	// State is Told, Applied, Refused or Ended.
-	State string `json:"state"`
-	// Error says why the agent refuses it.
-	Error string `json:"error,omitempty"`
-	// FromFile: the agent runs with its file alone. Otherwise, and where State is not Applied, it runs with what it was told before.
-	FromFile bool `json:"fromFile,omitempty"`
-	// Idle: the node does not lend, so that nothing uses the parameters.
-	Idle       bool                   `json:"idle,omitempty"`
-	Parameters spec.WrittenParameters `json:"parameters,omitempty"`
+// configurationAnswer is how far a NodeConfiguration has come, and what it waits for.
+type configurationAnswer struct {
+	Name    string                               `json:"name"`
+	Paused  bool                                 `json:"paused,omitempty"`
+	Expires *time.Time                           `json:"expires,omitempty"`
+	Status  nodev1alpha1.NodeConfigurationStatus `json:"status"`
 }
 
-// The states of a nodeConfigured.
-const (
-	configurationTold    = "Told"    // and the agent has not answered
-	configurationApplied = "Applied" // the agent runs with it
-	configurationRefused = "Refused" // the agent runs with what it had
-	configurationEnded   = "Ended"   // the node is to go by its file again, and the agent has not said yet that it does
-)
-
-// configured compares what a node was told with what its agent says; nil: neither says anything.
-func configured(wanted *spec.WantedConfiguration, applied *spec.AppliedConfiguration) *nodeConfigured {
-	inForce := ""
-	if applied != nil {
-		inForce = applied.InForce
+// nodeConfiguration reads the object, whose status says it all.
+func (f *flags) nodeConfiguration(ctx context.Context, name string) (*configurationAnswer, error) {
+	if f.From != "" {
+		return nil, exitcode.Usagef("explain nodeconfiguration: a file has no NodeConfigurations; leave out --from")
 	}
-	if wanted == nil {
-		if inForce == "" {
-			return nil
-		}
-		return &nodeConfigured{State: configurationEnded}
+	inspector, err := reach.Reach(f.Target)
+	if err != nil {
+		return nil, ask.Cause(err)
 	}
-	c := &nodeConfigured{Name: wanted.Name, Revision: wanted.Revision, State: configurationTold, FromFile: inForce == "", Parameters: wanted.Parameters}
-	if applied == nil || applied.Hash != wanted.Hash {
-		return c
+	var c nodev1alpha1.NodeConfiguration
+	if err := inspector.Get(ctx, "/apis/"+nodev1alpha1.GroupVersion.String()+"/"+nodev1alpha1.NodeConfigurations+"/"+name, &c); err != nil {
+		return nil, ask.Cause(err)
 	}
-	c.Idle = applied.Idle
-	switch {
-	case applied.Error != "":
-		c.State, c.Error = configurationRefused, applied.Error
-	case inForce == wanted.Hash:
-		c.State = configurationApplied
-	}
-	return c
+	return &configurationAnswer{c.Name, c.Spec.Paused, c.Spec.Expires, c.Status}, nil
 }
 
-// String says it in a line or two.
-func (c *nodeConfigured) String() string {
-	before := "it runs with what it was told before"
-	if c.FromFile {
-		before = "it runs with its file alone"
+// WriteText renders the answer.
+func (a *configurationAnswer) WriteText(w io.Writer) error {
+	var out strings.Builder
+	s := &a.Status
+	fmt.Fprintf(&out, "NodeConfiguration %s: %d nodes targeted, %d told, %d have applied it\n", a.Name, s.Nodes.Targeted, s.Nodes.Told, s.Nodes.Applied)
+	if len(s.Conditions) == 0 {
+		out.WriteString("\nHilbert's controller has not said anything about it. Does it run?\n")
 	}
-	var text string
-	switch c.State {
-	case configurationEnded:
-		return "Configuration: no NodeConfiguration is in force any more, and the agent has not gone back to its file yet."
-	case configurationApplied:
-		text = fmt.Sprintf("Configuration: NodeConfiguration %s, revision %s, is in force: %s", c.Name, c.Revision, c.Parameters)
-	case configurationRefused:
-		text = fmt.Sprintf("Configuration: the agent refuses NodeConfiguration %s, revision %s (%s); %s.", c.Name, c.Revision, c.Error, before)
-	default:
-		text = fmt.Sprintf("Configuration: the agent was told NodeConfiguration %s, revision %s, and has not answered yet; %s.", c.Name, c.Revision, before)
+	section(&out, "Conditions", conditionLines(s.Conditions))
+	if r := s.Rollout; r != nil {
+		section(&out, "Rollout of revision "+r.Revision, rollout(r))
 	}
-	if c.Idle {
-		text += "\nThe node does not lend, so that nothing uses its parameters."
+	if s.Stable != nil {
+		section(&out, "On the other nodes", []string{fmt.Sprintf("revision %s: %s", s.Stable.Name(), s.Stable.Parameters)})
 	}
-	return text
+	var notes []string
+	if a.Paused {
+		notes = append(notes, "spec.paused: no further node gets what has changed")
+	}
+	if a.Expires != nil {
+		notes = append(notes, "it ends to target nodes at "+a.Expires.UTC().Format(time.RFC3339))
+	}
+	section(&out, "Also", notes)
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// rollout says how far a revision has come, and what it waits for.
+func rollout(r *spec.RolloutStatus) []string {
+	lines := []string{r.Message}
+	if b := r.Before; b.Nodes > 0 {
+		lines = append(lines, fmt.Sprintf("before it, %d of %d agents were not ready; on the %d nodes of which it is known, %.3f threads waited for each shared CPU and %d evictions were wanted",
+			b.Unready, b.Nodes, b.Known, float64(b.RunDelay)/1000, b.Evictions))
+	}
+	return lines
 }

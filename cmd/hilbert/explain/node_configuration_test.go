@@ -1,36 +1,44 @@
 package explain
 
 import (
+	"strings"
 	"testing"
 
-	"hilbert.dev/hilbert/api/spec"
+	"sigs.k8s.io/yaml"
 )
 
-// TestConfigured: what a node was told, and what its agent says of it, in words.
-func TestConfigured(t *testing.T) {
-	told := &spec.WantedConfiguration{Name: "web", Revision: "r2", Hash: "h2", Parameters: spec.WrittenParameters(`{"lending":{"targetUtilization":60}}`)}
-	for name, c := range map[string]struct {
-		wanted  *spec.WantedConfiguration
-		applied *spec.AppliedConfiguration
-		want    string
-	}{
-		"nothing":       {nil, nil, ""},
-		"long over":     {nil, &spec.AppliedConfiguration{}, ""},
-		"ended":         {nil, &spec.AppliedConfiguration{Name: "web", Hash: "h2", InForce: "h2"}, "Configuration: no NodeConfiguration is in force any more, and the agent has not gone back to its file yet."},
-		"told":          {told, nil, "Configuration: the agent was told NodeConfiguration web, revision r2, and has not answered yet; it runs with its file alone."},
-		"told anew":     {told, &spec.AppliedConfiguration{Name: "web", Hash: "h1", InForce: "h1"}, "Configuration: the agent was told NodeConfiguration web, revision r2, and has not answered yet; it runs with what it was told before."},
-		"old error":     {told, &spec.AppliedConfiguration{Name: "web", Hash: "h1", Error: "of before"}, "Configuration: the agent was told NodeConfiguration web, revision r2, and has not answered yet; it runs with its file alone."},
-		"applied":       {told, &spec.AppliedConfiguration{Name: "web", Hash: "h2", InForce: "h2"}, `Configuration: NodeConfiguration web, revision r2, is in force: {"lending":{"targetUtilization":60}}`},
-		"idle":          {told, &spec.AppliedConfiguration{Name: "web", Hash: "h2", InForce: "h2", Idle: true}, "Configuration: NodeConfiguration web, revision r2, is in force: {\"lending\":{\"targetUtilization\":60}}\nThe node does not lend, so that nothing uses its parameters."},
-		"refused":       {told, &spec.AppliedConfiguration{Name: "web", Hash: "h2", Error: "too high"}, "Configuration: the agent refuses NodeConfiguration web, revision r2 (too high); it runs with its file alone."},
-		"refused later": {told, &spec.AppliedConfiguration{Name: "web", Hash: "h2", InForce: "h1", Error: "too high"}, "Configuration: the agent refuses NodeConfiguration web, revision r2 (too high); it runs with what it was told before."},
-	} {
-		got := ""
-		if said := configured(c.wanted, c.applied); said != nil {
-			got = said.String()
-		}
-		if got != c.want {
-			t.Errorf("%s: got %q, want %q", name, got, c.want)
-		}
+// TestExplainNodeConfiguration: how far a rollout has come, what it waits for, and why it was taken back.
+func TestExplainNodeConfiguration(t *testing.T) {
+	var a configurationAnswer
+	if err := yaml.Unmarshal([]byte(`
+name: web
+paused: true
+status:
+  nodes: {targeted: 40, told: 2, applied: 2}
+  stable: {parameters: {lending: {targetUtilization: 50}}}
+  rollout:
+    revision: r2
+    percent: 5
+    before: {nodes: 40, unready: 1, known: 39, runDelay: 31, evictions: 2}
+    message: "step 1 of 2, 5 % of 40 nodes: it is compared"
+  conditions: [{type: Valid, status: "True", reason: Valid, message: "it can be used"}]
+`), &a); err != nil {
+		t.Fatal(err)
 	}
+	const want = `NodeConfiguration web: 40 nodes targeted, 2 told, 2 have applied it
+
+Conditions:
+  Valid is True (Valid): it can be used
+
+Rollout of revision r2:
+  step 1 of 2, 5 % of 40 nodes: it is compared
+  before it, 1 of 40 agents were not ready; on the 39 nodes of which it is known, 0.031 threads waited for each shared CPU and 2 evictions were wanted
+
+On the other nodes:
+  revision REVISION: {"lending":{"targetUtilization":50}}
+
+Also:
+  spec.paused: no further node gets what has changed
+`
+	expectText(t, &a, strings.ReplaceAll(want, "REVISION", a.Status.Stable.Name()))
 }
