@@ -375,7 +375,7 @@ func (a *Agent) round(controllers []controller, in *inputs) {
 func (a *Agent) apply() {
 	a.checkpoint.save()
 	a.absence.leave(a.node.now())
-	a.observer.Watch(a.node.pods.watched())
+	a.observer.Watch(a.node.pods.watched(a.options.Use != nil))
 	a.knobs.update()
 	a.updates.placementsChanged()
 }

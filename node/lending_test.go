@@ -126,7 +126,7 @@ func (l *lender) run(seconds int) (out *spec.Colocation) {
 	for range seconds {
 		l.now = l.now.Add(time.Second)
 		done := l.agent.Ask(time.Minute, func(a *Agent) {
-			o := l.counters.second(l.busy, l.waiting, a.node.pods.watched())
+			o := l.counters.second(l.busy, l.waiting, a.node.pods.watched(true))
 			a.observer.Put(o, l.now)
 			a.observed(l.now)
 			out = a.lending.colocation(l.now, a.eviction)

@@ -57,9 +57,9 @@ func (p *pod) cgroups() []string {
 
 // container is one that is being created, or runs.
 type container struct {
-	id, cgroup string
-	pod        *pod
-	exists     bool
+	id, name, cgroup string
+	pod              *pod
+	exists           bool
 	// score is the oom_score_adj that the kubelet gave it, and memoryLimit its limit in bytes; nil and 0: not known.
 	score       *int
 	memoryLimit int64
@@ -132,7 +132,7 @@ func (t *podTable) attach(c *Container) *container {
 		return nil
 	}
 	out := &container{
-		id: c.ID, cgroup: c.Cgroup, pod: p, exists: c.Exists, cpus: c.CPUs, mems: c.Mems, score: c.OOMScoreAdj, memoryLimit: c.MemoryLimit,
+		id: c.ID, name: c.Name, cgroup: c.Cgroup, pod: p, exists: c.Exists, cpus: c.CPUs, mems: c.Mems, score: c.OOMScoreAdj, memoryLimit: c.MemoryLimit,
 		user: userOf(c),
 	}
 	if m, ok := ParseMark(c.Mark, c.ID); ok && m.Score != nil {
@@ -163,15 +163,15 @@ func (t *podTable) removeContainer(id string) bool {
 	return true
 }
 
-// watched lists the cgroups that are worth observing: containers with their threads, and pods.
-func (t *podTable) watched() (out []observe.Cgroup) {
+// watched lists the cgroups that are worth observing: containers with their threads, and with the peaks of their memory where somebody wants these, and pods.
+func (t *podTable) watched(peaks bool) (out []observe.Cgroup) {
 	for _, p := range t.sorted() {
 		if p.cgroup != "" {
 			out = append(out, observe.Cgroup{ID: p.name.Namespace + "/" + p.name.Name, Dir: p.cgroup})
 		}
 		for _, id := range sortedKeys(p.containers) {
 			if c := p.containers[id]; c.cgroup != "" {
-				out = append(out, observe.Cgroup{ID: id, Dir: c.cgroup, Threads: true})
+				out = append(out, observe.Cgroup{ID: id, Dir: c.cgroup, Threads: true, Peak: peaks})
 			}
 		}
 	}

@@ -56,6 +56,8 @@ type Name struct {
 	Statistic Statistic
 	// PerPod: it is answered for single pods.
 	PerPod bool
+	// OfContainers: it is answered for single containers of pods, and for nothing else. Metric means nothing then.
+	OfContainers bool
 	// Kind says more where it is not Live.
 	Kind Kind
 	Help string
@@ -74,6 +76,9 @@ const (
 	Planned
 )
 
+// ContainerMemoryPeak is the name of the metric of containers.
+const ContainerMemoryPeak = "hilbert_container_memory_peak"
+
 // Names are all that can be asked for.
 var Names = []Name{
 	{Name: "hilbert_cpu_use", Metric: CPUUse, Statistic: Sum, PerPod: true, Help: "Cores that are used; of a workload, by all its pods."},
@@ -83,6 +88,7 @@ var Names = []Name{
 	{Name: "hilbert_memory_pressure", Metric: MemoryPressure, Statistic: Mean, PerPod: true, Help: "Share of time in which some task waited for memory, 0 to 1; of a workload, the mean of its pods."},
 	{Name: "hilbert_io_pressure", Metric: IOPressure, Statistic: Mean, PerPod: true, Help: "Share of time in which some task waited for a disk, 0 to 1; of a workload, the mean of its pods."},
 	{Name: "hilbert_memory_peak", Metric: Memory, Peak: true, Statistic: Highest, PerPod: true, Help: "Highest working set of the last readings, in bytes; of a workload, of its largest pod."},
+	{Name: ContainerMemoryPeak, Metric: Memory, Peak: true, PerPod: true, OfContainers: true, Help: "Highest memory of a container in the last minute at least, without the page cache that is dropped first, in bytes."},
 	{Name: "hilbert_cpu_throttled", Metric: Throttled, Statistic: Mean, PerPod: true, Help: "Share of periods in which a limit of CPU throttled the pod or one of its containers, 0 to 1; of a workload, the mean of its pods."},
 	{Name: "hilbert_cpu_use_forecast", Metric: CPUUse, Statistic: Sum, Kind: Forecast, Help: "Cores that all pods of a workload use, or will use within the lead by a forecast that is trusted, whichever is more."},
 	{Name: "hilbert_planned_load", Metric: CPUUse, Kind: Planned, Help: "The load of the highest planned peak that has begun or begins within the lead; 0 between peaks."},

@@ -24,6 +24,8 @@ type Value struct {
 type PodValue struct {
 	Value
 	Pod string // its name
+	// Container is its name, where the value is of one.
+	Container string
 }
 
 // NoData is the error of a question that has no answer now. Whoever scales by it has to leave everything as it is.
@@ -49,19 +51,30 @@ func (s *Store) Pods(namespace string, match func(p *Pod) bool, n *Name, now tim
 			continue
 		}
 		running++
-		r := &p.values[n.Metric]
-		if r.until.After(newest) {
-			newest = r.until
+		if n.OfContainers {
+			values, at := s.peaksOf(p, now)
+			out = append(out, values...)
+			newest = later(newest, at)
+			continue
 		}
+		r := &p.values[n.Metric]
+		newest = later(newest, r.until)
 		if !s.fresh(r, now) {
 			continue
 		}
-		out = append(out, PodValue{Value{Amount: ofPod(r, n.Peak), At: r.until, Window: r.window, Pods: 1}, p.Name})
+		out = append(out, PodValue{Value: Value{Amount: ofPod(r, n.Peak), At: r.until, Window: r.window, Pods: 1}, Pod: p.Name})
 	}
 	if len(out) == 0 {
 		return nil, noData("%s is not known of any of %d pods in the namespace %s, of which %d run: %s", n.Name, asked, namespace, running, s.silence(newest, now))
 	}
 	return out, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 func ofPod(r *reading, peak bool) int64 {
@@ -82,6 +95,9 @@ func (s *Store) silence(newest, now time.Time) string {
 
 // Workload answers for a workload as a whole.
 func (s *Store) Workload(w Workload, n *Name, now time.Time) (Value, error) {
+	if n.OfContainers {
+		return Value{}, noData("%s is of single containers; ask for pods, with the metric's selector container", n.Name)
+	}
 	switch n.Kind {
 	case Forecast:
 		return s.wanted(w, n, now)
@@ -103,9 +119,7 @@ func (s *Store) live(w Workload, n *Name, now time.Time) (Value, error) {
 			continue
 		}
 		r := &p.values[n.Metric]
-		if r.until.After(newest) {
-			newest = r.until
-		}
+		newest = later(newest, r.until)
 		if !s.fresh(r, now) {
 			v.Missing++
 			if now.Sub(p.Running) >= s.params.Grace {

@@ -17,6 +17,8 @@ type Params struct {
 	Grace time.Duration
 	// Coverage is the share of a workload's pods, 0 to 1, that have to be known.
 	Coverage float64
+	// PeaksFor is for how long at least peaks of containers are answered: whoever asks as often misses none.
+	PeaksFor time.Duration
 	// MaxProfiles bounds the workloads of which there are forecasts; KeepAsked is how long one is kept that nobody asks for.
 	MaxProfiles int
 	KeepAsked   time.Duration
@@ -28,7 +30,7 @@ type Params struct {
 func DefaultParams() Params {
 	const step, lead = 5 * time.Minute, 15 * time.Minute
 	return Params{
-		StaleAfter: time.Minute, Grace: time.Minute, Coverage: 0.8, MaxProfiles: 200, KeepAsked: 7 * 24 * time.Hour,
+		StaleAfter: time.Minute, Grace: time.Minute, Coverage: 0.8, PeaksFor: time.Minute, MaxProfiles: 200, KeepAsked: 7 * 24 * time.Hour,
 		Forecast: forecast.DefaultParams(step, lead),
 	}
 }
@@ -64,6 +66,7 @@ type Store struct {
 type podState struct {
 	Pod
 	values [metricCount]reading
+	peaks  map[string]*containerPeak // by the container's name
 }
 
 // reading is what one report says of one metric.
@@ -88,7 +91,7 @@ func (s *Store) SetPeaks(peaks map[Workload][]forecast.Peak) { s.peaks = peaks }
 func (s *Store) SetPod(p *Pod) {
 	state := &podState{Pod: *p}
 	if was := s.pods[p.UID]; was != nil {
-		state.values = was.values
+		state.values, state.peaks = was.values, was.peaks
 		s.DeletePod(p.UID)
 	}
 	s.pods[p.UID] = state
@@ -157,6 +160,7 @@ func (s *Store) Take(node string, r *Report, now time.Time) (t Taken) {
 			}
 			p.values[m] = reading{d, until, time.Duration(from.WindowMS) * time.Millisecond}
 		}
+		s.takePeaks(p, from.Peaks, until)
 	}
 	return t
 }

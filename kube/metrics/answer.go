@@ -20,6 +20,9 @@ const (
 	labelSource   = "source"
 )
 
+// LabelContainer is the label by which a metric of containers is selected.
+const LabelContainer = "container"
+
 // workloadOfSelector reads which workload a selector names.
 func workloadOfSelector(text string) (w metrics.Workload, err error) {
 	const want = "want the selector workload=NAME, and kind=StatefulSet and the like for what is no Deployment"
@@ -48,6 +51,32 @@ func workloadOfSelector(text string) (w metrics.Workload, err error) {
 		return w, badRequest("labelSelector: %q names no workload; %s", text, want)
 	}
 	return w, nil
+}
+
+// containersOf reads which containers a metric's selector selects. Who wants all of them says so with the selector "container": an autoscaler that gives none takes one value for each pod, and
+// would get any.
+func containersOf(text string, n *metrics.Name) (labels.Selector, error) {
+	if !n.OfContainers {
+		if text != "" {
+			return nil, badRequest("%s has no labels; leave the metric's selector out", n.Name)
+		}
+		return labels.Nothing(), nil
+	}
+	const want = "want the metric's selector container=NAME, or container for all of them"
+	selector, err := labels.Parse(text)
+	if err != nil {
+		return nil, badRequest("metricLabelSelector: %v; %s", err, want)
+	}
+	requirements, _ := selector.Requirements()
+	for _, r := range requirements {
+		if r.Key() != LabelContainer {
+			return nil, badRequest("metricLabelSelector: %s has no label %s; %s", n.Name, r.Key(), want)
+		}
+	}
+	if len(requirements) == 0 {
+		return nil, badRequest("metricLabelSelector: %s is of containers; %s", n.Name, want)
+	}
+	return selector, nil
 }
 
 func quantity(v *metrics.Value, n *metrics.Name) resource.Quantity {

@@ -88,7 +88,9 @@ func customResources() (out []metav1.APIResource) {
 			on = append(on, "pods")
 		}
 		for resource := range workloads {
-			on = append(on, resource)
+			if !n.OfContainers {
+				on = append(on, resource)
+			}
 		}
 		slices.Sort(on)
 		for _, resource := range on {
@@ -100,6 +102,9 @@ func customResources() (out []metav1.APIResource) {
 
 func externalResources() (out []metav1.APIResource) {
 	for _, n := range metrics.Names {
+		if n.OfContainers {
+			continue
+		}
 		out = append(out, metav1.APIResource{Name: n.Name, Namespaced: true, Kind: "ExternalMetricValueList", Verbs: metav1.Verbs{"get"}})
 	}
 	return out
@@ -161,8 +166,9 @@ func badRequest(format string, args ...any) error {
 func (s *Server) custom(r *http.Request, n *metrics.Name) (any, error) {
 	namespace, resource, name := r.PathValue("namespace"), r.PathValue("resource"), r.PathValue("name")
 	query := r.URL.Query()
-	if query.Get("metricLabelSelector") != "" {
-		return nil, badRequest("metrics of pods and workloads have no labels; leave the metric's selector out")
+	containers, err := containersOf(query.Get("metricLabelSelector"), n)
+	if err != nil {
+		return nil, err
 	}
 	out := customv1beta2.MetricValueList{TypeMeta: metav1.TypeMeta{APIVersion: Custom.String(), Kind: "MetricValueList"}, Items: []customv1beta2.MetricValue{}}
 	if resource == "pods" {
@@ -177,7 +183,18 @@ func (s *Server) custom(r *http.Request, n *metrics.Name) (any, error) {
 			return nil, err
 		}
 		for i := range values {
-			out.Items = append(out.Items, customValue(&values[i].Value, n, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, namespace, values[i].Pod))
+			item := customValue(&values[i].Value, n, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, namespace, values[i].Pod)
+			if n.OfContainers {
+				of := map[string]string{LabelContainer: values[i].Container}
+				if !containers.Matches(labels.Set(of)) {
+					continue
+				}
+				item.Metric.Selector = &metav1.LabelSelector{MatchLabels: of}
+			}
+			out.Items = append(out.Items, item)
+		}
+		if len(out.Items) == 0 {
+			return nil, &metrics.NoData{Message: fmt.Sprintf("%s is not known of any container that the metric's selector %s selects", n.Name, containers)}
 		}
 		return out, nil
 	}

@@ -79,6 +79,8 @@ func serving(t *testing.T, who *whoever) (ask func(path string) (code int, body 
 			ref := podRef(p)
 			c.See(ref, metrics.CPUUse, 1.5, start)
 			c.See(ref, metrics.Memory, 100, start)
+			c.SeePeak(ref, "app", 700, start)
+			c.SeePeak(ref, "log", 20, start)
 		}
 	}
 	k.store.Take("n0", c.Take(start), start)
@@ -120,7 +122,15 @@ func TestAnswers(t *testing.T) {
 		{external + "hilbert_cpu_use?labelSelector=workload+in+(web,db)", 400, []string{"want the selector"}},
 		{external + "hilbert_cpu_use?labelSelector=workload!%3Dweb", 400, []string{"want the selector"}},
 		{external + "other?labelSelector=workload%3Dweb", 404, []string{"there is no metric"}},
-		{ofPods + "pods/*/hilbert_cpu_use?metricLabelSelector=a%3Db", 400, []string{"have no labels"}},
+		{ofPods + "pods/*/hilbert_cpu_use?metricLabelSelector=a%3Db", 400, []string{"has no labels"}},
+		{ofPods + "pods/web-b/hilbert_container_memory_peak?metricLabelSelector=container", 200, []string{`"value":"700"`, `"value":"20"`, `"matchLabels":{"container":"log"}`}},
+		{ofPods + "pods/web-b/hilbert_container_memory_peak?metricLabelSelector=container%3Dlog", 200, []string{`"items":[{"describedObject":{"kind":"Pod","namespace":"shop","name":"web-b","apiVersion":"v1"},"metric":{"name":"hilbert_container_memory_peak","selector":{"matchLabels":{"container":"log"}}}`, `"value":"20"`}},
+		{ofPods + "pods/*/hilbert_container_memory_peak?metricLabelSelector=container%3Dother", 404, []string{"not known of any container", "container=other"}},
+		{ofPods + "pods/*/hilbert_container_memory_peak", 400, []string{"container=NAME"}},
+		{ofPods + "pods/*/hilbert_container_memory_peak?metricLabelSelector=a%3Db", 400, []string{"has no label a"}},
+		{ofPods + "pods/db-0/hilbert_container_memory_peak?metricLabelSelector=container", 404, []string{"no agent has reported it yet"}},
+		{ofPods + "deployments.apps/web/hilbert_container_memory_peak?metricLabelSelector=container", 404, []string{"of single containers"}},
+		{external + "hilbert_container_memory_peak?labelSelector=workload%3Dweb", 404, []string{"of single containers"}},
 		{ofPods + "services/web/hilbert_cpu_use", 404, []string{"ask for pods"}},
 		{ofPods + "deployments.apps/*/hilbert_cpu_use", 404, []string{"by name"}},
 	} {

@@ -19,29 +19,46 @@ import (
 // answers is a getter that has answers by the ends of paths.
 type answers map[string]string
 
-func (a answers) get(_ context.Context, path string, _ map[string]string) ([]byte, error) {
+func (a answers) get(_ context.Context, path string, query map[string]string) ([]byte, error) {
+	asked := path
+	for key, value := range query {
+		asked += "?" + key + "=" + value
+	}
 	for end, text := range a {
-		if strings.HasSuffix(path, end) {
+		if strings.HasSuffix(path, end) || strings.HasSuffix(asked, end) {
 			return []byte(text), nil
 		}
 	}
 	return nil, errors.New("there is no such API")
 }
 
-// TestMeasured: what agents measure counts beside samples; a peak is of a whole pod; what is not there is not known.
+// TestMeasured: what agents measure counts beside samples; a peak is of a container, or of a whole pod, which counts where it has one container; what is not there is not known.
 func TestMeasured(t *testing.T) {
 	value := func(of, is string) string {
 		return `{"items": [{"describedObject": {"name": "web-0"}, "metric": {"name": "` + of + `"}, "value": "` + is + `"}]}`
 	}
-	seen := measured{answers{"/namespaces/shop/pods/*/" + memoryPeak: value(memoryPeak, "900Mi"), "/namespaces/shop/pods/*/" + throttled: value(throttled, "250m")}}.seen(t.Context(), "shop")
+	const peaks = `{"items": [
+		{"describedObject": {"name": "pair-0"}, "metric": {"name": "x", "selector": {"matchLabels": {"container": "app"}}}, "value": "800Mi"},
+		{"describedObject": {"name": "pair-0"}, "metric": {"name": "x", "selector": {"matchLabels": {"container": "log"}}}, "value": "10Mi"}]}`
+	seen := measured{answers{
+		"/namespaces/shop/pods/*/" + containerPeak + "?metricLabelSelector=container": peaks,
+		"/namespaces/shop/pods/*/" + memoryPeak:                                       value(memoryPeak, "900Mi"), "/namespaces/shop/pods/*/" + throttled: value(throttled, "250m"),
+	}}.seen(t.Context(), "shop")
 	use := recommend.Sample{CPU: 1, Memory: 600 << 20}
 	for _, x := range []struct {
-		pod        string
+		pod, name  string
 		containers int
 		memory     float64
 		known      bool
-	}{{"web-0", 1, 900 << 20, true}, {"web-0", 2, 600 << 20, true}, {"web-1", 1, 600 << 20, false}} {
-		c := vpa.Container{Use: use}
+	}{
+		{"web-0", "app", 1, 900 << 20, true},
+		{"web-0", "app", 2, 600 << 20, true},
+		{"web-1", "app", 1, 600 << 20, false},
+		{"pair-0", "app", 2, 800 << 20, false},
+		{"pair-0", "log", 2, 600 << 20, false},
+		{"pair-0", "other", 3, 600 << 20, false},
+	} {
+		c := vpa.Container{Name: x.name, Use: use}
 		seen[x.pod].add(&c, x.containers)
 		if c.Use.Memory != x.memory || c.ThrottledKnown != x.known || x.known && c.Throttled != 0.25 {
 			t.Errorf("pod %s of %d containers: %+v", x.pod, x.containers, c)

@@ -32,6 +32,7 @@ var Permissions = []apiserver.Permission{
 	{Resource: "pods", Verbs: []string{"list"}},                                                            // those of a target
 	{Group: "metrics.k8s.io", Resource: "pods", Verbs: []string{"list"}},                                   // what they use
 	{Group: "custom.metrics.k8s.io", Resource: "pods/" + memoryPeak, Verbs: []string{"get"}},               // what lies between two samples
+	{Group: "custom.metrics.k8s.io", Resource: "pods/" + containerPeak, Verbs: []string{"get"}},            //
 	{Group: "custom.metrics.k8s.io", Resource: "pods/" + throttled, Verbs: []string{"get"}},                //
 	{Resource: "replicationcontrollers", Verbs: []string{"get"}},                                           // the selector of a target
 	{Group: "apps", Resource: "deployments", Verbs: []string{"get"}},                                       //

@@ -19,6 +19,7 @@ const (
 	fileIOPressure
 	fileCPUs
 	fileTasks
+	filePeak
 	fileThreads
 	cgroupFiles
 
@@ -27,7 +28,7 @@ const (
 
 var cgroupNames = [cgroupFiles]string{
 	"cpu.stat", "cpu.pressure", "memory.current", "memory.stat", "memory.events", "memory.numa_stat", "memory.pressure", "io.stat",
-	"io.pressure", "cpuset.cpus.effective", "pids.current", "cgroup.threads",
+	"io.pressure", "cpuset.cpus.effective", "pids.current", "memory.peak", "cgroup.threads",
 }
 
 // What we look for in a file of keys: constants and names are in the order in which the kernel prints them.
@@ -84,6 +85,7 @@ type slot struct {
 	tick     int    // the read that it was listed at last
 	refused  bool   // it is never read
 	wanted   bool   // its run delay is
+	peaks    bool   // its memory peaks are
 
 	sources  [cgroupFiles]source
 	cpu      [3]table
@@ -95,6 +97,8 @@ type slot struct {
 	pressure [3][3]pressureCounters // CPU, memory, IO
 	cpus     [3]topology.CPUSet
 	tasks    [3]int64
+	peak     [3]peak
+	mark     peakMark
 	delay    [3]int64 // ns: the sum of what was seen to grow
 
 	threads  []thread      // that the next turn reads, by number
@@ -113,6 +117,7 @@ func newSlot(dir string, phase int) *slot {
 // reset forgets all counters: the cgroup is another one now. The files must be closed.
 func (s *slot) reset(identity uint64) {
 	s.identity, s.waited, s.threads, s.count, s.complete = identity, 0, s.threads[:0], 0, false
+	s.mark = peakMark{}
 	for i := range s.sources {
 		s.sources[i].track, s.sources[i].absent = newTrack(), false
 	}
@@ -144,6 +149,9 @@ func (r *Reader) readCgroup(now time.Duration, s *slot) {
 	}
 	slow := r.slowTurn(s.phase)
 	for i := range fileThreads {
+		if i == filePeak && !s.peaks {
+			continue
+		}
 		source := &s.sources[i]
 		quick := i < firstSlow && (i != fileCPUPressure || !s.wanted)
 		if slow || (quick || r.overdue(&source.track, now)) && !source.absent {
@@ -152,6 +160,9 @@ func (r *Reader) readCgroup(now time.Duration, s *slot) {
 				why = s.parse(i, data)
 			}
 			r.settle(source, now, why)
+			if i == filePeak && why == fine {
+				s.mark.restart(source)
+			}
 		}
 	}
 }
@@ -180,6 +191,8 @@ func (s *slot) parse(file int, data []byte) (why Reason) {
 	case fileTasks:
 		s.tasks[free], why = parseNumber(data)
 		return why
+	case filePeak:
+		return s.parsePeak(data)
 	}
 	return Failed
 }
@@ -220,6 +233,7 @@ func (s *slot) describe(now time.Duration, l limits, out *CgroupUse, counts *Cou
 	s.describeCPU(now, l, &out.CPU, counts)
 	s.describeMemory(now, l, &out.Memory, counts)
 	s.describeEvents(now, l, &out.Memory, counts)
+	s.describePeak(now, l, &out.Memory)
 	s.describeIO(now, l, &out.IO, counts)
 	for _, file := range [...]int{fileCPUPressure, fileMemoryPressure, fileIOPressure} {
 		into := [...]*Pressure{&out.CPUPressure, &out.MemoryPressure, &out.IOPressure}[pressureOf(file)]

@@ -11,6 +11,7 @@
 // one before allocates nothing.
 //
 // Reading (files.go, reader.go, threads.go) is apart from computing: parsers are pure functions of bytes, and samples are pure functions of
-// counters and times. The package reads no clock, starts no goroutine and changes nothing on the node. It does not judge what it sees: that
+// counters and times. The package reads no clock, starts no goroutine and changes nothing on the node that others see: a memory.peak begins anew for the
+// Reader's own descriptor. It does not judge what it sees: that
 // is for the control laws.
 package observe

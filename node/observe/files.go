@@ -38,17 +38,37 @@ func (r root) path(name string) (string, error) {
 }
 
 func (r root) Open(name string) (File, error) {
-	path, err := r.path(name)
+	fd, err := r.open(name, syscall.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
+	return descriptor(fd), nil
+}
+
+// OpenPeak implements PeakFiles. Kernels before 6.12 refuse to open the file for writing, whoever asks.
+func (r root) OpenPeak(name string) (File, error) {
+	fd, err := r.open(name, syscall.O_RDWR)
+	if err == nil {
+		return peakDescriptor{descriptor(fd)}, nil
+	}
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return r.Open(name)
+	}
+	return nil, err
+}
+
+func (r root) open(name string, flags int) (fd int, err error) {
+	path, err := r.path(name)
+	if err != nil {
+		return 0, err
+	}
 	for {
-		fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+		fd, err := syscall.Open(path, flags|syscall.O_CLOEXEC, 0)
 		if err == nil {
-			return descriptor(fd), nil
+			return fd, nil
 		}
 		if !errors.Is(err, syscall.EINTR) {
-			return nil, fmt.Errorf("open %s: %w", path, err)
+			return 0, fmt.Errorf("open %s: %w", path, err)
 		}
 	}
 }
@@ -78,6 +98,19 @@ func (d descriptor) ReadAt(p []byte, offset int64) (int, error) {
 }
 
 func (d descriptor) Close() error { return syscall.Close(int(d)) }
+
+// peakDescriptor is a memory.peak that is open for writing too.
+type peakDescriptor struct{ descriptor }
+
+// Restart implements PeakFile: whatever is written begins the peak anew, for this descriptor alone.
+func (d peakDescriptor) Restart() error {
+	for {
+		_, err := syscall.Pwrite(int(d.descriptor), []byte("0\n"), 0)
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
 
 // shape says how the kernel gives a file out.
 type shape uint8

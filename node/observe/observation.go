@@ -212,6 +212,11 @@ type CgroupMemory struct {
 	OOM      Sample[int64] `json:"eventsOOM"`
 	OOMKills Sample[int64] `json:"eventsOOMKill"`
 
+	// Peak is the most that Current was between the last two readings, PeakInUse the most of it that was no page cache, which the kernel drops first. They are read where the
+	// Cgroup asks for them, and Missing where the kernel cannot tell when the peak was.
+	Peak      Sample[int64] `json:"peak"`
+	PeakInUse Sample[int64] `json:"peakInUse"`
+
 	// NUMANodes is by number of NUMA node.
 	NUMANodes CgroupNUMANodes `json:"numaNodes"`
 }

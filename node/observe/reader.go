@@ -80,6 +80,8 @@ type Cgroup struct {
 	// Threads asks for the run delay of its threads, which says at each Read how long they waited for a CPU; so cpu.pressure is then among what is read
 	// slowly. It is meant for containers: a pod's would be read twice.
 	Threads bool
+	// Peak asks for the peaks of its memory.
+	Peak bool
 }
 
 // Reader reads observations. It protects its caller from what the kernel's files may do: they vanish between two reads, are cut off, and their counters
@@ -138,7 +140,7 @@ func (r *Reader) Read(now time.Duration, cgroups []Cgroup) *Observation {
 		s := r.slot(&cgroups[i])
 		r.list = append(r.list, s)
 		if s.tick != r.tick {
-			s.tick, s.wanted = r.tick, cgroups[i].Threads
+			s.tick, s.wanted, s.peaks = r.tick, cgroups[i].Threads, cgroups[i].Peak
 			r.listed++
 			if r.hasTurn(i, len(cgroups)) {
 				r.readCgroup(now, s)
@@ -250,6 +252,7 @@ type source struct {
 	file   File
 	shape  shape
 	absent bool // it could not be opened: it is tried again only at slow turns
+	opened int  // how often it was
 }
 
 // errReplaced says that the cgroup is another one than it was.
@@ -277,6 +280,7 @@ func (r *Reader) load(s *source, dir, name string, owner *slot) ([]byte, Reason)
 		return nil, r.refusal(err, owner)
 	}
 	s.absent = false
+	s.opened++
 	data, err := readInto(file, r.buffer, s.shape)
 	r.keep(file, &s.file)
 	if err != nil {
@@ -288,7 +292,11 @@ func (r *Reader) load(s *source, dir, name string, owner *slot) ([]byte, Reason)
 // open opens a file and sees to it that its cgroup is the one that the slot is about. The identity is asked for after the file is open: asked
 // before, a cgroup that was created again in between would pass for the old one.
 func (r *Reader) open(name string, owner *slot) (File, error) {
-	file, err := r.files.Open(name)
+	open := r.files.Open
+	if peaks, can := r.files.(PeakFiles); can && path.Base(name) == cgroupNames[filePeak] {
+		open = peaks.OpenPeak
+	}
+	file, err := open(name)
 	if err != nil || owner == nil {
 		return file, err
 	}

@@ -56,6 +56,9 @@ func (u *use) see(now time.Time, pods []node.PodUse) {
 				u.sender.See(p.PodRef, x.of, x.sample.Value, now)
 			}
 		}
+		for _, c := range p.Containers {
+			u.sender.SeePeak(p.PodRef, c.Name, c.Bytes, now)
+		}
 	}
 }
 

@@ -64,6 +64,13 @@ func (s *Sender) See(pod spec.PodRef, m metrics.Metric, value float64, at time.T
 	s.seen.See(pod, m, value, at)
 }
 
+// SeePeak counts the most memory that a container held.
+func (s *Sender) SeePeak(pod spec.PodRef, container string, bytes float64, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen.SeePeak(pod, container, bytes, at)
+}
+
 // Counts are how many reports were sent, and how many were not, since the start: one for each address, and one failure where no address could be tried.
 func (s *Sender) Counts() (sent, failed int64) { return s.sent.Load(), s.failed.Load() }
 
