@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -12,6 +13,52 @@ import (
 func TestDefaultIsValid(t *testing.T) {
 	if err := Validate(Default()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestZeroIsWritten: a configuration in which any one field, or all fields of a part, are zero is the same when it was written and read again, as /configz writes it.
+func TestZeroIsWritten(t *testing.T) {
+	var visit func(of reflect.Type, path string, index []int)
+	count := 0
+	visit = func(of reflect.Type, path string, index []int) {
+		for i := range of.NumField() {
+			field, index := of.Field(i), append(slices.Clip(index), i)
+			path := path + "." + field.Name
+			c := Default()
+			at := reflect.ValueOf(c).Elem().FieldByIndex(index)
+			if at.Kind() == reflect.Pointer && !at.IsNil() {
+				at.Elem().SetZero() // a pointer to zero is one, nil is a field that was left out
+			} else {
+				at.SetZero()
+			}
+			Complete(c)
+			text, err := json.Marshal(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again := New()
+			decoder := json.NewDecoder(bytes.NewReader(text))
+			decoder.DisallowUnknownFields()
+			if err := decoder.Decode(again); err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			Complete(again)
+			count++
+			if !reflect.DeepEqual(c, again) {
+				t.Errorf("%s of zero is another configuration once it was written and read (%s.%s)", path, of.Name(), field.Name)
+			}
+			inner := field.Type
+			if inner.Kind() == reflect.Pointer && !at.IsNil() {
+				inner = inner.Elem()
+			}
+			if inner.Kind() == reflect.Struct {
+				visit(inner, path, index)
+			}
+		}
+	}
+	visit(reflect.TypeFor[Configuration](), "Configuration", nil)
+	if count < 100 {
+		t.Errorf("%d fields were tried", count)
 	}
 }
 

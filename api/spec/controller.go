@@ -5,13 +5,13 @@ import "time"
 // Controller configures the role controller.
 type Controller struct {
 	// Recommendation is about what pods should ask for.
-	Recommendation Recommendation `json:"recommendation,omitzero"`
+	Recommendation Recommendation `json:"recommendation"`
 	// Tides has nodes of TidePools change hands between services and offline work.
-	Tides Tides `json:"tides,omitzero"`
+	Tides Tides `json:"tides"`
 	// Disturbances bounds how many pods are disturbed, for recommendations, moves and TidePools together.
-	Disturbances Disturbances `json:"disturbances,omitzero"`
+	Disturbances Disturbances `json:"disturbances"`
 	// Requests is about ResourceRequests.
-	Requests Requests `json:"requests,omitzero"`
+	Requests Requests `json:"requests"`
 }
 
 // Requests says whether and how ResourceRequests are answered with pods.
@@ -19,9 +19,9 @@ type Requests struct {
 	// Enabled makes pods for the ResourceRequests of all namespaces. It needs the rights of deploy/controller/requests.yaml.
 	Enabled bool `json:"enabled,omitempty"`
 	// PodsPerSecond is how many pods are made in a second.
-	PodsPerSecond int `json:"podsPerSecond,omitempty"`
+	PodsPerSecond int `json:"podsPerSecond"`
 	// MaxWaitingPerNamespace bounds the pods of a namespace that wait for a node: no more are made for its ResourceRequests meanwhile.
-	MaxWaitingPerNamespace int `json:"maxWaitingPerNamespace,omitempty"`
+	MaxWaitingPerNamespace int `json:"maxWaitingPerNamespace"`
 }
 
 // Tides says whether nodes of TidePools change hands.
@@ -30,7 +30,7 @@ type Tides struct {
 	// deploy/controller: advise.yaml, moves.yaml and tides.yaml.
 	Enabled bool `json:"enabled,omitempty"`
 	// Interval is how often everything is decided anew. Each time costs the leading scheduler a snapshot, where there is a TidePool.
-	Interval Duration `json:"interval,omitempty"`
+	Interval Duration `json:"interval"`
 }
 
 // Recommendation says whether and how requests are recommended, in the statuses of VerticalPodAutoscalers that name the recommender.
@@ -38,41 +38,41 @@ type Recommendation struct {
 	// Enabled reads VerticalPodAutoscalers of autoscaling.k8s.io/v1, the pods of their targets and what they use, and writes the statuses.
 	Enabled bool `json:"enabled,omitempty"`
 	// Recommender is the name in spec.recommenders of the VerticalPodAutoscalers that are served. Others are left alone.
-	Recommender string `json:"recommender,omitempty"`
+	Recommender string `json:"recommender"`
 	// Interval is how often use is read, and everything is decided anew.
-	Interval Duration `json:"interval,omitempty"`
+	Interval Duration `json:"interval"`
 	// CheckpointInterval is how often what is known of use is saved, in ConfigMaps of the Lease's namespace.
-	CheckpointInterval Duration `json:"checkpointInterval,omitempty"`
+	CheckpointInterval Duration `json:"checkpointInterval"`
 	// ChangePods obeys the modes InPlace and Recreate of VerticalPodAutoscalers. Without it no pod is changed. It needs the rights of deploy/controller/recommendation-changes.yaml.
 	ChangePods bool `json:"changePods,omitempty"`
 	// ControlGroupPercent is the share of a target's pods, the oldest, that are never changed, so that the others can be compared with them.
-	ControlGroupPercent int `json:"controlGroupPercent,omitempty"`
+	ControlGroupPercent int `json:"controlGroupPercent"`
 	// Rollout says how pods are brought to less.
-	Rollout RecommendationRollout `json:"rollout,omitzero"`
+	Rollout RecommendationRollout `json:"rollout"`
 }
 
 // RecommendationRollout says how careful pods are brought to less than they ask for: one, then a share of them, then all.
 type RecommendationRollout struct {
 	// CanaryPercent is the share of pods that are changed after the first one.
-	CanaryPercent int `json:"canaryPercent,omitempty"`
+	CanaryPercent int `json:"canaryPercent"`
 	// Watch is how long changed pods are watched before more are changed.
-	Watch Duration `json:"watch,omitempty"`
+	Watch Duration `json:"watch"`
 	// ConfidencePercent is the least confidence in a recommendation that pods are changed with. After a day of use it is 50.
-	ConfidencePercent int `json:"confidencePercent,omitempty"`
+	ConfidencePercent int `json:"confidencePercent"`
 	// ThrottledPercent is by how much more of its time a changed pod may be throttled than the control group before the change is taken back.
-	ThrottledPercent int `json:"throttledPercent,omitempty"`
+	ThrottledPercent int `json:"throttledPercent"`
 	// ShrinkAfter is for how long a pod has to be unchanged before it is given less.
-	ShrinkAfter Duration `json:"shrinkAfter,omitempty"`
+	ShrinkAfter Duration `json:"shrinkAfter"`
 	// Pause is how long nothing is tried after a change was taken back; it doubles each time.
-	Pause Duration `json:"pause,omitempty"`
+	Pause Duration `json:"pause"`
 }
 
 // Disturbances bounds how many pods are evicted, or have containers restarted, by all that the role controller does: recommendations, moves and TidePools take from one budget.
 type Disturbances struct {
 	// PodsPerHour is how many pods in the long run; 0: none.
-	PodsPerHour int `json:"podsPerHour,omitempty"`
+	PodsPerHour int `json:"podsPerHour"`
 	// Burst is how many pods at once after a quiet time. A recommendation disturbs one pod in each interval at most. A gang for which room is made by more moves than this waits for ever.
-	Burst int `json:"burst,omitempty"`
+	Burst int `json:"burst"`
 }
 
 func newController() Controller {

@@ -10,16 +10,16 @@ import (
 // Metrics configures the role metrics, which serves custom.metrics.k8s.io and external.metrics.k8s.io from what agents send and from a history.
 type Metrics struct {
 	// StaleAfter is the age from which what an agent has sent is not answered any more. It must be well above the agents' Node.Metrics.Interval.
-	StaleAfter Duration `json:"staleAfter,omitempty"`
+	StaleAfter Duration `json:"staleAfter"`
 	// AgentAccount is the user that agents are: reports of others are refused.
-	AgentAccount string `json:"agentAccount,omitempty"`
+	AgentAccount string `json:"agentAccount"`
 	// MaxForecasts bounds the workloads of which forecasts are made: those that somebody asks for hilbert_cpu_use_forecast. Each takes up to 200 KiB. 0: none, the live
 	// load is answered.
 	MaxForecasts *int `json:"maxForecasts,omitempty"`
 	// Checkpoint is a file in which the profiles of these workloads are kept. Empty: they begin anew with the process.
 	Checkpoint string `json:"checkpoint,omitempty"`
 	// Prometheus is where profiles are filled from.
-	Prometheus Prometheus `json:"prometheus,omitzero"`
+	Prometheus Prometheus `json:"prometheus"`
 	// Peaks are loads that are planned, for hilbert_planned_load.
 	Peaks []PlannedPeak `json:"peaks,omitempty"`
 }
@@ -33,10 +33,10 @@ type Prometheus struct {
 	// TokenFile is a file with a bearer token for it, read for each question. Empty: none is sent.
 	TokenFile string `json:"tokenFile,omitempty"`
 	// Timeout bounds one question.
-	Timeout Duration `json:"timeout,omitempty"`
+	Timeout Duration `json:"timeout"`
 	// CPUQuery is the PromQL of the cores that a workload used. $namespace and $workload stand for its names, $kind for Deployment, StatefulSet and so on, and $pods for a regular expression
 	// that the names of its pods match; each is put in quoted. The answer has to be one series.
-	CPUQuery string `json:"cpuQuery,omitempty"`
+	CPUQuery string `json:"cpuQuery"`
 }
 
 // PlannedPeak is a load that is known beforehand: each time the schedule begins, or from one date on, for so long.
@@ -69,13 +69,13 @@ type NodeMetrics struct {
 	// Address is HOST:PORT. The host may have several addresses: each is sent to, so that every replica of the role metrics has everything. Empty: nothing is sent.
 	Address string `json:"address,omitempty"`
 	// CAFile is a PEM file with the authorities that sign the certificate of that host, read again when it changes.
-	CAFile string `json:"caFile,omitempty"`
+	CAFile string `json:"caFile"`
 	// ServerName is the name that the certificate has to be for. Empty: the host of Address.
 	ServerName string `json:"serverName,omitempty"`
 	// TokenFile is a file with a token of the agent's pod for the audience hilbert-metrics, read for each report.
-	TokenFile string `json:"tokenFile,omitempty"`
+	TokenFile string `json:"tokenFile"`
 	// Interval is the time between two reports.
-	Interval Duration `json:"interval,omitempty"`
+	Interval Duration `json:"interval"`
 }
 
 // MetricsAudience is the audience of the tokens that agents send to the role metrics. The API server does not take them.

@@ -90,7 +90,7 @@ type EvictionMark struct {
 	// Amount is in bytes or inodes.
 	Amount float64 `json:"amount"`
 	// Most bounds Amount on small machines, as a share of the total; 0: no bound. Of 1 GiB, 512 MiB would be half.
-	Most float64 `json:"most,omitempty"`
+	Most float64 `json:"most"`
 }
 
 // EvictionWatermarks: the less is available, the worse.

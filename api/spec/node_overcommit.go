@@ -57,9 +57,9 @@ func (o *NodeOvercommit) check(at string, bad report) {
 type Overcommit struct {
 	// Mode is one of these. OvercommitOff: each node takes what its allocatable holds of lowered requests. OvercommitAuto: a node takes pods by what they asked for before their requests were
 	// lowered, up to the percent of its CPUs that its agent reports; a node whose agent reports none, or has not reported for nodeReports.usageStaleAfter, up to its CPUs.
-	Mode string `json:"mode,omitempty"`
+	Mode string `json:"mode"`
 	// MaxPercent is the most by which the scheduler goes, whatever an agent says.
-	MaxPercent int `json:"maxPercent,omitempty"`
+	MaxPercent int `json:"maxPercent"`
 }
 
 // OvercommitAuto is a value of Overcommit.Mode; OvercommitOff is the other.

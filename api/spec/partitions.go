@@ -4,21 +4,21 @@ package spec
 // one's Plan is rejected, and its pod is decided on again.
 type Partitions struct {
 	// When is Always (each scheduler has a partition of its own whatever the load; the other fields are not read) or Load (only while the cluster is full or Plans conflict).
-	When string `json:"when,omitempty"`
+	When string `json:"when"`
 	// SplitAllocatedPercent is the part of the cluster's CPUs that pods request above which the nodes are divided.
-	SplitAllocatedPercent int `json:"splitAllocatedPercent,omitempty"`
+	SplitAllocatedPercent int `json:"splitAllocatedPercent"`
 	// MergeAllocatedPercent is the part below which they no longer need to be.
-	MergeAllocatedPercent int `json:"mergeAllocatedPercent,omitempty"`
+	MergeAllocatedPercent int `json:"mergeAllocatedPercent"`
 	// SplitPodsPerSecond is the rate of placed pods above which the nodes are divided too, if more than SplitRejectedPercent of the Plans are rejected.
-	SplitPodsPerSecond int `json:"splitPodsPerSecond,omitempty"`
+	SplitPodsPerSecond int `json:"splitPodsPerSecond"`
 	// MergePodsPerSecond is the rate below which they no longer need to be: once they are divided, few Plans are rejected, and that says nothing.
-	MergePodsPerSecond int `json:"mergePodsPerSecond,omitempty"`
+	MergePodsPerSecond int `json:"mergePodsPerSecond"`
 	// SplitRejectedPercent is the part of the Plans that is rejected, for SplitPodsPerSecond.
-	SplitRejectedPercent float64 `json:"splitRejectedPercent,omitempty"`
+	SplitRejectedPercent float64 `json:"splitRejectedPercent"`
 	// SplitAfter is how long it must have been so before the nodes are divided.
-	SplitAfter Duration `json:"splitAfter,omitempty"`
+	SplitAfter Duration `json:"splitAfter"`
 	// MergeAfter is how long it must have been so before they are divided no more.
-	MergeAfter Duration `json:"mergeAfter,omitempty"`
+	MergeAfter Duration `json:"mergeAfter"`
 }
 
 // When the nodes are divided.

@@ -16,26 +16,26 @@ const (
 // How many it may evict is in controller.disturbances.
 type Rescheduling struct {
 	// Mode is Off, Advise (say which pods should be moved) or Auto (move them).
-	Mode ReschedulingMode `json:"mode,omitempty"`
+	Mode ReschedulingMode `json:"mode"`
 	// Interval is how often moves are looked for. Each time costs the leading scheduler a snapshot.
-	Interval Duration `json:"interval,omitempty"`
+	Interval Duration `json:"interval"`
 	// MaxMoves bounds the moves of one plan.
-	MaxMoves int `json:"maxMoves,omitempty"`
+	MaxMoves int `json:"maxMoves"`
 	// MaxInFlight bounds the moves that are on their way at once.
-	MaxInFlight int `json:"maxInFlight,omitempty"`
+	MaxInFlight int `json:"maxInFlight"`
 	// MaxWorkloadPercent bounds how many pods of one workload start or are moved at once, in percent of its pods; it allows one at least. A pod starts until it has run for five minutes.
 	// It bounds neither Jobs nor gangs, which are moved whole.
-	MaxWorkloadPercent int `json:"maxWorkloadPercent,omitempty"`
+	MaxWorkloadPercent int `json:"maxWorkloadPercent"`
 	// MinAge is how long a pod has run before it is moved to a better place.
-	MinAge Duration `json:"minAge,omitempty"`
+	MinAge Duration `json:"minAge"`
 	// WorkloadCooldown is for how long no other pod of a workload is moved.
-	WorkloadCooldown Duration `json:"workloadCooldown,omitempty"`
+	WorkloadCooldown Duration `json:"workloadCooldown"`
 	// PreemptForGrowth lets pods of lower priority be evicted where a pod is to grow on a node that is full, by the rules of preemption, if no moves make the room or moves cost more.
 	PreemptForGrowth bool `json:"preemptForGrowth,omitempty"`
 	// MaxLoadPercent is how much of its CPUs a node may use on average, by its agent's report, before pods leave it for nodes that use less. 0: load is no reason.
 	MaxLoadPercent int `json:"maxLoadPercent,omitempty"`
 	// Horizon is for how long a gain is counted against the work that is lost by beginning anew.
-	Horizon Duration `json:"horizon,omitempty"`
+	Horizon Duration `json:"horizon"`
 	// EvictionRequestTimeout is how long an EvictionRequest may take, by which pods are asked to leave where the API server serves lifecycle.k8s.io/v1alpha1. 0: pods are evicted at once.
 	EvictionRequestTimeout Duration `json:"evictionRequestTimeout,omitempty"`
 }

@@ -6,7 +6,7 @@
 // descriptors) and from the doc comments beside it, and hands it to Hold. For example, a new field
 //
 //	// MaxInFlight bounds the Bindings under way at once.
-//	MaxInFlight int `json:"maxInFlight,omitempty"`
+//	MaxInFlight int `json:"maxInFlight"`
 //
 // becomes the row "| `scheduling.binding.maxInFlight` | integer | `64` | Bounds the Bindings under way at once. |" of configuration.md.
 //
