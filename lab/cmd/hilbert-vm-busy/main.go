@@ -31,11 +31,15 @@ const usage = `hilbert-vm-busy MODE
                          in the first quarter of every BURST_MS two and a half times as many come, in the rest half as many;
                          /dev/shm/requests has a line for each: when it was wanted, since boot, and after how long it was answered (microseconds)
   count THREADS          burn CPU, and count: /dev/shm/work has the pieces of 65536 loops that were done (0 threads: nothing is)
+  send ADDRESS:PORT KIBIBYTES
+                         send so much in a second by UDP, whether anybody receives it or not
   wake THREADS           work for a millisecond, sleep for one, again: /dev/shm/work has the milliseconds of work
   walk MEBIBYTES         write to all of its memory again and again: /dev/shm/work has the mebibytes
   cache MEBIBYTES [PAUSE_MS]
                          read a file through, so that it is page cache, once or again and again: /dev/shm/work has the mebibytes
-  storm THREADS          rename files in /shared: /dev/shm/work has the renames`
+  storm THREADS          rename files in /shared: /dev/shm/work has the renames
+  occupy BUSY_MS IDLE_MS one thread: hold the lock of a file in /shared for BUSY_MS of its own CPU time, sleep without it for IDLE_MS, again
+  locks PORT             ask for that lock twice a second, and serve how long that takes, busy_request_seconds, in Prometheus' text format`
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -47,6 +51,9 @@ func main() {
 func run(args []string) error {
 	if len(args) == 0 {
 		args = []string{"sleep"}
+	}
+	if args[0] == "send" {
+		return sendUntilEnd(args[1:])
 	}
 	numbers := make([]int, len(args)-1)
 	for i, arg := range args[1:] {
@@ -78,6 +85,14 @@ func run(args []string) error {
 		if err := serve(s, results); err != nil {
 			return err
 		}
+	case mode == "occupy" && len(numbers) == 2:
+		if err := occupy(time.Duration(numbers[0])*time.Millisecond, time.Duration(numbers[1])*time.Millisecond, shared); err != nil {
+			return err
+		}
+	case mode == "locks" && len(numbers) == 1:
+		if err := locks(numbers[0], shared); err != nil {
+			return err
+		}
 	case mode == "cache" && (len(numbers) == 1 || len(numbers) == 2):
 		d := new(done)
 		if err := errors.Join(d.cache(numbers[0], time.Duration(append(numbers[1:], 0)[0])*time.Millisecond), d.tally(results)); err != nil {
@@ -90,11 +105,16 @@ func run(args []string) error {
 	default:
 		return fmt.Errorf("do not know how to %q\n%s", args, usage)
 	}
+	awaitEnd(args)
+	return nil
+}
+
+// awaitEnd says what is done, and returns when the container shall end.
+func awaitEnd(args []string) {
 	fmt.Fprintln(os.Stdout, "busy:", args)
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
 	<-ended
-	return nil
 }
 
 // work does what can be counted.

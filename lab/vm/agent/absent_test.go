@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -180,19 +181,26 @@ func TestBrokenPromise(t *testing.T) {
 	}
 }
 
-// told waits for an event about a pod.
-func (r *rig) told(p *corev1.Pod, reason string) {
+// told waits for an event about a pod that has some words.
+func (r *rig) told(p *corev1.Pod, reason string, words ...string) {
 	r.t.Helper()
 	r.eventually(reportSlack, "an event says "+reason+" of "+p.Name, func() error {
 		events, err := r.Client.EventsV1().Events(p.Namespace).List(r.t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
+		var others []string
 		for i := range events.Items {
-			if e := &events.Items[i]; e.Reason == reason && e.Regarding.Name == p.Name {
+			e := &events.Items[i]
+			switch {
+			case e.Regarding.UID != p.UID:
+			case e.Reason == reason && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(e.Note, word) }):
+				r.t.Logf("the event of %s: %s", p.Name, e.Note)
 				return nil
+			default:
+				others = append(others, e.Reason+": "+e.Note)
 			}
 		}
-		return fmt.Errorf("%d events, none of it", len(events.Items))
+		return fmt.Errorf("of %d events it has %q", len(events.Items), others)
 	})
 }

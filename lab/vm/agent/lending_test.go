@@ -17,6 +17,9 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
+// offersSoon has the agent offer what it finds idle within seconds, and not only what stayed so for three minutes; and whoever waits for an emulated CPU takes nothing of it away.
+const offersSoon = `cpu: {margin: 0, marginShare: 0, riseAfter: 10s, delayLow: 50, delayHigh: 100, delayCritical: 200, pressureLow: 0.9, pressureHigh: 1, pressureCritical: 1}`
+
 // lend has the agent lend until the test ends.
 func (r *rig) lend() {
 	r.t.Helper()

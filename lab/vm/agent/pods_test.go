@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -94,6 +95,16 @@ func (r *rig) remove(pods ...*corev1.Pod) {
 	if err := errors.Join(errs...); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// leaves reports whether a pod has gone, or is on its way.
+func (r *rig) leaves(p *corev1.Pod) bool {
+	r.t.Helper()
+	now, err := r.Client.CoreV1().Pods(p.Namespace).Get(r.t.Context(), p.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		r.t.Fatal(err)
+	}
+	return err != nil || now.UID != p.UID || now.DeletionTimestamp != nil
 }
 
 // create asks for a pod and does not wait.
