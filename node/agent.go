@@ -352,7 +352,7 @@ func (a *Agent) observed(now time.Time) {
 		}
 		return
 	}
-	in := inputs{now: now, seen: a.sensor.sense(now), reportsFail: a.reporter.failing, noLending: a.eviction.stopsLending() || a.interference.stopsGrowth(now), noMemory: a.thresholds.withholds()}
+	in := inputs{now: now, seen: a.sensor.sense(now), reportsFail: a.reporter.failing, noLending: a.eviction.stopsLending() || a.interference.stopsGrowth(now) || a.governors.stopsGrowth(now), noMemory: a.thresholds.withholds()}
 	defer in.seen.release()
 	a.tellUse(in.seen, now)
 	a.round(a.onObservation, &in)
@@ -448,7 +448,9 @@ type State struct {
 	// Bandwidth is whose memory bandwidth is counted, BandwidthParts what is known of it added up, in bytes per second.
 	Bandwidth      bandwidth.Status
 	BandwidthParts map[BandwidthPart]float64
-	RunQueues      RunQueueCounts
+	// MemoryIntensive is how many pods count as memory-intensive, by how that is known; nil: nobody is measured for it.
+	MemoryIntensive map[string]int
+	RunQueues       RunQueueCounts
 	// Overcommit is what is said of how much CPU may be promised a second time; nil: nothing is.
 	Overcommit *spec.NodeOvercommitStatus
 	Plugins    PluginCounts
@@ -482,6 +484,7 @@ func (a *Agent) State() State {
 	s.Counters, s.Overcommit = a.interference.counters.status(), a.overcommit.status(n.now())
 	s.RunQueues = a.interference.queues.counts
 	s.Bandwidth, s.BandwidthParts = a.bandwidth.status()
+	s.MemoryIntensive = maps.Clone(a.bandwidth.intensive)
 	s.Plugins, s.Overusing = a.plugins.counts, len(a.overuse.found)
 	k := a.devices.kubelet
 	all, found := k.assignments.DeviceCount()

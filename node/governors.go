@@ -27,6 +27,12 @@ type Adjustable interface {
 	Adjust(p *spec.LendingParameters)
 }
 
+// MemoryObserver is a Governor that knows how full the memory's bandwidth is. It is asked after Tick, by the same goroutine.
+type MemoryObserver interface {
+	// MemoryFull reports whether no more is to be lent, because what reclaimed pods move fills the memory and they cannot be slowed down further.
+	MemoryFull() bool
+}
+
 // NetworkObserver is a Governor that knows how the way off the node stands. It is asked after Tick, by the same goroutine.
 type NetworkObserver interface {
 	Network() NetworkUse
@@ -49,9 +55,10 @@ type governorController struct {
 	uplinks      []string
 	uplinksFault error
 	saver        *saver
-	// network is as last seen, at that time.
-	network     NetworkUse
-	networkSeen time.Time
+	// network and memoryFull are as last seen, at that time.
+	network    NetworkUse
+	memoryFull bool
+	seen       time.Time
 }
 
 // newGovernorController returns a controller that goes on from the uplinks that are on disk.
@@ -101,6 +108,7 @@ func (g *governorController) Tick(in *inputs) (changed bool) {
 		var knobs []enforce.DesiredKnob
 		var notes []allocate.Note
 		var network NetworkUse
+		full := false
 		for _, governor := range n.options.Governors {
 			if a, ok := governor.(Adjustable); ok {
 				a.Adjust(&parameters)
@@ -110,9 +118,12 @@ func (g *governorController) Tick(in *inputs) (changed bool) {
 			if o, ok := governor.(NetworkObserver); ok {
 				network = o.Network()
 			}
+			if o, ok := governor.(MemoryObserver); ok {
+				full = full || o.MemoryFull()
+			}
 		}
 		n.loop.Post(func() {
-			g.busy, g.knobs, g.network, g.networkSeen = false, knobs, network, in.now
+			g.busy, g.knobs, g.network, g.memoryFull, g.seen = false, knobs, network, full, in.now
 			g.note(append(notes, faults...))
 			n.apply()
 		})
@@ -148,15 +159,20 @@ func (g *governorController) faults() []allocate.Note {
 	return []allocate.Note{{Reason: spec.ReasonUplinksInvalid, Message: "the Node's annotation " + g.uplinksFault.Error() + "; the uplinks stay as they were"}}
 }
 
-// maxNetworkAge is how old a look at the network may be that still counts.
-const maxNetworkAge = 10 * time.Second
+// maxGovernorAge is how old what a governor has seen may be that still counts.
+const maxGovernorAge = 10 * time.Second
 
 // networkUse is what was seen last of the network, unless that is too long ago.
 func (g *governorController) networkUse(now time.Time) NetworkUse {
-	if now.Sub(g.networkSeen) > maxNetworkAge {
+	if now.Sub(g.seen) > maxGovernorAge {
 		return NetworkUse{}
 	}
 	return g.network
+}
+
+// stopsGrowth reports whether nothing more is to be lent, because memory is full.
+func (g *governorController) stopsGrowth(now time.Time) bool {
+	return g.memoryFull && now.Sub(g.seen) <= maxGovernorAge
 }
 
 // pods lists the pods by UID.

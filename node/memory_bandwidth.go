@@ -3,13 +3,16 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/bandwidth"
+	"hilbert.dev/hilbert/node/bandwidth/intensive"
 )
 
 // MemoryBandwidth says how much memory bandwidth pods take: bandwidth.Poller, or what a test has in its place.
@@ -17,13 +20,15 @@ type MemoryBandwidth interface {
 	Watch(pods []bandwidth.Pod)
 	Of(uid string, now time.Time) bandwidth.Use
 	Status() bandwidth.Status
+	// Limit says how many groups may be made from now on.
+	Limit(groups int)
 	Run(ctx context.Context)
 }
 
-// BandwidthPart is which memory bandwidth is added up: that of online or of reclaimed pods in a domain of the last-level cache.
+// BandwidthPart is which memory bandwidth is added up: that of the pods of a level in a domain of the last-level cache. There are no more of them than levels times domains, whatever pods come.
 type BandwidthPart struct {
-	Domain    int
-	Reclaimed bool
+	Domain int
+	Level  spec.QoSLevel
 }
 
 // memoryBandwidth has the memory bandwidth of the pods read that matter most, where that is wanted.
@@ -32,16 +37,28 @@ type memoryBandwidth struct {
 	reader MemoryBandwidth // nil: there is none
 	parts  map[BandwidthPart]float64
 	known  bool // of any pod in the last observation
+	// past is what pods were measured to take, and intensive how many count as memory-intensive; nil: nobody is measured for it.
+	past      intensive.State
+	intensive map[string]int
 }
+
+// The sources of memoryBandwidth.intensive.
+const intensiveSaid, intensiveMeasured = "annotation", "measured"
 
 // Tick implements controller.
 func (c *memoryBandwidth) Tick(in *inputs) (changed bool) {
 	c.parts, c.known = nil, false
-	if c.reader == nil || c.node.options.Config.MemoryBandwidth.Groups == 0 {
-		return false
+	if c.reader == nil {
+		return c.judge(in.now, nil, 0)
+	}
+	groups := c.node.options.Config.MemoryBandwidth.Groups
+	c.reader.Limit(groups)
+	if groups == 0 {
+		return c.judge(in.now, nil, 0)
 	}
 	c.parts = make(map[BandwidthPart]float64)
 	sensitive := false
+	said, silent := 0, []intensive.Pod(nil)
 	var list []bandwidth.Candidate
 	for _, p := range c.node.pods.sorted() {
 		asked, pool, ok := c.node.manager.Pod(p.name.UID)
@@ -50,18 +67,45 @@ func (c *memoryBandwidth) Tick(in *inputs) (changed bool) {
 		}
 		word := asked.QoS.Bandwidth
 		sensitive = sensitive || word == spec.BandwidthSensitive
-		reclaimed := pool == spec.PoolReclaimed
+		reclaimed, level := pool == spec.PoolReclaimed, asked.QoS.Level
+		if pool == "" {
+			level = spec.QoSDedicated
+		}
+		use, measured := c.reader.Of(p.name.UID, in.now), c.node.manager.Pools.Measured(p.name.UID)
 		list = append(list, bandwidth.Candidate{
-			Pod: bandwidth.Pod{UID: p.name.UID, Cgroup: p.cgroup, Reclaimed: reclaimed}, Said: word != "", Use: orNaN(rateOf(in.seen.use(p.cgroup).CPU.Usage)),
+			Pod: bandwidth.Pod{UID: p.name.UID, Cgroup: p.cgroup, Reclaimed: reclaimed}, Said: word != "" || measured, Use: orNaN(rateOf(in.seen.use(p.cgroup).CPU.Usage)),
 		})
-		use := c.reader.Of(p.name.UID, in.now)
+		switch word {
+		case "":
+			silent = append(silent, intensive.Pod{UID: p.name.UID, Rate: use.Total, Counted: measured})
+		case spec.BandwidthIntensive:
+			said++
+		}
 		c.known = c.known || use.Total.Known
 		for domain, rate := range use.Domains {
-			c.parts[BandwidthPart{domain, reclaimed}] += rate
+			c.parts[BandwidthPart{domain, level}] += rate
 		}
 	}
-	c.reader.Watch(bandwidth.Order(list, sensitive, c.node.options.Config.MemoryBandwidth.Groups))
-	return false
+	c.reader.Watch(bandwidth.Order(list, sensitive, groups))
+	return c.judge(in.now, silent, said)
+}
+
+// judge takes pods that say nothing for memory-intensive, or not any more, by what was read of them. said is how many others say so themselves.
+func (c *memoryBandwidth) judge(now time.Time, silent []intensive.Pod, said int) (changed bool) {
+	threshold := c.node.options.Config.MemoryBandwidth.IntensiveBytesPerSecond
+	var uids []string
+	uids, c.past = intensive.Step(now.Sub(c.node.started), silent, float64(threshold), c.past)
+	if c.intensive = nil; threshold > 0 && c.parts != nil {
+		c.intensive = map[string]int{intensiveSaid: said, intensiveMeasured: len(uids)}
+	}
+	for _, uid := range uids {
+		if p := c.node.pods.byUID[uid]; p != nil && !c.node.manager.Pools.Measured(uid) {
+			const giga = 1e9
+			c.node.events.note(p.name, allocate.Note{Reason: spec.ReasonMemoryIntensive, Message: fmt.Sprintf(
+				"it was read to take more memory bandwidth than %.1f GB/s (node.memoryBandwidth.intensiveBytesPerSecond) for a minute, and counts as memory-intensive on this node", float64(threshold)/giga)})
+		}
+	}
+	return c.node.manager.Pools.SetMeasured(uids)
 }
 
 // of is what a pod takes, in bytes per second.

@@ -38,7 +38,7 @@ func TestNetworkRequestsEviction(t *testing.T) {
 		look := func() {
 			l.agent.Ask(time.Minute, func(a *Agent) { a.governors.Tick(&inputs{now: l.now}) })
 			l.eventually("the governor has looked", func() (done bool) {
-				l.agent.Ask(time.Minute, func(a *Agent) { done = a.governors.networkSeen.Equal(l.now) })
+				l.agent.Ask(time.Minute, func(a *Agent) { done = a.governors.seen.Equal(l.now) })
 				return done
 			})
 		}
@@ -94,11 +94,11 @@ func TestUplinksByAnnotation(t *testing.T) {
 	} {
 		l.agent.Annotated(map[string]string{spec.AnnotationUplinks: c.says})
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			a.governors.networkSeen = time.Time{}
+			a.governors.seen = time.Time{}
 			a.governors.Tick(&inputs{now: l.now.Add(time.Duration(i) * time.Second)})
 		})
 		l.eventually("the governor has run", func() (done bool) {
-			l.agent.Ask(time.Minute, func(a *Agent) { done = !a.governors.networkSeen.IsZero() })
+			l.agent.Ask(time.Minute, func(a *Agent) { done = !a.governors.seen.IsZero() })
 			return done
 		})
 		told := false
@@ -175,11 +175,11 @@ func TestGovernorsKnowTrafficClasses(t *testing.T) {
 					faults++
 				}
 			}
-			a.governors.networkSeen = time.Time{}
+			a.governors.seen = time.Time{}
 			a.governors.Tick(&inputs{now: l.now.Add(time.Second)})
 		})
 		l.eventually("the governor has run", func() (done bool) {
-			l.agent.Ask(time.Minute, func(a *Agent) { done = !a.governors.networkSeen.IsZero() })
+			l.agent.Ask(time.Minute, func(a *Agent) { done = !a.governors.seen.IsZero() })
 			return done
 		})
 	}

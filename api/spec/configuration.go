@@ -321,8 +321,6 @@ type Lending struct {
 	LendingParameters `json:",inline"`
 	// RefreshInterval is the most time between two reports of a node that lends. It must be well below the scheduler's Reclaimed.StaleAfter.
 	RefreshInterval Duration `json:"refreshInterval"`
-	// RDT limits the cache and the memory bandwidth of reclaimed pods.
-	RDT LendingRDT `json:"rdt"`
 	// Record is a file to which the agent writes what it observed and decided, for `hilbert node replay`. It holds at most 64 MiB. Empty: no
 	// record.
 	Record string `json:"record,omitempty"`
@@ -346,6 +344,8 @@ type LendingParameters struct {
 	IO LendingIO `json:"io"`
 	// Network limits what reclaimed pods send and receive.
 	Network LendingNetwork `json:"network,omitzero"`
+	// RDT limits the cache and the memory bandwidth of reclaimed pods.
+	RDT LendingRDT `json:"rdt"`
 }
 
 // LendingIO limits what reclaimed pods do to disks. The agent sets their weights in any case.
@@ -371,16 +371,6 @@ type IOWeights struct {
 	// Pods is the weight of all pods together beside the host's services, each of which has 100 as a group. The container runtime is one of them: it writes what pods print, so no
 	// pod's own weight counts there. 0: the agent leaves it as it is.
 	Pods int `json:"pods,omitempty"`
-}
-
-// LendingRDT limits the last-level cache and the memory bandwidth of reclaimed pods, where the processor can divide them.
-type LendingRDT struct {
-	// Enabled turns these limits on.
-	Enabled bool `json:"enabled,omitempty"`
-	// CachePercent is the share of the last-level cache that reclaimed pods may use.
-	CachePercent int `json:"cachePercent"`
-	// BandwidthPercent is the share of the memory bandwidth that reclaimed pods may use.
-	BandwidthPercent int `json:"bandwidthPercent"`
 }
 
 // The values of Lending.Evictions.

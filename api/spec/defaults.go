@@ -106,10 +106,10 @@ func newNode() Node {
 		Lending: Lending{
 			LendingParameters: LendingParameters{
 				TargetUtilization: 80, Interval: Duration(10 * time.Second), Step: 25, Evictions: EvictionsOn,
-				IO: LendingIO{Weights: IOWeights{Dedicated: 800, Shared: 400, Reclaimed: 50}},
+				IO:  LendingIO{Weights: IOWeights{Dedicated: 800, Shared: 400, Reclaimed: 50}},
+				RDT: LendingRDT{CachePercent: 20, BandwidthPercent: 20, Feedback: DefaultRDTFeedback()},
 			},
 			RefreshInterval: Duration(25 * time.Second),
-			RDT:             LendingRDT{CachePercent: 20, BandwidthPercent: 20},
 		},
 		CPU: DefaultNodeCPU(), CPUBurst: DefaultCPUBurst(),
 		Memory: DefaultNodeMemory(), Eviction: DefaultNodeEviction(), KubeletThresholds: ThresholdsAsk,

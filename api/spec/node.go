@@ -355,6 +355,8 @@ const (
 	ReasonUplinkMissing      = "UplinkMissing"            // an uplink that is named is no interface of the node
 	ReasonEgressCrowded      = "EgressCrowded"            // more pods than the programs tell apart
 	ReasonRDTFailed          = "RDTFailed"                // the agent could not divide the caches
+	ReasonBandwidthUnread    = "MemoryBandwidthUnread"    // what moves in the memory is not known: reclaimed pods have the configured share of the bandwidth
+	ReasonBandwidthFixed     = "MemoryBandwidthFixed"     // the processor cannot limit the memory bandwidth: while memory is full, no more is lent
 	ReasonDeviceUncertain    = "DeviceUncertain"          // a container is not created, because it might not get the device that its pod holds
 	ReasonDeviceUnknown      = "DeviceUnknown"            // the kubelet gave a pod a device, and the agent does not know which GPU that is
 	ReasonSliceUnserved      = "SliceUnserved"            // a container is not created, because its pod's GPU needs MPS and no MPS daemon serves it
@@ -369,6 +371,7 @@ const (
 	ReasonAllLabelled        = "AllLabelled"              // all BestEffort pods have a QoS level
 	ReasonNUMANodesOpen      = "NUMANodesOpen"            // no NUMA node is closed
 	ReasonTooFewCPUs         = "TooFewCPUs"               // memory-intensive pods run beside bandwidth-sensitive ones; the message names them
+	ReasonMemoryIntensive    = "MemoryIntensive"          // a pod was measured to load the memory, and is kept off NUMA nodes of bandwidth-sensitive pods where it can be
 	ReasonSeparated          = "Separated"                // no memory-intensive pod runs beside a bandwidth-sensitive one
 
 	// ReasonStartedWithoutAgent: a container started while no agent was there, with GPUs that are not its pod's, or without its pod's.

@@ -5,6 +5,18 @@ import (
 	"testing"
 )
 
+// The threshold is off by default, and GB/s written as bytes are refused.
+func TestIntensiveBytesPerSecond(t *testing.T) {
+	for bytes, good := range map[int64]bool{0: true, 1: false, -1: false, 10: false, 100_000_000: true, 12_000_000_000: true, 1e15: false} {
+		err := collect(func(bad report) {
+			(&NodeMemoryBandwidth{IntensiveBytesPerSecond: bytes}).check("node.memoryBandwidth.", bad)
+		})
+		if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "node.memoryBandwidth.intensiveBytesPerSecond: ") {
+			t.Errorf("%d: %v", bytes, err)
+		}
+	}
+}
+
 // Groups are 0 by default, which reads nothing; fewer than none and more than any node has pods are refused by name.
 func TestMemoryBandwidth(t *testing.T) {
 	t.Parallel()

@@ -25,11 +25,16 @@ type NodeParameters struct {
 	Overcommit   NodeOvercommit    `json:"overcommit,omitzero"`
 	// QuietCPUs is about dedicated pods.
 	QuietCPUs QuietCPUs `json:"quietCPUs,omitzero"`
+	// MemoryBandwidth is about what is read through resctrl.
+	MemoryBandwidth NodeMemoryBandwidth `json:"memoryBandwidth,omitzero"`
 }
 
 // Parameters are the node's parameters.
 func (n *Node) Parameters() NodeParameters {
-	return NodeParameters{Lending: n.Lending.LendingParameters, CPU: n.CPU, CPUBurst: n.CPUBurst, Memory: n.Memory, Eviction: n.Eviction, Usage: n.Usage, Interference: n.Interference, Overcommit: n.Overcommit, QuietCPUs: n.QuietCPUs}
+	return NodeParameters{
+		Lending: n.Lending.LendingParameters, CPU: n.CPU, CPUBurst: n.CPUBurst, Memory: n.Memory, Eviction: n.Eviction, Usage: n.Usage, Interference: n.Interference, Overcommit: n.Overcommit,
+		QuietCPUs: n.QuietCPUs, MemoryBandwidth: n.MemoryBandwidth,
+	}
 }
 
 // SetParameters replaces the node's parameters.
@@ -37,6 +42,7 @@ func (n *Node) SetParameters(p *NodeParameters) {
 	n.Lending.LendingParameters, n.CPU, n.CPUBurst = p.Lending, p.CPU, p.CPUBurst
 	n.Memory, n.Eviction, n.Usage = p.Memory, p.Eviction, p.Usage
 	n.Interference, n.Overcommit, n.QuietCPUs = p.Interference, p.Overcommit, p.QuietCPUs
+	n.MemoryBandwidth = p.MemoryBandwidth
 }
 
 // +kubebuilder:object:generate=true

@@ -32,7 +32,7 @@ func TestParametersAreTheFiles(t *testing.T) {
 		}
 	}
 	var other NodeParameters
-	other.Lending.Step, other.CPU.Margin, other.Memory.Reclaim.At, other.Eviction.WatermarkFactor = 3, 4, 0.5, 6
+	other.Lending.Step, other.CPU.Margin, other.Memory.Reclaim.At, other.Eviction.WatermarkFactor, other.MemoryBandwidth.Groups = 3, 4, 0.5, 6, 7
 	n := Default().Node
 	n.SetParameters(&other)
 	if got := n.Parameters(); !reflect.DeepEqual(got, other) {
@@ -59,10 +59,12 @@ func TestWrittenParametersOn(t *testing.T) {
 		{`{"eviction":{"escalation":{"noticeGrace":"0s"}}}`, "", func(n *Node) { n.Eviction.Escalation.NoticeGrace = 0 }},
 		{`{"lending":{"io":{"costDevices":["nvme0n1"]}}}`, "", func(n *Node) { n.Lending.IO.CostDevices = []string{"nvme0n1"} }},
 		{`{"lending":{"io":{"ceilings":[{"device":"sdb"}]}}}`, "", func(n *Node) { n.Lending.IO.Ceilings = []IOCeiling{{Device: "sdb"}} }},
+		{`{"memoryBandwidth":{"groups":8}}`, "", func(n *Node) { n.MemoryBandwidth.Groups = 8 }},
+		{`{"memoryBandwidth":{"groups":600}}`, "node.memoryBandwidth.groups: 600: want 0 to 512", nil},
 		{`{"lending":{"step":50}}`, "node.lending.step: 50: want 1 to 25", nil},
 		{`{"lending":{"Step":5}}`, `node.lending.Step: "Step" is not known; write`, nil},
 		{`{"lending":{"enabled":false}}`, `node.lending.enabled: "enabled" is not known`, nil},
-		{`{"tickInterval":"1s"}`, `node.tickInterval: "tickInterval" is not known; write cpu, cpuBurst, eviction, interference, lending, memory, overcommit, quietCPUs or usage`, nil},
+		{`{"tickInterval":"1s"}`, `node.tickInterval: "tickInterval" is not known; write cpu, cpuBurst, eviction, interference, lending, memory, memoryBandwidth, overcommit, quietCPUs or usage`, nil},
 		{`{"lending":{"io":{"ceilings":[{"device":"sda","colour":"red"}]}}}`, `node.lending.io.ceilings[0].colour`, nil},
 		{`{"lending":{"step":"five"}}`, "node.lending.step: string: want a value of type int", nil},
 		{`{"lending":[]}`, "node.lending", nil},

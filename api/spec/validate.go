@@ -216,11 +216,7 @@ func validateLending(n *Node, bad report) {
 	if l.Record != "" && !strings.HasPrefix(l.Record, "/") {
 		bad("node.lending.record", "%q is no absolute path", l.Record)
 	}
-	for field, percent := range map[string]int{"cachePercent": l.RDT.CachePercent, "bandwidthPercent": l.RDT.BandwidthPercent} {
-		if percent < 1 || percent > 100 {
-			bad("node.lending.rdt."+field, "%d: want 1 to 100 percent", percent)
-		}
-	}
+	l.RDT.check("node.lending.rdt.", bad)
 }
 
 func validateTracing(t *Tracing, bad report) {

@@ -25,6 +25,7 @@ type breach struct {
 var core = []string{
 	"./resource/...", "./topology/...", "./cluster/...", "./schedule/...",
 	"./node/advise/...", "./node/allocate/...", "./node/evict/...", "./node/hint/...", "./node/interference/...", "./node/oom/...", "./node/overcommit/...",
+	"./node/rdt/throttle/...", "./node/bandwidth/intensive/...",
 	"./control/...",
 }
 

@@ -46,6 +46,7 @@ type PodState struct {
 	Pool       string        `json:"pool,omitempty"` // that it asked for
 	Said       bool          `json:"said,omitempty"`
 	Bandwidth  string        `json:"bandwidth,omitempty"`
+	Measured   bool          `json:"measured,omitempty"`
 	Invalid    string        `json:"invalid,omitempty"`
 	Promise    string        `json:"promise,omitempty"`
 	Forged     string        `json:"forged,omitempty"`
@@ -81,7 +82,7 @@ func (m *Manager) Checkpoint() *Checkpoint {
 	for _, uid := range m.pods.uids() {
 		p := m.pods.known[uid]
 		s := PodState{
-			UID: uid, Namespace: p.Namespace, Name: p.Name, Level: p.QoS.Level, NUMA: p.QoS.NUMA, Pool: p.QoS.Pool, Said: p.QoS.Said, Bandwidth: p.QoS.Bandwidth,
+			UID: uid, Namespace: p.Namespace, Name: p.Name, Level: p.QoS.Level, NUMA: p.QoS.NUMA, Pool: p.QoS.Pool, Said: p.QoS.Said, Bandwidth: p.QoS.Bandwidth, Measured: p.measured,
 			Invalid: clean(p.Invalid), Promise: p.Promise.String(), Forged: clean(p.Forged), MilliCPU: p.MilliCPU, BestEffort: p.BestEffort,
 			MemoryLimit: p.MemoryLimit, Reclaimed: p.Reclaimed, Request: p.Request, Fixed: p.Fixed, Runs: p.pool, Moved: p.moved,
 			Devices: p.deviceState(),
@@ -171,7 +172,7 @@ func (m *Manager) restore(s *PodState) error {
 	if m.pods.known[s.UID] != nil {
 		return errors.New("it stands twice")
 	}
-	p := &pod{pool: s.Runs, moved: s.Moved, Pod: Pod{
+	p := &pod{pool: s.Runs, moved: s.Moved, measured: s.Measured, Pod: Pod{
 		UID: s.UID, Namespace: s.Namespace, Name: s.Name, QoS: spec.QoS{Level: s.Level, NUMA: s.NUMA, Pool: s.Pool, Said: s.Said, Bandwidth: s.Bandwidth},
 		Invalid: s.Invalid, Forged: s.Forged, Request: s.Request, MilliCPU: s.MilliCPU, BestEffort: s.BestEffort, Fixed: s.Fixed, Reclaimed: s.Reclaimed,
 		MemoryLimit: s.MemoryLimit,

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -18,11 +19,18 @@ type pod struct {
 	// devices is what it holds of GPUs and network cards, without NUMA nodes.
 	devices      topology.Grant
 	devicesMoved bool
+	measured     bool // as of Pools.SetMeasured
 	unsettled    bool // it runs with a promise, and it is not known yet whether that was ours to give
 }
 
 // holds reports whether the pod holds something of the NUMA nodes: CPUs of its own, or room in the pool that it shares.
 func (p *pod) holds() bool { return p.pool == "" || p.Request.Binding == topology.BoundShared }
+
+// loads reports whether the pod is kept off the NUMA nodes of bandwidth-sensitive pods: it says that it loads the memory, or says nothing and was measured to. What holds something of NUMA nodes
+// has what the scheduler promised, who goes by the word alone.
+func (p *pod) loads() bool {
+	return p.QoS.Bandwidth == spec.BandwidthIntensive || p.measured && p.QoS.Bandwidth == "" && !p.holds() && p.pool != spec.PoolSystem
+}
 
 // resource is one kind of thing that pods get on a node. The scheduler's fit function has the last word on NUMA nodes; hints only leave out those
 // that the resource cannot serve the pod from, and never one that the fit function would use for it.

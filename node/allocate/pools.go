@@ -48,6 +48,27 @@ func (ps *Pools) Suppress(yes bool) { ps.suppress = yes }
 // Suppressed reports whether they are.
 func (ps *Pools) Suppressed() bool { return ps.suppress }
 
+// SetMeasured says which pods were measured to load the memory, by UID. Those that say nothing of it themselves and hold nothing of NUMA nodes are treated as if they had said so. It reports
+// whether that is another set than before.
+func (ps *Pools) SetMeasured(uids []string) (changed bool) {
+	for uid, p := range ps.pods.known {
+		is := slices.Contains(uids, uid)
+		if is == p.measured {
+			continue
+		}
+		ps.release(p)
+		p.measured, changed = is, true
+		ps.admit(p)
+	}
+	return changed
+}
+
+// Measured reports whether a pod was measured to load the memory.
+func (ps *Pools) Measured(uid string) bool {
+	p := ps.pods.known[uid]
+	return p != nil && p.measured
+}
+
 // PoolNUMANode is how the CPUs of a NUMA node are divided between pools.
 type PoolNUMANode struct {
 	Shared, Reclaimed topology.CPUSet
@@ -135,7 +156,7 @@ func (ps *Pools) count(p *pod, sign int) {
 	u := ps.uses[p.pool]
 	u.pods += sign
 	u.milli += int64(sign) * p.MilliCPU
-	if p.QoS.Bandwidth == spec.BandwidthIntensive && !p.holds() {
+	if p.loads() && !p.holds() {
 		u.intensive += int64(sign) * p.MilliCPU
 	}
 	ps.uses[p.pool] = u
@@ -194,7 +215,7 @@ func (ps *Pools) runs(p *pod) topology.CPUSet {
 // they ask for, less than the pool's intensive pods request.
 func (ps *Pools) separated(p *pod, cpus topology.CPUSet) (part topology.CPUSet, ok bool) {
 	sensitive := ps.capacity.alloc.Sensitive()
-	if p.QoS.Bandwidth != spec.BandwidthIntensive || sensitive == 0 || ps.capacity.kubeletRules() {
+	if !p.loads() || sensitive == 0 || ps.capacity.kubeletRules() {
 		return cpus, true
 	}
 	part = cpus

@@ -22,7 +22,7 @@ type Report struct {
 	Closed   []Closed // by NUMA node
 	// Unlabelled are the BestEffort pods without a QoS level, "namespace/name", ascending.
 	Unlabelled []string
-	// Unseparated are the memory-intensive pods that run in NUMA nodes of bandwidth-sensitive ones, "namespace/name", ascending.
+	// Unseparated are the memory-intensive pods that run in NUMA nodes of bandwidth-sensitive ones, "namespace/name", ascending, those that were measured to be among them.
 	Unseparated []string
 	Counts      Counts
 }
@@ -88,7 +88,8 @@ func (m *Manager) unseparated() (out []string) {
 	for uid, p := range m.pods.known {
 		beside := false
 		if h, ok := m.capacity.alloc.Holding(uid); ok {
-			for set := h.Grant.NUMANodes(); set != 0 && h.Grant.Bandwidth == topology.BandwidthIntensive; set &= set - 1 {
+			intensive := h.Grant.Bandwidth == topology.BandwidthIntensive || p.measured && p.QoS.Bandwidth == ""
+			for set := h.Grant.NUMANodes(); set != 0 && intensive; set &= set - 1 {
 				beside = beside || free[bits.TrailingZeros8(set)].Sensitive > 0
 			}
 		} else if p.pool != spec.PoolSystem {

@@ -22,7 +22,7 @@ import (
 //	machine numaNodes=2 cores=4 threads=2 l3=2 memory=4096 reserved=1 floor=1 mode=agent
 //	admit UID [level=dedicated|shared] [numa=bound] [bandwidth=intensive|sensitive] [pool=ads] [cpus=4] [memory=1024] [promise=0:4] [milli=500] [besteffort] [unsaid] [fixed=0-3] …
 //	confirm UID, resize UID milli=…, release UID, close numaNode=…, open numaNode=…, want cores=2,2
-//	pools, pod UID, dump
+//	pools, pod UID, dump, measured UID…, unseparated
 //	checkpoint, restore [damage=sum|version] [differs] [machine arguments]
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
@@ -97,6 +97,12 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		return b.String() + fmt.Sprintf("requested of shared pools: %v\n", s.m.Pools.Demand())
 	case "pools":
 		return s.pools()
+	case "measured": // these pods, and no others, were measured to load the memory
+		var uids []string
+		for _, a := range d.CmdArgs {
+			uids = append(uids, a.Key)
+		}
+		return fmt.Sprintf("changed %t\n", s.m.Pools.SetMeasured(uids))
 	case "unseparated":
 		return fmt.Sprintln(s.m.Report().Unseparated)
 	case "dump":

@@ -3,6 +3,8 @@
 //
 //	Order(candidates) ─▶ Poller.Watch(pods) ─▶ Poller.Run ─▶ Reader.Read, each five seconds ─▶ a group for each pod, its threads, its counters ─▶ Poller.Of(pod)
 //
+// Domains reads beside them what all of the machine moves in each domain, and reclaimed pods of it, without a group of its own: what package throttle goes by.
+//
 // For example, a scan of 12 GB/s in one cache's domain is Use{Total: 12e9}. Whether that is much is for others to say.
 //
 // Invariants: a value is known only where every counter of the pod's group moved forward between two readings, and most of its threads were in the group all that time. A first reading, a

@@ -22,13 +22,25 @@ type Poller struct {
 
 	mu     sync.Mutex
 	wanted []Pod
+	groups int // as of Limit
 	uses   map[string]Use
 	at     time.Time // of uses
 	status Status
+
+	removed bool // all groups are; the reader's goroutine only
 }
 
 // NewPoller returns a Poller that watches nothing yet. by is the time that readings go by; nil: the machine's.
-func NewPoller(r *Reader, by clock.Clock) *Poller { return &Poller{reader: r, clock: by} }
+func NewPoller(r *Reader, by clock.Clock) *Poller {
+	return &Poller{reader: r, clock: by, groups: r.params.Groups}
+}
+
+// Limit says how many groups may be made from the next reading on, in the place of Params.Groups. 0: none, and those that are made are removed.
+func (p *Poller) Limit(groups int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.groups = groups
+}
 
 // Watch says which pods to count from now on, the most wanted first.
 func (p *Poller) Watch(pods []Pod) {
@@ -54,13 +66,10 @@ func (p *Poller) Status() Status {
 	return p.status
 }
 
-// Run reads until ctx ends, and removes all groups. Where none may be made, it removes what an agent before this one has left, and ends.
+// Run reads until ctx ends, and removes all groups. As long as none may be made, it removes what is left of them, of an agent before this one too, and reads nothing.
 func (p *Poller) Run(ctx context.Context) {
 	by := clock.OrReal(p.clock)
 	defer p.close()
-	if p.reader.params.Groups == 0 {
-		return
-	}
 	ticker := by.NewTicker(Interval)
 	defer ticker.Stop()
 	for since := by.Now(); ; {
@@ -78,14 +87,21 @@ func (p *Poller) close() {
 	err := p.reader.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.uses, p.status = nil, Status{Why: err}
+	p.uses, p.status, p.removed = nil, Status{Why: err}, err == nil
 }
 
 // Read reads once. Times count from since.
 func (p *Poller) Read(since time.Time) {
 	p.mu.Lock()
-	wanted := p.wanted
+	wanted, groups := p.wanted, p.groups
 	p.mu.Unlock()
+	if p.reader.Limit(groups); groups == 0 {
+		if !p.removed {
+			p.close()
+		}
+		return
+	}
+	p.removed = false
 	now := clock.OrReal(p.clock).Now()
 	p.reader.Read(now.Sub(since), wanted)
 	uses := make(map[string]Use, len(wanted))

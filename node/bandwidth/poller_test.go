@@ -63,14 +63,34 @@ func TestPoller(t *testing.T) {
 	}
 }
 
-// Without groups a Poller removes what is left, and ends by itself.
+// Without groups a Poller removes what is left, and reads nothing.
 func TestPollerOff(t *testing.T) {
 	r := newRig(0, "web")
 	r.dirs["mon_groups/hilbert-pod-left"], r.dirs["mon_groups/other"] = &fakeGroup{}, &fakeGroup{}
 	p := NewPoller(r.Reader, nil)
 	p.Watch(r.pods)
-	p.Run(t.Context())
+	p.Read(time.Now())
 	if len(r.ours()) > 0 || r.dirs["mon_groups/other"] == nil || r.writes > 0 {
 		t.Errorf("%q, %d writes", r.ours(), r.writes)
+	}
+}
+
+// How many groups there may be is changed while it runs: those that are more go at the next reading, and come again; what is known of others goes on.
+func TestPollerLimit(t *testing.T) {
+	at := clock.NewStepped(time.Unix(1000, 0))
+	r := newRig(0, "web", "db", "scan")
+	p := NewPoller(r.Reader, at)
+	p.Watch(r.pods)
+	begun := at.Now()
+	for _, groups := range []int{0, 2, 3, 1, 0, 1} {
+		p.Limit(groups)
+		for range 2 {
+			at.Advance(Interval)
+			r.run(10, 5e9)
+			p.Read(begun)
+		}
+		if s := p.Status(); len(r.ours()) != groups || s.Known != groups || s.Groups != groups || s.Why != nil || p.Of("web", at.Now()).Total.Known != (groups > 0) {
+			t.Errorf("%d groups: %q, %+v", groups, r.ours(), s)
+		}
 	}
 }

@@ -71,16 +71,15 @@ type Status struct {
 
 // Reader keeps a group for each pod that is wanted, as far as there are groups. It is used by one goroutine.
 type Reader struct {
-	tree    rdt.Tree
-	threads func(cgroup string) ([]int, error)
-	params  Params
-	groups  map[string]*group // by UID
-	limit   int
-	known   bool // limit is
-	retry   time.Duration
-	last    time.Duration
-	others  map[int]bool // threads in monitoring groups that are not ours
-	status  Status
+	tree     rdt.Tree
+	threads  func(cgroup string) ([]int, error)
+	params   Params
+	groups   map[string]*group // by UID
+	hardware int               // how many groups there can be; 0: it is not known
+	retry    time.Duration
+	last     time.Duration
+	others   map[int]bool // threads in monitoring groups that are not ours
+	status   Status
 }
 
 // group is the group of one pod.
@@ -107,7 +106,7 @@ func (r *Reader) Read(now time.Duration, wanted []Pod) {
 		r.retry = now
 	}
 	r.last = now
-	r.status = Status{Why: r.look(now), Limit: r.limit}
+	r.status = Status{Why: r.look(now), Limit: r.limit()}
 	chosen := r.choose(now, wanted)
 	for uid := range r.groups {
 		if !slices.ContainsFunc(chosen, func(p Pod) bool { return p.UID == uid }) {
@@ -137,6 +136,12 @@ func (r *Reader) Of(uid string) Use {
 // Status is what the Reader does.
 func (r *Reader) Status() Status { return r.status }
 
+// Limit says how many groups may be made, in the place of Params.Groups. The next Read removes what is more.
+func (r *Reader) Limit(groups int) { r.params.Groups = groups }
+
+// limit is how many groups there may be on this hardware.
+func (r *Reader) limit() int { return min(r.params.Groups, r.hardware/spared) }
+
 // Close removes all groups. Their threads go on as they are, counted by nobody.
 func (r *Reader) Close() error {
 	clear(r.groups)
@@ -150,7 +155,7 @@ func Remove(t rdt.Tree) error { return NewReader(t, nil, Params{}).sweep() }
 // look finds how many groups there may be. The error says why none.
 func (r *Reader) look(now time.Duration) error {
 	switch {
-	case r.params.Groups == 0 || r.known:
+	case r.params.Groups == 0 || r.hardware > 0:
 		return nil
 	case now < r.retry:
 		return r.status.Why
@@ -168,10 +173,10 @@ func (r *Reader) look(now time.Duration) error {
 		return fmt.Errorf("%w: %w", ErrAbsent, err)
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 31)
-	if err != nil {
+	if err != nil || n == 0 {
 		return fmt.Errorf("%s/num_rmids: want a number, got %q", infoDir, strings.TrimSpace(text))
 	}
-	r.limit, r.known, r.retry = min(r.params.Groups, int(n)/spared), true, now
+	r.hardware, r.retry = int(n), now
 	return nil
 }
 
@@ -188,7 +193,7 @@ func (r *Reader) choose(now time.Duration, wanted []Pod) []Pod {
 		}
 	}
 	all := append(keep, others...)
-	return all[:min(len(all), r.limit)]
+	return all[:min(len(all), r.limit())]
 }
 
 // locate finds where the group of a pod belongs: a group of package rdt, if these are made, for threads can only be in monitoring groups of the group that they are in. Where it was

@@ -67,8 +67,9 @@ func (k *kernel) Read(name string) (string, error) {
 		}
 		return out, nil
 	}
-	group, rest, ok := strings.Cut(name, "/mon_data/mon_L3_0")
-	g := k.dirs[group]
+	group, rest, ok := strings.Cut("/"+name, "/mon_data/mon_L3_0")
+	group = strings.TrimPrefix(group, "/")
+	g := k.counts(group)
 	if !ok || g == nil {
 		return "", absent("read", name)
 	}
@@ -80,6 +81,24 @@ func (k *kernel) Read(name string) (string, error) {
 		return strconv.FormatUint(g.local[domain], 10) + "\n", nil
 	}
 	return "", absent("read", name)
+}
+
+// counts are what a group's files say: a control group's have those of its monitoring groups in them.
+func (k *kernel) counts(group string) *fakeGroup {
+	g := k.dirs[group]
+	if g == nil || strings.Contains(group, monDir) {
+		return g
+	}
+	sum := *g
+	for name, of := range k.dirs {
+		if strings.Contains(name, monDir) && control(name) == group {
+			for domain := range sum.total {
+				sum.total[domain] += of.total[domain]
+				sum.local[domain] += of.local[domain]
+			}
+		}
+	}
+	return &sum
 }
 
 func (k *kernel) Write(name, value string) error {
@@ -139,8 +158,17 @@ func (k *kernel) Remove(name string) error {
 }
 
 func (k *kernel) List(name string) (out []string, err error) {
-	if group, ok := strings.CutSuffix(name, "/mon_data"); ok && k.dirs[group] != nil {
+	if group, ok := strings.CutSuffix("/"+name, "/mon_data"); ok && k.dirs[strings.TrimPrefix(group, "/")] != nil && k.features != "" {
 		return []string{"mon_L3_00", "mon_L3_01"}, nil
+	}
+	if name == "." {
+		out = []string{"info", "mon_data", monDir, "tasks"}
+		for group := range k.dirs {
+			if group != "" && !strings.Contains(group, monDir) {
+				out = append(out, group)
+			}
+		}
+		return out, nil
 	}
 	if !strings.HasSuffix(name, monDir) || k.dirs[control(name)] == nil {
 		return nil, absent("open", name)

@@ -208,6 +208,9 @@ func sample(t Tree, file string) advise.Sample {
 	return advise.Known(float64(n))
 }
 
+// Remove removes the groups of any Control, as Close does.
+func Remove(t Tree) error { return (&Control{tree: t}).Close() }
+
 // Close removes the groups. Their threads go back to the default group.
 func (c *Control) Close() error {
 	var errs []error

@@ -191,12 +191,16 @@ type Params struct {
 	Exclusive  bool
 	// BandwidthShare is how much of the memory bandwidth reclaimed pods may use, from 0 to 1.
 	BandwidthShare float64
+	// Domains are other BandwidthShares, by number of the domain. Those that the hardware does not have say nothing.
+	Domains map[int]float64
 }
 
 // Setting is what a group shall have in every domain.
 type Setting struct {
 	Mask      uint64 // 0: the cache is not set
 	Bandwidth uint64 // 0: it is not set
+	// Domains are other Bandwidths, by number of the domain.
+	Domains map[int]uint64
 }
 
 // Plan is what both groups shall have on this hardware. A share that is no number is 0, and then the least that the hardware allows.
@@ -208,6 +212,14 @@ func Plan(h Hardware, p Params) map[Group]Setting {
 	if h.Bandwidth != nil {
 		online.Bandwidth = h.Bandwidth.Full
 		reclaimed.Bandwidth = h.Bandwidth.part(share(p.BandwidthShare))
+		for _, domain := range h.Domains {
+			if other, ok := p.Domains[domain]; ok {
+				if reclaimed.Domains == nil {
+					reclaimed.Domains = make(map[int]uint64, len(h.Domains))
+				}
+				reclaimed.Domains[domain] = h.Bandwidth.part(share(other))
+			}
+		}
 	}
 	return map[Group]Setting{Online: online, Reclaimed: reclaimed}
 }
@@ -297,6 +309,9 @@ func (h Hardware) schemata(s Setting) map[string]line {
 	}
 	if h.Bandwidth != nil && s.Bandwidth != 0 {
 		set("MB", strconv.FormatUint(s.Bandwidth, 10))
+		for domain, other := range s.Domains {
+			out["MB"][domain] = strconv.FormatUint(other, 10)
+		}
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -186,18 +187,18 @@ func TestPlan(t *testing.T) {
 		params            Params
 		reclaimed, online Setting
 	}{
-		"a fifth":                {h(0xfffff, 1), fifth, Setting{0xf, 20}, Setting{0xfffff, 100}},
-		"for itself":             {h(0xfffff, 1), Params{0.2, true, 0.25}, Setting{0xf, 20}, Setting{0xffff0, 100}},
-		"rounded as people do":   {h(0x3ff, 1), Params{0.7, false, 0.7}, Setting{0x7f, 70}, Setting{0x3ff, 100}},
-		"at least the least":     {h(0xfff, 2), Params{0.01, true, 0.01}, Setting{0x3, 10}, Setting{0xffc, 100}},
-		"too few ways to divide": {h(0x7, 2), Params{0.5, true, 1}, Setting{0x3, 100}, Setting{0x7, 100}},
-		"no number":              {h(0xff, 1), Params{math.NaN(), false, math.NaN()}, Setting{0x1, 10}, Setting{0xff, 100}},
-		"more than all":          {h(0xff, 1), Params{7, true, 7}, Setting{0xff, 100}, Setting{0xff, 100}},
-		"a mask with a hole":     {h(0xfc03, 1), Params{0.5, true, 1}, Setting{0x1c00, 100}, Setting{0xe000, 100}},
+		"a fifth":                {h(0xfffff, 1), fifth, Setting{0xf, 20, nil}, Setting{0xfffff, 100, nil}},
+		"for itself":             {h(0xfffff, 1), Params{0.2, true, 0.25, nil}, Setting{0xf, 20, nil}, Setting{0xffff0, 100, nil}},
+		"rounded as people do":   {h(0x3ff, 1), Params{0.7, false, 0.7, nil}, Setting{0x7f, 70, nil}, Setting{0x3ff, 100, nil}},
+		"at least the least":     {h(0xfff, 2), Params{0.01, true, 0.01, nil}, Setting{0x3, 10, nil}, Setting{0xffc, 100, nil}},
+		"too few ways to divide": {h(0x7, 2), Params{0.5, true, 1, nil}, Setting{0x3, 100, nil}, Setting{0x7, 100, nil}},
+		"no number":              {h(0xff, 1), Params{math.NaN(), false, math.NaN(), nil}, Setting{0x1, 10, nil}, Setting{0xff, 100, nil}},
+		"more than all":          {h(0xff, 1), Params{7, true, 7, nil}, Setting{0xff, 100, nil}, Setting{0xff, 100, nil}},
+		"a mask with a hole":     {h(0xfc03, 1), Params{0.5, true, 1, nil}, Setting{0x1c00, 100, nil}, Setting{0xe000, 100, nil}},
 		"no hardware":            {Hardware{}, fifth, Setting{}, Setting{}},
 	} {
 		plan := Plan(c.hardware, c.params)
-		if plan[Reclaimed] != c.reclaimed || plan[Online] != c.online {
+		if !reflect.DeepEqual(plan[Reclaimed], c.reclaimed) || !reflect.DeepEqual(plan[Online], c.online) {
 			t.Errorf("%s: reclaimed %x, online %x", name, plan[Reclaimed], plan[Online])
 		}
 	}
@@ -212,7 +213,7 @@ func TestPlanProperties(t *testing.T) {
 			Cache:     &Cache{Mask: mask, MinBits: rapid.IntRange(1, ways).Draw(t, "least")},
 			Bandwidth: &Bandwidth{Full: rapid.Uint64Range(10, 4096).Draw(t, "full"), Step: rapid.Uint64Range(1, 10).Draw(t, "step"), Least: 1},
 		}
-		p := Params{rapid.Float64().Draw(t, "cache"), rapid.Bool().Draw(t, "exclusive"), rapid.Float64().Draw(t, "bandwidth")}
+		p := Params{rapid.Float64().Draw(t, "cache"), rapid.Bool().Draw(t, "exclusive"), rapid.Float64().Draw(t, "bandwidth"), nil}
 		for group, s := range Plan(h, p) {
 			n := bits.OnesCount64(s.Mask)
 			if s.Mask&^mask != 0 || n < h.Cache.MinBits || s.Mask != low(n)<<bits.TrailingZeros64(s.Mask) {
@@ -251,6 +252,27 @@ func TestApply(t *testing.T) {
 	}
 	if k.files["schemata"] != intel["schemata"] {
 		t.Error("the default group was written")
+	}
+}
+
+// A domain may have a share of its own, for reclaimed pods alone; one that the hardware does not have is left out.
+func TestApplyByDomain(t *testing.T) {
+	k := newKernel(intel)
+	c := open(t, k)
+	p := fifth
+	for _, step := range []struct {
+		domains map[int]float64
+		want    string // the last write; empty: none
+	}{
+		{map[int]float64{1: 0.1, 7: 0.5}, "hilbert-reclaimed/schemata L3:0=f;1=f\nMB:0=20;1=10\n"},
+		{map[int]float64{1: 0.1}, ""},
+		{map[int]float64{0: 0.14, 1: 0.1}, "hilbert-reclaimed/schemata MB:0=10;1=10\n"},
+		{nil, "hilbert-reclaimed/schemata MB:0=20;1=20\n"},
+	} {
+		p.Domains, k.writes = step.domains, nil
+		if err := c.Apply(Plan(c.Hardware, p)); err != nil || strings.Join(k.writes, "|") != step.want {
+			t.Errorf("%v: %v, writes %q, want %q", step.domains, err, k.writes, step.want)
+		}
 	}
 }
 

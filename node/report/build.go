@@ -252,7 +252,7 @@ func unlabelled(r *allocate.Report) spec.NodeCondition {
 func unseparated(r *allocate.Report) spec.NodeCondition {
 	c := spec.NodeCondition{Type: spec.ConditionBandwidth, Reason: spec.ReasonSeparated, True: len(r.Unseparated) > 0}
 	if c.True {
-		c.Reason, c.Message = spec.ReasonTooFewCPUs, "there are too few CPUs elsewhere for memory-intensive pods, which run in NUMA nodes of bandwidth-sensitive ones: "+someOf(r.Unseparated)
+		c.Reason, c.Message = spec.ReasonTooFewCPUs, "memory-intensive pods run in NUMA nodes of bandwidth-sensitive ones, because there are too few CPUs elsewhere or because they were promised room there: "+someOf(r.Unseparated)
 	}
 	return c
 }

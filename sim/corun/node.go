@@ -17,6 +17,7 @@ type Node struct {
 	progress  float64 // seconds at full speed since the beginning; jobs share one pace
 	nextDone  float64 // the least doneAt
 	sum       demands
+	throttled [MaxNUMANodes]throttled
 	memory    memory
 	requests  float64 // of the services, in CPUs
 	window    []window
@@ -42,7 +43,10 @@ type running struct {
 }
 
 // demands are the sums over the jobs.
-type demands struct{ threads, bandwidth, cache, memory float64 }
+type demands struct{ threads, cache, memory float64 }
+
+// throttled is what jobs want of a NUMA node's memory, by sum of their threads, and how fast they are for it.
+type throttled struct{ most, bandwidth, pace float64 }
 
 // NUMA node is one NUMA node's state.
 type numa struct {
@@ -53,6 +57,7 @@ type numa struct {
 	use              float64 // busy share of the shared pool's CPUs
 	online, offline  float64 // busy CPUs
 	bandwidth, cache float64 // wanted by both in the last step
+	jobBandwidth     float64 // of bandwidth, by jobs
 	waiting          float64 // threads
 	jobSpeed         float64 // of one thread, to that on an idle machine
 	shed             float64 // work given up in the last step
@@ -84,6 +89,7 @@ func NewNode(m *Machine, p *Params, services []Service, pooled bool) *Node {
 		n.requests += s.Request
 	}
 	n.memory.cache = cacheFloor * float64(m.Memory) * float64(m.NUMANodes)
+	n.count()
 	return n
 }
 
@@ -112,6 +118,22 @@ func (n *Node) Lend(z, cores int, delay float64) {
 
 // Lent is the logical CPUs that the NUMA node's reclaimed pool has, a change under way included.
 func (n *Node) Lent(z int) int { return n.numaNodes[z].next }
+
+// Throttle lets each of the jobs' busy CPUs move no more than this in GB/s, in one NUMA node; 0: what it wants. That is what a processor's percentage does: it delays the requests of each CPU,
+// so that more CPUs move more all the same, and one that wants less is no slower.
+func (n *Node) Throttle(z int, most float64) {
+	n.throttled[z].most = most
+	n.count()
+}
+
+// MemoryTraffic is what was moved in a NUMA node's memory in the last step, in GB/s: by all, and by jobs. What is wanted beyond what the memory carries is not moved.
+func (n *Node) MemoryTraffic(z int) (all, jobs float64) {
+	numa := &n.numaNodes[z]
+	if numa.bandwidth <= n.machine.Bandwidth {
+		return numa.bandwidth, numa.jobBandwidth
+	}
+	return n.machine.Bandwidth, numa.jobBandwidth * n.machine.Bandwidth / numa.bandwidth
+}
 
 // Start lets a job run.
 func (n *Node) Start(j Job) {
@@ -159,10 +181,37 @@ func (n *Node) count() {
 	for i := range n.jobs {
 		j := &n.jobs[i]
 		n.sum.threads += j.Demand
-		n.sum.bandwidth += j.Demand * j.Bandwidth
 		n.sum.cache += j.Demand * j.Cache
 		n.sum.memory += j.Memory
 		n.nextDone = min(n.nextDone, j.doneAt)
+	}
+	for z := range n.throttled {
+		if z > 0 && n.throttled[z].most == n.throttled[0].most {
+			n.throttled[z] = n.throttled[0]
+			continue
+		}
+		n.throttled[z].count(n.jobs)
+	}
+}
+
+// count sums the jobs up.
+func (t *throttled) count(jobs []running) {
+	t.bandwidth, t.pace = 0, 1
+	threads, fast := 0.0, 0.0
+	for i := range jobs {
+		j := &jobs[i]
+		gets := j.Bandwidth
+		if t.most > 0 && gets > t.most {
+			gets = t.most
+			fast += j.Demand * gets / j.Bandwidth
+		} else {
+			fast += j.Demand
+		}
+		threads += j.Demand
+		t.bandwidth += j.Demand * gets
+	}
+	if t.most > 0 && threads > 0 {
+		t.pace = fast / threads
 	}
 }
 

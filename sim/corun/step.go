@@ -102,11 +102,12 @@ func (n *Node) stepNUMANode(z int, lent, threads, slow float64, offered []float6
 	}
 	n.measured.Shed += numa.shed
 	n.judge(z, slowOnline, delay, wait)
-	n.serveJobs(numa, lent, threads, slow)
-	numa.bandwidth, numa.cache = bandwidth, cache
+	n.serveJobs(numa, lent, threads, slow/n.throttled[z].pace)
+	numa.bandwidth, numa.cache, numa.jobBandwidth = bandwidth, cache, 0
 	if n.sum.threads > 0 {
 		share := numa.offline / n.sum.threads
-		numa.bandwidth += n.sum.bandwidth * share
+		numa.jobBandwidth = n.throttled[z].bandwidth * share
+		numa.bandwidth += numa.jobBandwidth
 		numa.cache += n.sum.cache * share
 	}
 	n.seen.add(z, numa)

@@ -48,14 +48,8 @@ func governors(n *spec.Node, mode string, roots realnode.Roots, kernel enforce.K
 	out = append(out, &disks{control, l.IO, log})
 	sent := &network{at: roots, wanted: l.Network, log: log}
 	out, metrics = append(out, sent), append(metrics, sent)
-	if l.RDT.Enabled {
-		const percent = 100
-		out = append(out, &caches{
-			tree: resctrl(roots), cgroups: roots.Cgroups(), log: log,
-			params: rdt.Params{CacheShare: float64(l.RDT.CachePercent) / percent, BandwidthShare: float64(l.RDT.BandwidthPercent) / percent},
-		})
-	}
-	return out, metrics, nil
+	divided := newCaches(resctrl(roots), roots.Cgroups(), l.RDT, log)
+	return append(out, divided), append(metrics, divided), nil
 }
 
 // resctrl is where the kernel's file system for caches and memory bandwidth is mounted, if it is.
@@ -265,57 +259,5 @@ func (n *network) Close() {
 	}
 	if err := n.open.Close(); err != nil {
 		n.log.Warn("close the egress ceiling", "err", err)
-	}
-}
-
-// caches governs the last-level cache and the memory bandwidth, where the processor can divide them.
-type caches struct {
-	tree    rdt.Tree
-	cgroups string // where the hierarchy is mounted
-	params  rdt.Params
-	log     *slog.Logger
-	control *rdt.Control
-	looked  time.Duration
-	notes   []allocate.Note
-}
-
-// cachesEvery is how often new threads are looked for.
-const cachesEvery = 10 * time.Second
-
-func (c *caches) Tick(at time.Duration, pods []enforce.Pod) ([]enforce.DesiredKnob, []allocate.Note) {
-	if c.looked != 0 && at-c.looked < cachesEvery {
-		return nil, c.notes
-	}
-	c.looked, c.notes = at, nil
-	if err := c.step(pods); err != nil {
-		c.notes = []allocate.Note{{Reason: spec.ReasonRDTFailed, Message: err.Error()}}
-	}
-	return nil, c.notes
-}
-
-func (c *caches) step(pods []enforce.Pod) (err error) {
-	if c.control == nil {
-		if c.control, err = rdt.Open(c.tree); err != nil {
-			c.control = nil
-			return err
-		}
-	}
-	groups := make(map[rdt.Group][]string)
-	for _, p := range pods {
-		group := rdt.Online
-		if p.Level == spec.QoSReclaimed {
-			group = rdt.Reclaimed
-		}
-		groups[group] = append(groups[group], p.Cgroup)
-	}
-	return c.control.Step(c.params, c.cgroups, groups)
-}
-
-func (c *caches) Close() {
-	if c.control == nil {
-		return
-	}
-	if err := c.control.Close(); err != nil {
-		c.log.Warn("remove the cache groups", "err", err)
 	}
 }

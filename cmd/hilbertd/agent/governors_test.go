@@ -29,7 +29,7 @@ func TestGovernorsLookAtTheRoots(t *testing.T) {
 	l.IO.Ceilings = []spec.IOCeiling{{Device: "elsewhere", ReadsPerSecond: 10}}
 	l.Network.Enabled, l.RDT.Enabled, l.Network.Uplinks = true, true, []string{"eth7", "eth8=1000"}
 	out, metrics, err := governors(&h.config.Node, spec.ModeAgent, h.roots, h.cgroups, slog.New(slog.DiscardHandler))
-	if err != nil || len(out) != 3 || len(metrics) != 1 {
+	if err != nil || len(out) != 3 || len(metrics) != 2 {
 		t.Fatalf("%d governors, %d metrics, %v", len(out), len(metrics), err)
 	}
 	knobs, _ := out[0].Tick(0, []enforce.Pod{{Cgroup: "kubepods/besteffort/podbatch", Level: spec.QoSReclaimed}})

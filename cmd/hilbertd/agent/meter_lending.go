@@ -42,7 +42,8 @@ var (
 	agentMemoryPods = agentDesc("memory_bandwidth_pods", "Pods of which the memory bandwidth is wanted, by state: known, unknown where there is a group and no value, or waiting where there is no group for it.", "state")
 	agentMemoryMade = agentDesc("memory_bandwidth_groups", "Monitoring groups of resctrl that the agent has made.")
 	agentMemoryMost = agentDesc("memory_bandwidth_groups_limit", "Monitoring groups of resctrl that the agent may make: node.memoryBandwidth.groups, and no more than half of what the hardware has.")
-	agentMemoryRate = agentDesc("memory_bandwidth_bytes_per_second", "Memory bandwidth of the pods of which it is known, by domain of the last-level cache and by whose pods they are: online or reclaimed. Of pods without a group nothing is known.", "domain", "pods")
+	agentMemoryRate = agentDesc("memory_bandwidth_bytes_per_second", "Memory bandwidth of the pods of which it is known, by domain of the last-level cache and by the pods' QoS level. Of pods without a group nothing is known.", "domain", "level")
+	agentIntensive  = agentDesc("memory_intensive_pods", "Pods that count as memory-intensive on this node, by how that is known: annotation, or measured above node.memoryBandwidth.intensiveBytesPerSecond.", "source")
 	agentLadder     = agentDesc("interference_actions_total", "Steps against harmful neighbours that were decided.", "step")
 	agentProbed     = agentDesc("run_queue_victims", "Services of which it is looked at the moment for whom their threads wait.")
 	agentLooked     = agentDesc("run_queue_seconds_total", "Seconds in which the run queues were looked at.")
@@ -52,7 +53,7 @@ var (
 	agentLendings   = []*prometheus.Desc{
 		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentRequested, agentFollowed, agentStopped, agentShrinks,
 		agentShrunk, agentShrinking, agentLogPages, agentPartBytes, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered, agentWatched, agentHarmed, agentLadder, agentCounted, agentCountFiles,
-		agentMemoryPods, agentMemoryMade, agentMemoryMost, agentMemoryRate, agentProbed, agentLooked, agentUncounted, agentUnlooked,
+		agentMemoryPods, agentMemoryMade, agentMemoryMost, agentMemoryRate, agentIntensive, agentProbed, agentLooked, agentUncounted, agentUnlooked,
 		agentOvercommit, agentHeldBack, agentOverusing,
 	}
 )
@@ -132,7 +133,10 @@ func collectBandwidth(send func(prometheus.ValueType, *prometheus.Desc, float64,
 	send(prometheus.GaugeValue, agentMemoryMade, float64(b.Groups))
 	send(prometheus.GaugeValue, agentMemoryMost, float64(b.Limit))
 	for part, rate := range s.BandwidthParts {
-		send(prometheus.GaugeValue, agentMemoryRate, rate, strconv.Itoa(part.Domain), whose(part.Reclaimed))
+		send(prometheus.GaugeValue, agentMemoryRate, rate, strconv.Itoa(part.Domain), string(part.Level))
+	}
+	for source, pods := range s.MemoryIntensive {
+		send(prometheus.GaugeValue, agentIntensive, float64(pods), source)
 	}
 }
 
