@@ -8,7 +8,7 @@ type LendingRDT struct {
 	Enabled bool `json:"enabled,omitempty"`
 	// CachePercent is the share of the last-level cache that reclaimed pods may use.
 	CachePercent int `json:"cachePercent,omitempty"`
-	// BandwidthPercent is the share of the memory bandwidth that reclaimed pods may use. The hardware delays the requests of each CPU by it: more CPUs move more all the same.
+	// BandwidthPercent is the share of the memory bandwidth that reclaimed pods may use. The hardware delays the requests of each thread by it: more threads move more all the same.
 	BandwidthPercent int `json:"bandwidthPercent,omitempty"`
 	// Feedback lowers BandwidthPercent while memory is full.
 	Feedback RDTFeedback `json:"feedback,omitzero"`
@@ -19,9 +19,9 @@ type RDTFeedback struct {
 	// DomainBytesPerSecond is what the memory of one domain (mostly a socket) carries, in bytes per second. It has no default, for it differs between machines by more than ten times: what a copy on all
 	// CPUs of a socket moves. 0: nothing is measured, and BandwidthPercent stays.
 	DomainBytesPerSecond int64 `json:"domainBytesPerSecond,omitempty"`
-	// HighPercent of that in use lowers the percentage, LowPercent lets it rise again.
+	// HighPercent is from what share of that on the percentage falls.
 	HighPercent int `json:"highPercent,omitempty"`
-	// LowPercent is below HighPercent, by more than what a step changes.
+	// LowPercent is up to what share of it the percentage rises again. It is below HighPercent.
 	LowPercent int `json:"lowPercent,omitempty"`
 	// LeastPercent is what reclaimed pods always have.
 	LeastPercent int `json:"leastPercent,omitempty"`

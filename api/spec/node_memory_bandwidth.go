@@ -7,7 +7,7 @@ type NodeMemoryBandwidth struct {
 	// such groups for all who want some: the agent makes no more than half of what it has. 0: none is read.
 	Groups int `json:"groups,omitempty"`
 	// IntensiveBytesPerSecond is from what memory bandwidth on a pod that says nothing of it is kept off the NUMA nodes of bandwidth-sensitive pods, as if it had said that it is intensive. It has no
-	// default: what is much differs between machines. 0: nobody is taken for intensive by what is read. It needs Groups.
+	// default: what is much differs between machines. 0: nobody is taken for intensive by what is read. It needs groups that are read.
 	IntensiveBytesPerSecond int64 `json:"intensiveBytesPerSecond,omitempty"`
 }
 

@@ -39,6 +39,7 @@ func TestReferenceMetrics(t *testing.T) {
 	metricTable(t, &page, "The scheduler's traces", "Served by it where `tracing.endpoint` is set.", (*tracing.Recorder)(nil).Describe)
 	metricTable(t, &page, "The agent", "Served by a hilbertd with the role agent.", onNode.Agent.Describe)
 	metricTable(t, &page, "The agent's network ceiling", "Served by an agent with `node.lending.network.enabled`.", onNode.Network.Describe)
+	metricTable(t, &page, "The agent's memory bandwidth", "Served by an agent with `node.lending.rdt.feedback.domainBytesPerSecond` above 0.", onNode.Memory.Describe)
 	metricTable(t, &page, "The watchdog", "Served by a hilbertd with the role watchdog.", onNode.Watchdog.Describe)
 	metricTable(t, &page, "The controller", "Served by a hilbertd with the role controller.", describeAll(controller.Metrics()))
 	metricTable(t, &page, "The agent's reports to the role metrics", "Served by an agent with `node.metrics.address`.", onNode.Reports.Describe)
