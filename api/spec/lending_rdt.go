@@ -7,11 +7,11 @@ type LendingRDT struct {
 	// Enabled turns these limits on.
 	Enabled bool `json:"enabled,omitempty"`
 	// CachePercent is the share of the last-level cache that reclaimed pods may use.
-	CachePercent int `json:"cachePercent,omitempty"`
+	CachePercent int `json:"cachePercent"`
 	// BandwidthPercent is the share of the memory bandwidth that reclaimed pods may use. The hardware delays the requests of each thread by it: more threads move more all the same.
-	BandwidthPercent int `json:"bandwidthPercent,omitempty"`
+	BandwidthPercent int `json:"bandwidthPercent"`
 	// Feedback lowers BandwidthPercent while memory is full.
-	Feedback RDTFeedback `json:"feedback,omitzero"`
+	Feedback RDTFeedback `json:"feedback"`
 }
 
 // RDTFeedback lowers and raises what reclaimed pods may use of the memory bandwidth by what is measured, in each domain of the last-level cache by itself. docs/concepts/colocation.md explains how.
@@ -20,13 +20,13 @@ type RDTFeedback struct {
 	// CPUs of a socket moves. 0: nothing is measured, and BandwidthPercent stays.
 	DomainBytesPerSecond int64 `json:"domainBytesPerSecond,omitempty"`
 	// HighPercent is from what share of that on the percentage falls.
-	HighPercent int `json:"highPercent,omitempty"`
+	HighPercent int `json:"highPercent"`
 	// LowPercent is up to what share of it the percentage rises again. It is below HighPercent.
-	LowPercent int `json:"lowPercent,omitempty"`
+	LowPercent int `json:"lowPercent"`
 	// LeastPercent is what reclaimed pods always have.
-	LeastPercent int `json:"leastPercent,omitempty"`
+	LeastPercent int `json:"leastPercent"`
 	// Hold is how long a domain has to be below LowPercent before the percentage rises by a step, and the least time between two such steps.
-	Hold Duration `json:"hold,omitempty"`
+	Hold Duration `json:"hold"`
 }
 
 // DefaultRDTFeedback is off: what a domain carries is not known.
