@@ -10,8 +10,8 @@ import (
 	"hilbert.dev/hilbert/node/bandwidth"
 )
 
-// least is the part of the moved bytes that has to be counted: a cache may hold some of them.
-const least = 0.1
+// leastCounted is the part of the moved bytes that has to be counted: a cache may hold some of them.
+const leastCounted = 0.1
 
 // memoryBandwidth reads what this program moves, as an agent reads pods, and removes the group.
 func memoryBandwidth(_ context.Context, m *Machine) verdict {
@@ -49,7 +49,7 @@ func memoryBandwidth(_ context.Context, m *Machine) verdict {
 		return closed(r, refusal(err, report))
 	case !said.Known:
 		return closed(r, fail("this program's memory bandwidth is not counted: its counters are unavailable", report))
-	case said.Value < least*moved:
+	case said.Value < leastCounted*moved:
 		return closed(r, fail(fmt.Sprintf("%.2f GB/s were counted while this program moved %.2f GB/s", said.Value/giga, moved/giga), report))
 	}
 	return closed(r, pass(fmt.Sprintf("%.2f GB/s were counted while this program moved %.2f GB/s", said.Value/giga, moved/giga)))

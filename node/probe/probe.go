@@ -99,6 +99,7 @@ func Promises() []Promise {
 		{"disk-model", "What a disk can do is measured, for io.cost, and written nowhere but to a file that goes.", "a virtual disk", diskModel},
 		{"rdt", "Reclaimed pods are kept to a part of the last-level cache and of the memory's bandwidth, and what they use is counted.", "", resctrl},
 		{"memory-bandwidth", "The memory bandwidth of a pod is read, to name who fills the memory bus.", "", memoryBandwidth},
+		{"memory-throttle", "Reclaimed pods move less memory at a smaller percentage, and what moves in each domain of the last-level cache is counted.", "", memoryThrottle},
 		{"rdma", "The device files of network cards with RDMA are known, so that a pod can be given them.", "", rdma},
 		{"gpu-inventory", "NVIDIA's driver says of each GPU what placement needs: identity, memory, device file, multiprocessors, mode.", "an H100 and an H200, driver 580", gpuInventory},
 		{"gpu-faults", "Faults of GPUs are read from the kernel's log.", "an H100, driver 580", gpuFaults},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,6 +89,7 @@ func (g *groups) Mkdir(name string) error {
 		return nil
 	}
 	g.files[name+"/schemata"], g.files[name+"/mon_data/mon_L3_00/llc_occupancy"] = g.files["schemata"], g.files["counter"]
+	g.files[name+"/tasks"], g.files[name+"/mon_data/mon_L3_00/mbm_total_bytes"] = "", "0\n"
 	return nil
 }
 
@@ -104,6 +106,9 @@ func (g *groups) List(name string) (list []string, _ error) {
 		if rest, ok := strings.CutPrefix(file, strings.TrimPrefix(name+"/", "./")); ok {
 			list = append(list, strings.Split(rest, "/")[0])
 		}
+	}
+	if len(list) == 0 {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	slices.Sort(list)
 	return slices.Compact(list), nil
@@ -160,6 +165,7 @@ func newWorld(t *testing.T) *world {
 	w.groups = &groups{files: map[string]string{
 		"schemata": "MB:0=100\nL3:0=fffff\n", "info/L3/cbm_mask": "fffff\n", "info/L3/min_cbm_bits": "1\n", "info/L3/num_closids": "16\n",
 		"info/MB/min_bandwidth": "10\n", "info/MB/bandwidth_gran": "10\n", "info/MB/num_closids": "8\n", "info/L3_MON/mon_features": "llc_occupancy\nmbm_total_bytes\n", "info/L3_MON/num_rmids": "64\n", "counter": "4096\n",
+		"mon_data/mon_L3_00/mbm_total_bytes": "0\n",
 	}}
 	w.specify(t, "nvidia0", uuidA, "nvidia1", uuidB)
 	w.Machine = &Machine{
@@ -168,7 +174,7 @@ func newWorld(t *testing.T) *world {
 		Instructions: func() (uint64, uint64, error) { return 300, 100, nil },
 		RunQueues:    func() error { return nil },
 		Threads:      func() ([]int, error) { return []int{5, 6}, nil },
-		LoadMemory:   func() (float64, time.Duration) { w.count("5000007000\n"); return 6e9, time.Second },
+		LoadMemory:   w.load(6, 1, 1),
 	}
 	for name, text := range map[string]string{"sda/dev": "8:0", "sda/device/model": "x", "sda/stat": "5 0 40 1 7 0 56 2 0 0 3", "sdb/dev": "8:16", "sdb/device/model": "x"} {
 		w.root["sys/block/"+name] = &fstest.MapFile{Data: []byte(text + "\n")}
@@ -189,9 +195,25 @@ func newWorld(t *testing.T) *world {
 }
 
 // count has the counter of the only monitoring group say something.
+// load moves so many gigabytes in a second, or less where the group of reclaimed pods has the least of the bandwidth; that part of it is counted for the group.
+func (w *world) load(free, least, part float64) func() (float64, time.Duration) {
+	return func() (float64, time.Duration) {
+		const giga, file = 1e9, "hilbert-reclaimed/mon_data/mon_L3_00/mbm_total_bytes"
+		bytes := free * giga
+		if strings.Contains(w.groups.files["hilbert-reclaimed/schemata"], "MB:0=10\n") {
+			bytes = least * giga
+		}
+		w.count("5000007000\n")
+		if was, err := strconv.Atoi(strings.TrimSpace(w.groups.files[file])); err == nil {
+			w.groups.files[file] = fmt.Sprintln(was + int(bytes*part))
+		}
+		return bytes, time.Second
+	}
+}
+
 func (w *world) count(text string) {
 	for file := range w.groups.files {
-		if strings.HasSuffix(file, "/mbm_total_bytes") {
+		if strings.HasPrefix(file, "mon_groups/") && strings.HasSuffix(file, "/mbm_total_bytes") {
 			w.groups.files[file] = text
 		}
 	}
@@ -290,6 +312,16 @@ func TestProbe(t *testing.T) {
 		{"memory-bandwidth", Fail, "denied", func(_ *testing.T, w *world) { w.Threads = func() ([]int, error) { return nil, errors.New("denied") } }},
 		{"memory-bandwidth", Fail, "unavailable", moves("Unavailable\n")},
 		{"memory-bandwidth", Fail, "0.01 GB/s were counted while this program moved 6.00", moves("10007000\n")},
+		{"memory-throttle", Absent, "mount it", func(_ *testing.T, w *world) { w.RDT = nil }},
+		{"memory-throttle", Absent, "no resctrl", func(_ *testing.T, w *world) { delete(w.groups.files, "schemata") }},
+		{"memory-throttle", Absent, "cannot be limited", func(_ *testing.T, w *world) { w.groups.files["schemata"] = "L3:0=fffff\n" }},
+		{"memory-throttle", Absent, "counts none", func(_ *testing.T, w *world) { w.groups.files["info/L3_MON/mon_features"] = "llc_occupancy\n" }},
+		{"memory-throttle", Unknown, "no group was made", func(_ *testing.T, w *world) { w.Write = false }},
+		{"memory-throttle", Unknown, "an agent runs", func(_ *testing.T, w *world) { w.groups.files["hilbert-online/schemata"] = "x" }},
+		{"memory-throttle", Fail, "denied", func(_ *testing.T, w *world) { w.Threads = func() ([]int, error) { return nil, errors.New("denied") } }},
+		{"memory-throttle", Fail, "wrote", func(_ *testing.T, w *world) { w.groups.bends = true }},
+		{"memory-throttle", Fail, "slows nobody down: this program moved 6.00 GB/s (counted 6.00) with all of the bandwidth, and 5.90 GB/s", func(_ *testing.T, w *world) { w.LoadMemory = w.load(6, 5.9, 1) }},
+		{"memory-throttle", Fail, "is not counted: this program moved 6.00 GB/s (counted 0.12)", func(_ *testing.T, w *world) { w.LoadMemory = w.load(6, 1, 0.02) }},
 		{"disk-model", Unknown, "no disk was measured", func(_ *testing.T, w *world) { w.Disk = nil }},
 		{"disk-model", Unknown, "several disks, sda sdb", func(_ *testing.T, w *world) { w.Disk.Directory = "/mirror/x" }},
 		{"disk-model", Unknown, "in use: 90 requests", func(t *testing.T, w *world) { w.busy(t) }},
@@ -327,7 +359,7 @@ func TestProbe(t *testing.T) {
 			if r := w.onlyOne(t, test.promise); r.Outcome != test.want || !strings.Contains(r.Detail, test.says) {
 				t.Errorf("%s: %s (%s), want %s: %s", test.promise, r.Detail, r.Cure, test.want, test.says)
 			}
-			if left, err := w.groups.List("hilbert-reclaimed"); err != nil || len(left) > 0 {
+			if left, err := w.groups.List("hilbert-reclaimed"); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("a group is left: %v, %v", left, err)
 			}
 			if left := bandwidth.Left(w.groups); len(left) > 0 && test.says != "an agent runs" {
@@ -366,9 +398,9 @@ func TestProbeDisk(t *testing.T) {
 func (w *world) onlyOne(t *testing.T, promise string) Result {
 	t.Helper()
 	results := w.probed()
-	same := map[string]string{"rdt": "memory-bandwidth", "memory-bandwidth": "rdt"}[promise] // of one file system
+	resctrl := []string{"rdt", "memory-bandwidth", "memory-throttle"} // of one file system
 	for name, r := range results {
-		if name != promise && name != same && r.Outcome != Pass && name != "gpu-mig" {
+		if name != promise && (!slices.Contains(resctrl, promise) || !slices.Contains(resctrl, name)) && r.Outcome != Pass && name != "gpu-mig" {
 			t.Errorf("%s: %s: %s", name, r.Outcome, r.Detail)
 		}
 	}

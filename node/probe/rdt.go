@@ -40,16 +40,26 @@ func resctrl(_ context.Context, m *Machine) verdict {
 	if !m.Write {
 		return unknown("no group was made; "+said, "run it with --write on a node without an agent")
 	}
+	if v := occupied(m); v != nil {
+		return *v
+	}
+	return tried(control, said)
+}
+
+// occupied says that an agent has its groups there; nil: none has.
+func occupied(m *Machine) *verdict {
 	entries, err := m.RDT.List(".")
 	if err != nil {
-		return unknown(err.Error(), "")
+		v := unknown(err.Error(), "")
+		return &v
 	}
 	for _, group := range []rdt.Group{rdt.Online, rdt.Reclaimed} {
 		if slices.Contains(entries, string(group)) {
-			return unknown(fmt.Sprintf("the group %s is there: an agent runs", group), "drain the node and stop its agent first")
+			v := unknown(fmt.Sprintf("the group %s is there: an agent runs", group), "drain the node and stop its agent first")
+			return &v
 		}
 	}
-	return tried(control, said)
+	return nil
 }
 
 // tried makes the groups and removes them.
