@@ -17,3 +17,8 @@ var Demo []byte
 //
 //go:embed node.yaml
 var Node []byte
+
+// NodePlugin is node-plugin/daemonset.yaml: the example of a plugin for the node's agent, in a pod of each node.
+//
+//go:embed node-plugin/daemonset.yaml
+var NodePlugin []byte
