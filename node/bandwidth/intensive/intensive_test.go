@@ -16,9 +16,9 @@ import (
 
 const giga = 1e9
 
-// TestTranscript runs testdata. A line is a pod and its GB/s, "?" where it is not known; "for" is how many seconds that lasts, with a reading in each. Output has a line for each change.
+// TestTranscript runs testdata/stories. A line is a pod and its GB/s, "?" where it is not known; "for" is how many seconds that lasts, with a reading in each. Output has a line for each change.
 func TestTranscript(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
 		now, state, before := time.Duration(0), State{}, "nobody"
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			seconds, threshold := 0, 10.0
@@ -55,6 +55,17 @@ func TestTranscript(t *testing.T) {
 	})
 }
 
+// anyRate is known or not, and sometimes no number of bytes.
+func anyRate(t *rapid.T, about float64) advise.Sample {
+	switch kind := rapid.IntRange(0, 40).Draw(t, "kind"); {
+	case kind == 0:
+		return advise.Known(rapid.SampledFrom([]float64{math.NaN(), -1}).Draw(t, "value"))
+	case kind < 8:
+		return advise.Sample{}
+	}
+	return advise.Known(about * rapid.Float64Range(0, 1.5).Draw(t, "rate"))
+}
+
 // Whatever is read: a pod begins to count only when six of its last ten known windows were above the threshold, and ends only after thirty below half of it or a long time without any; it never
 // counts without a threshold; and no more is remembered than the pods that are there.
 func TestProperties(t *testing.T) {
@@ -64,39 +75,22 @@ func TestProperties(t *testing.T) {
 		at, state, was, silent := time.Duration(0), State{}, false, 0
 		busy := rapid.Float64Range(0, 2).Draw(t, "busy")
 		for range rapid.IntRange(1, 150).Draw(t, "windows") {
-			rate := advise.Sample{}
-			if rapid.IntRange(0, 5).Draw(t, "known") > 0 {
-				rate = advise.Known(threshold * busy * rapid.Float64Range(0, 1.5).Draw(t, "rate"))
-			}
-			if rapid.IntRange(0, 40).Draw(t, "odd") == 0 {
-				rate = advise.Known(rapid.SampledFrom([]float64{math.NaN(), -1}).Draw(t, "value"))
-			}
+			rate := anyRate(t, threshold*busy)
 			at += Window
-			if rate.Known && rate.Value >= 0 {
+			if silent++; rate.Known && rate.Value >= 0 {
 				means, silent = append(means, rate.Value), 0
-			} else {
-				silent++
 			}
 			var uids []string
 			uids, state = Step(at, []Pod{{UID: uid, Rate: rate}}, threshold, state)
-			if at == Window && rate.Known { // the first reading begins the first window
-				if len(uids) > 0 {
-					t.Fatal("one reading is enough")
-				}
-			}
 			is := slices.Equal(uids, []string{uid})
 			if len(state.pods) != 1 || len(uids) > 1 {
 				t.Fatalf("%q, %d are remembered", uids, len(state.pods))
 			}
-			switch last := means[max(len(means)-of-1, 0):]; { // one more: windows may begin between two readings
-			case is && !was:
-				if above(last, threshold) < enough {
-					t.Fatalf("it counts after %v", means)
-				}
-			case was && !is:
-				if quiet := means[max(len(means)-calm, 0):]; time.Duration(silent)*Window <= forgetAfter && (len(quiet) < calm || slices.Max(quiet[1:]) >= leave*threshold) {
-					t.Fatalf("it does not count any more after %v", means)
-				}
+			if is && !was && above(means[max(len(means)-of-1, 0):], threshold) < enough { // one more: windows may begin between two readings
+				t.Fatalf("it counts after %v", means)
+			}
+			if was && !is && !ended(means, silent, leave*threshold) {
+				t.Fatalf("it does not count any more after %v", means)
 			}
 			was = is
 		}
@@ -107,6 +101,15 @@ func TestProperties(t *testing.T) {
 			t.Fatal("a pod that is gone is remembered")
 		}
 	})
+}
+
+// ended reports whether a pod may have ended to count: it was calm, or nothing was known for so many windows.
+func ended(means []float64, silent int, below float64) bool {
+	if time.Duration(silent)*Window > forgetAfter {
+		return true
+	}
+	quiet := means[max(len(means)-calm, 0):]
+	return len(quiet) == calm && slices.Max(quiet[1:]) < below
 }
 
 func above(means []float64, threshold float64) (n int) {

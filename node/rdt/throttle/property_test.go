@@ -71,7 +71,7 @@ func TestProperties(t *testing.T) {
 				if !known {
 					was = past{at: now, percent: p.Most, quietSince: -1, seen: now, risen: -1, everChange: -1}
 				}
-				next[s.Domain] = follow(t, &p, &o.Domains[i], was, s, now, fixed)
+				next[s.Domain] = turn{&p, now, fixed}.follow(t, &o.Domains[i], was, s)
 				may = may || next[s.Domain].quietSince < 0 && now-next[s.Domain].seen <= p.Stale
 			}
 			if d.HoldGrowth && !may {
@@ -82,8 +82,16 @@ func TestProperties(t *testing.T) {
 	})
 }
 
+// turn is one reading's parameters, its time, and whether nobody can be slowed down.
+type turn struct {
+	p     *Params
+	now   time.Duration
+	fixed bool
+}
+
 // follow checks one domain's setting against its reading and what was before.
-func follow(t *rapid.T, p *Params, r *Domain, was past, s Setting, now time.Duration, fixed bool) past {
+func (c turn) follow(t *rapid.T, r *Domain, was past, s Setting) past {
+	p, now, fixed := c.p, c.now, c.fixed
 	total, ok := value(r.Total)
 	reclaimed, told := value(r.Reclaimed)
 	out := was

@@ -36,10 +36,10 @@ func parse(t *testing.T, id int, text string) Domain {
 	return Domain{id, number(total), number(reclaimed)}
 }
 
-// TestTranscript runs testdata. A line of input is one reading, ten seconds after the one before: what each domain has moved. "x6" after it has the same six times. Output has a line for each
+// TestTranscript runs testdata/stories. A line of input is one reading, ten seconds after the one before: what each domain has moved. "x6" after it has the same six times. Output has a line for each
 // change.
 func TestTranscript(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
 		p, now, state := params(), time.Duration(0), State{}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.HasArg("most") {
@@ -51,19 +51,10 @@ func TestTranscript(t *testing.T) {
 			var out strings.Builder
 			before := ""
 			for line := range strings.Lines(d.Input) {
-				fields, times := strings.Fields(line), 1
-				if last, ok := strings.CutPrefix(fields[len(fields)-1], "x"); ok {
-					times, _ = strconv.Atoi(last)
-					fields = fields[:len(fields)-1]
-				}
+				domains, times := reading(t, line)
 				for range times {
 					now += 10 * time.Second
-					o := Observation{At: now, Fixed: d.HasArg("fixed")}
-					for id, text := range fields {
-						if text != "-" {
-							o.Domains = append(o.Domains, parse(t, id, text))
-						}
-					}
+					o := Observation{At: now, Fixed: d.HasArg("fixed"), Domains: domains}
 					var decision Decision
 					decision, state = Step(&o, &p, state)
 					if text := render(&decision, o.Fixed); text != before {
@@ -75,6 +66,22 @@ func TestTranscript(t *testing.T) {
 			return out.String()
 		})
 	})
+}
+
+// reading is a line's domains, and how often they are read.
+func reading(t *testing.T, line string) (domains []Domain, times int) {
+	t.Helper()
+	fields, times := strings.Fields(line), 1
+	if last, ok := strings.CutPrefix(fields[len(fields)-1], "x"); ok {
+		times, _ = strconv.Atoi(last)
+		fields = fields[:len(fields)-1]
+	}
+	for id, text := range fields {
+		if text != "-" {
+			domains = append(domains, parse(t, id, text))
+		}
+	}
+	return domains, times
 }
 
 func render(d *Decision, fixed bool) string {
