@@ -26,6 +26,8 @@ func Unit(t testing.TB, d *datadriven.TestData) *facts.Unit {
 		switch to := texts[arg.Key]; {
 		case to != nil:
 			*to = value
+		case arg.Key == "uid":
+			f.UID = facts.UID(value)
 		case arg.Key == "min":
 			f.MinMember = int32(scaled(t, d, value, 1))
 		case arg.Key == "at":

@@ -20,8 +20,9 @@ import (
 )
 
 // The condition of a PodGroup takes one read and one patch. The read finds out which API has the PodGroup, since when its condition
-// says what it says, and that it never said that the unit was whole: that is never taken back, which is upstream's rule. The patch carries
-// the resource version that was read, so that no write in between is lost.
+// says what it says, that it never said that the unit was whole: that is never taken back, which is upstream's rule; and that it is the PodGroup
+// that was decided about, by its UID. The patch carries the resource version that was read, so that no write in between is lost, and a PodGroup that
+// was made anew in between gets nothing of what was meant for the one before.
 
 // unitTries bounds the reads of a PodGroup that others change between the read and the patch.
 const unitTries = 3
@@ -67,7 +68,7 @@ func (w *Writer) writeUnit(ctx context.Context, write *bind.Write) bind.Result {
 
 // tryUnit reads and patches once; again says that another writer was faster.
 func (w *Writer) tryUnit(ctx context.Context, has optional.APIs, write *bind.Write) (result bind.Result, again bool) {
-	path, body, result := w.findGroup(ctx, has, write.Unit)
+	path, body, result := w.findGroup(ctx, has, write.Unit, write.UnitUID)
 	if body == nil {
 		return result, false
 	}
@@ -90,9 +91,9 @@ type groupPath struct {
 	sigs bool
 }
 
-// findGroup reads a PodGroup from the first API that has it. Without one, body is nil and result says why.
-func (w *Writer) findGroup(ctx context.Context, has optional.APIs, unit facts.UnitName) (at groupPath, body []byte, result bind.Result) {
-	result = bind.Result{Outcome: bind.Gone, Message: "there is no PodGroup " + unit.String()}
+// findGroup reads the PodGroup with a UID from the API that has it. Without one, body is nil and result says why: one of the name alone is another.
+func (w *Writer) findGroup(ctx context.Context, has optional.APIs, unit facts.UnitName, uid facts.UID) (at groupPath, body []byte, result bind.Result) {
+	result = bind.Result{Outcome: bind.Gone, Message: fmt.Sprintf("there is no PodGroup %s with the UID %s", unit, uid)}
 	for _, api := range [...]struct {
 		group, version string
 	}{{parse.GroupScheduling, has.PodGroups}, {parse.GroupSigs, has.SigsPodGroups}} {
@@ -108,11 +109,21 @@ func (w *Writer) findGroup(ctx context.Context, has optional.APIs, unit facts.Un
 		case a.Code == http.StatusNotFound:
 		case found.Outcome != bind.Written:
 			return at, nil, found
+		case uidOf(a.Body) != uid:
 		default:
 			return at, a.Body, bind.Result{}
 		}
 	}
 	return at, nil, result
+}
+
+// uidOf is the UID of an object as it was read; empty: it cannot be read.
+func uidOf(body []byte) facts.UID {
+	var object metav1.PartialObjectMetadata
+	if json.Unmarshal(body, &object) != nil {
+		return ""
+	}
+	return facts.UID(object.UID)
 }
 
 // conditionPatch makes the patch that tells a PodGroup, as it was read, its condition; nil if there is nothing to tell.

@@ -16,12 +16,20 @@ import (
 	"hilbert.dev/hilbert/schedule/bind"
 )
 
+// unitWrite is about the PodGroup of standin.PodGroupText.
 func unitWrite(met bool, reason, message string) bind.Write {
 	name := facts.UnitName{Namespace: "ml", Name: "g"}
 	return bind.Write{
-		Kind: bind.WriteUnitCondition, Namespace: name.Namespace, Name: name.Name, Unit: name,
+		Kind: bind.WriteUnitCondition, Namespace: name.Namespace, Name: name.Name, Unit: name, UnitUID: "u",
 		UnitCondition: facts.UnitCondition{Met: met, Reason: reason, Message: message},
 	}
+}
+
+// sigsWrite is about the one of standin.SigsPodGroupText.
+func sigsWrite(met bool, reason, message string) bind.Write {
+	w := unitWrite(met, reason, message)
+	w.UnitUID = "s"
+	return w
 }
 
 // said renders the conditions of a PodGroup, without their times.
@@ -122,7 +130,7 @@ func TestPhaseWrite(t *testing.T) {
 				group = standin.With(group, c.phase, "status", "phase")
 			}
 			r.server.Set(group)
-			r.expect(t, unitWrite(c.met, "R", "M"), bind.Written)
+			r.expect(t, sigsWrite(c.met, "R", "M"), bind.Written)
 			stored := r.server.Stored(standin.SigsPodGroups, "ml", "g")
 			phase, _, _ := unstructured.NestedString(stored.Object, "status", "phase")
 			running, _, _ := unstructured.NestedInt64(stored.Object, "status", "running")
@@ -139,7 +147,7 @@ func TestUnitIsFoundInEitherAPI(t *testing.T) {
 	r.server.Offer(standin.PodGroups, "v1beta1")
 	r.server.Offer(standin.SigsPodGroups, "v1alpha1")
 	r.server.Set(standin.FromYAML(t, standin.SigsPodGroupText))
-	r.expect(t, unitWrite(false, "R", "M"), bind.Written)
+	r.expect(t, sigsWrite(false, "R", "M"), bind.Written)
 	if phase, _, _ := unstructured.NestedString(r.server.Stored(standin.SigsPodGroups, "ml", "g").Object, "status", "phase"); phase != "Pending" {
 		t.Errorf("phase %q", phase)
 	}
@@ -150,6 +158,37 @@ func TestUnitIsFoundInEitherAPI(t *testing.T) {
 	}
 	if phase, _, _ := unstructured.NestedString(r.server.Stored(standin.SigsPodGroups, "ml", "g").Object, "status", "phase"); phase != "Pending" {
 		t.Errorf("the other PodGroup of the name has phase %q", phase)
+	}
+}
+
+// A PodGroup that was made anew under its name gets nothing of what was meant for the one before, whenever that was: before it is read, or between the read and the patch.
+func TestUnitConditionOfAnotherUID(t *testing.T) {
+	for name, x := range map[string]struct {
+		resource, version, text string
+		write                   bind.Write
+	}{
+		"upstream's": {standin.PodGroups, "v1beta1", standin.PodGroupText, unitWrite(true, "Scheduled", "whole")},
+		"the sigs'":  {standin.SigsPodGroups, "v1alpha1", standin.SigsPodGroupText, sigsWrite(true, "Scheduled", "whole")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1, time.Minute)
+			r.server.Offer(x.resource, x.version)
+			group := standin.FromYAML(t, x.text)
+			anew := standin.With(group, "another", "metadata", "uid")
+			r.server.Set(anew)
+			r.expect(t, x.write, bind.Gone)
+			r.server.Set(group)
+			r.server.Intercept(func(_ http.ResponseWriter, request *http.Request) bool {
+				if request.Method == http.MethodPatch {
+					r.server.Set(anew)
+				}
+				return false
+			})
+			r.expect(t, x.write, bind.Gone)
+			if status, told, _ := unstructured.NestedMap(r.server.Stored(x.resource, "ml", "g").Object, "status"); told {
+				t.Errorf("the new one is told %v", status)
+			}
+		})
 	}
 }
 

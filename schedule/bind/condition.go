@@ -47,6 +47,7 @@ type conditions struct {
 
 type conditionRow struct {
 	subject
+	unitUID  facts.UID           // of a unit: the PodGroup that it is about
 	queue    string              // of the subject
 	want     facts.UnitCondition // a pod's is never met
 	written  facts.UnitCondition
@@ -100,10 +101,15 @@ func (b *Binder) SetUnitCondition(u *cluster.Unit, want facts.UnitCondition, now
 		return false
 	}
 	key := subject{unit: u.UnitName}
-	if r := b.conditions.rows[key]; r != nil && r.want.Met {
+	r := b.conditions.rows[key]
+	if r != nil && r.unitUID != u.Facts.UID { // its PodGroup was made anew: what was said of the other is not said of this one
+		b.conditions.forget(key)
+		r = nil
+	}
+	if r != nil && r.want.Met {
 		return false
 	}
-	fresh := &conditionRow{subject: key, written: u.Facts.Reported}
+	fresh := &conditionRow{subject: key, unitUID: u.Facts.UID, written: u.Facts.Reported}
 	if pods := u.Pods(); len(pods) > 0 {
 		fresh.queue = pods[0].Queue().Name
 	}
@@ -216,10 +222,12 @@ func (c *conditions) start(r *conditionRow, store *cluster.Store, writes []Write
 func (r *conditionRow) write(store *cluster.Store) (w Write, ok bool) {
 	if !r.unit.IsZero() {
 		u := store.Units().Get(r.unit)
-		if u == nil || u.Facts == nil {
+		if u == nil || u.Facts == nil || u.Facts.UID != r.unitUID {
 			return w, false
 		}
-		return Write{Kind: WriteUnitCondition, Namespace: r.unit.Namespace, Name: r.unit.Name, Unit: r.unit, UnitCondition: r.want}, true
+		return Write{
+			Kind: WriteUnitCondition, Namespace: r.unit.Namespace, Name: r.unit.Name, Unit: r.unit, UnitUID: r.unitUID, UnitCondition: r.want,
+		}, true
 	}
 	pod := store.Pod(r.pod)
 	if pod == nil || pod.Phase != cluster.Pending {

@@ -111,7 +111,7 @@ type Write struct {
 	Series      Series // WriteNodeEvent
 	Known       bool   // WriteNodeEvent
 
-	// Of WriteUnitCondition, which has no Pod: the PodGroup, and what it should say. A WriteEvent of a PodGroup has the UID of that one as UnitUID.
+	// Of WriteUnitCondition, which has no Pod: the PodGroup, and what it should say. UnitUID is that of this PodGroup, and of the one that a WriteEvent is about.
 	Unit          facts.UnitName
 	UnitUID       facts.UID
 	UnitCondition facts.UnitCondition
