@@ -318,9 +318,10 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 		do(bind.Write{Kind: bind.WriteClaim, Name: "p", Pod: "uid-p", Claim: o}) // the stand-in has no such patches: only that it is asked matters
 	}
 	g := facts.UnitName{Namespace: "ml", Name: "g"}
-	condition := bind.Write{Kind: bind.WriteUnitCondition, Namespace: g.Namespace, Name: g.Name, Unit: g, UnitCondition: facts.UnitCondition{Met: true, Reason: "R", Message: "M"}}
+	condition := bind.Write{Kind: bind.WriteUnitCondition, Namespace: g.Namespace, Name: g.Name, Unit: g, UnitUID: "u", UnitCondition: facts.UnitCondition{Met: true, Reason: "R", Message: "M"}}
 	expect(condition)
 	server.Delete(standin.FromYAML(t, standin.PodGroupText))
+	condition.UnitUID = "s"
 	expect(condition) // now in the sigs' API
 	answered := make(chan bind.Outcome, 1)
 	q, err := write.NewQueueWriter(t.Context(), server.Connection(), fence, time.Minute, func(o bind.Outcome) { answered <- o })
@@ -328,7 +329,7 @@ func TestOptionalPermissionsAreWhatIsAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer q.Close()
-	if err := q.Write(t.Context(), "q", write.QueueStatus{}); err != nil || <-answered != bind.Written {
+	if err := q.Write(t.Context(), "q", write.QueueStatus{UID: "u"}); err != nil || <-answered != bind.Written {
 		t.Fatal("not written", err)
 	}
 	server.SetPod(standin.Pod("p", "n1"))

@@ -20,6 +20,7 @@ func (p *sortText) UnmarshalText(b []byte) error {
 type queueRecord struct {
 	Name           string           `json:"name"`
 	Parent         string           `json:"parent,omitempty"`
+	UID            facts.UID        `json:"uid,omitempty"`
 	Generation     int64            `json:"generation,omitempty"`
 	Guaranteed     []quantityRecord `json:"guaranteed,omitempty"`
 	Max            []quantityRecord `json:"max,omitempty"`
@@ -75,7 +76,7 @@ type reservationRecord struct {
 
 func writeQueue(q *facts.Queue) queueRecord {
 	r := queueRecord{
-		Name: q.Name, Parent: q.Parent, Generation: q.Generation, Guaranteed: each(q.Guaranteed, writeQuantity), Max: each(q.Max, writeQuantity),
+		Name: q.Name, Parent: q.Parent, UID: q.UID, Generation: q.Generation, Guaranteed: each(q.Guaranteed, writeQuantity), Max: each(q.Max, writeQuantity),
 		Weight: q.Weight, Sort: sortText(q.Sort), HalfLife: q.HalfLife,
 		BorrowsNothing: q.BorrowsNothing, KeepsBorrowed: q.KeepsBorrowed, MinRuntime: q.ReclaimMinRuntime, NeverPreempts: q.NeverPreempts,
 	}
@@ -88,7 +89,7 @@ func writeQueue(q *facts.Queue) queueRecord {
 
 func readQueue(r *queueRecord) *facts.Queue {
 	q := &facts.Queue{
-		Name: r.Name, Parent: r.Parent, Generation: r.Generation, Guaranteed: each(r.Guaranteed, readQuantity), Max: each(r.Max, readQuantity),
+		Name: r.Name, Parent: r.Parent, UID: r.UID, Generation: r.Generation, Guaranteed: each(r.Guaranteed, readQuantity), Max: each(r.Max, readQuantity),
 		Weight: r.Weight, Sort: facts.SortPolicy(r.Sort), HalfLife: r.HalfLife,
 		BorrowsNothing: r.BorrowsNothing, KeepsBorrowed: r.KeepsBorrowed, ReclaimMinRuntime: r.MinRuntime, NeverPreempts: r.NeverPreempts,
 	}

@@ -28,6 +28,7 @@ const (
 // Queue is a Queue as a door saw it. It is immutable: a change is a new Queue.
 type Queue struct {
 	Name, Parent string // Parent empty: directly under the root
+	UID          UID
 	Generation   int64
 	// Guaranteed is what the queue gets back from borrowers whenever it wants it. A resource that is not named has no guarantee.
 	// GPUs of every kind are counted as spec.ResourceGPUMilli.

@@ -116,7 +116,7 @@ func (tree *Tree) setQueue(name string, seen *facts.Queue) bool {
 	old := q.Facts
 	q.Facts = seen
 	if old != nil && seen != nil && facts.SameQueue(old, seen) {
-		if old.Generation != seen.Generation {
+		if old.Generation != seen.Generation || old.UID != seen.UID {
 			tree.changedQueues.Note(q, &q.noted)
 		}
 		return false

@@ -31,7 +31,7 @@ var sortPolicies = map[v1alpha1.SortPolicy]facts.SortPolicy{
 func (p *Parser) Queue(q *v1alpha1.Queue) *facts.Queue {
 	s := &q.Spec
 	seen := &facts.Queue{
-		Name: p.strings.get(q.Name), Parent: p.strings.get(s.Parent), Generation: q.Generation,
+		Name: p.strings.get(q.Name), Parent: p.strings.get(s.Parent), UID: facts.UID(q.UID), Generation: q.Generation,
 		Guaranteed: p.amounts.shares(s.Guaranteed), Max: p.amounts.shares(s.Max),
 		Weight:         min(max(s.Weight, 1), maxWeight),
 		Sort:           sortPolicies[s.SortPolicy],
@@ -91,7 +91,7 @@ func (a amounts) shares(list corev1.ResourceList) []resource.Quantity {
 	return out
 }
 
-// SameQueue reports whether two Queues mean the same. The generation counts: the status tells it.
+// SameQueue reports whether two Queues mean the same. The UID and the generation count: the status is of the one and tells the other.
 func SameQueue(a, b *facts.Queue) bool {
-	return a.Name == b.Name && a.Generation == b.Generation && facts.SameQueue(a, b)
+	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && facts.SameQueue(a, b)
 }

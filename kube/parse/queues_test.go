@@ -55,7 +55,7 @@ func TestQueueAmounts(t *testing.T) {
 
 func TestQueueFields(t *testing.T) {
 	plain := parseQueue(nil)
-	if got := fmt.Sprintf("%+v", *plain); got != "{Name:q Parent: Generation:3 Guaranteed:[] Max:[] Weight:1 Sort:Default HalfLife:0 "+
+	if got := fmt.Sprintf("%+v", *plain); got != "{Name:q Parent: UID: Generation:3 Guaranteed:[] Max:[] Weight:1 Sort:Default HalfLife:0 "+
 		"BorrowsNothing:false KeepsBorrowed:false ReclaimMinRuntime:<nil> NeverPreempts:false Namespaces:<nil>}" {
 		t.Errorf("plain: %s", got)
 	}

@@ -207,8 +207,6 @@ func patched(old, patch *unstructured.Unstructured, how types.PatchType, group s
 	asked, _, _ := unstructured.NestedMap(patch.Object, "status")
 	status, _, _ := unstructured.NestedMap(old.Object, "status")
 	switch {
-	case how == types.ApplyPatchType: // only hilbertd applies
-		return asked, nil
 	case how == types.MergePatchType: // no deeper than hilbertd goes
 		if status == nil {
 			return asked, nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/cluster/facts"
@@ -35,7 +36,8 @@ var ErrQueuesWaiting = errors.New("the status of too many Queues waits to be wri
 // QueueStatus is the status of a Queue, in the ledger's units: millicores, bytes, and spec.ResourceGPUMilli for GPUs. Its
 // lists must not be changed afterwards.
 type QueueStatus struct {
-	// Generation of the Queue that it is about.
+	// UID and Generation of the Queue that it is about.
+	UID        facts.UID
 	Generation int64
 	// Used, Borrowed and FairShare: see v1alpha1.QueueStatus.
 	Used, Borrowed, FairShare []resource.Quantity
@@ -160,41 +162,48 @@ func (w *QueueWriter) next() (name string, status QueueStatus, ok bool) {
 	return name, status, true
 }
 
-// write tells a Queue its status. Where the Queue, or the whole resource, does not exist it is Gone.
+// write tells a Queue its status. Where the Queue, or the whole resource, does not exist, or another Queue has its name, it is Gone.
 func (w *QueueWriter) write(ctx context.Context, name string, status QueueStatus) (outcome bind.Outcome, ready metav1.Condition) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	path := "/apis/" + v1alpha1.Group + "/" + v1alpha1.Version + "/" + v1alpha1.Queues + "/" + name
 	old, ok := w.written[name]
-	if !ok { // an earlier process may have said since when the Queue is ready
-		if old.ready, outcome = w.readReady(ctx, path); outcome != bind.Written {
+	if !ok || old.status.UID != status.UID { // an earlier process may have said since when the Queue is ready
+		if old.ready, outcome = w.readReady(ctx, path, status.UID); outcome != bind.Written {
 			return outcome, ready
 		}
 	}
 	ready = readyCondition(&status, &old.ready, w.now())
-	body, err := queueBody(name, &status, ready)
+	body, err := queueBody(&status, ready)
 	if err != nil {
 		return bind.Refused, ready
 	}
-	result, a := w.send(ctx, &apiserver.Call{Method: http.MethodPatch, Path: path + "/status", ContentType: apiserver.ContentApply, Accept: apiserver.ContentJSON, Body: body})
+	result, a := w.send(ctx, &apiserver.Call{Method: http.MethodPatch, Path: path + "/status", ContentType: apiserver.ContentStatus, Accept: apiserver.ContentJSON, Body: body})
 	if a.Code == http.StatusNotFound {
 		return bind.Gone, ready
 	}
 	return result.Outcome, ready
 }
 
-// readReady reads the Ready condition that a Queue has.
-func (w *QueueWriter) readReady(ctx context.Context, path string) (ready metav1.Condition, outcome bind.Outcome) {
+// readReady reads the Ready condition that the Queue with a UID has.
+func (w *QueueWriter) readReady(ctx context.Context, path string, uid facts.UID) (ready metav1.Condition, outcome bind.Outcome) {
 	result, a := w.send(ctx, &apiserver.Call{Method: http.MethodGet, Path: path, Accept: apiserver.ContentJSON})
 	if a.Code == http.StatusNotFound {
 		return ready, bind.Gone
 	}
 	var queue v1alpha1.Queue
-	if result.Outcome == bind.Written && json.Unmarshal(a.Body, &queue) == nil {
-		for _, c := range queue.Status.Conditions {
-			if c.Type == v1alpha1.ConditionReady {
-				ready = c
-			}
+	if result.Outcome != bind.Written {
+		return ready, result.Outcome
+	}
+	if err := json.Unmarshal(a.Body, &queue); err != nil {
+		return ready, bind.Refused
+	}
+	if facts.UID(queue.UID) != uid {
+		return ready, bind.Gone
+	}
+	for _, c := range queue.Status.Conditions {
+		if c.Type == v1alpha1.ConditionReady {
+			ready = c
 		}
 	}
 	return ready, result.Outcome
@@ -214,19 +223,16 @@ func readyCondition(s *QueueStatus, old *metav1.Condition, now time.Time) metav1
 	return c
 }
 
-// queueBody encodes what is applied to a Queue's status: all of it, so that what it does not say any more goes away.
-func queueBody(name string, s *QueueStatus, ready metav1.Condition) ([]byte, error) {
-	body, err := json.Marshal(map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Queue", "metadata": map[string]string{"name": name},
-		"status": &v1alpha1.QueueStatus{
-			ObservedGeneration: s.Generation,
-			Used:               parse.ResourceList(s.Used), Borrowed: parse.ResourceList(s.Borrowed), FairShare: parse.ResourceList(s.FairShare),
-			PendingUnits: s.PendingUnits, PendingPods: s.PendingPods, RunningPods: s.RunningPods,
-			Conditions: []metav1.Condition{ready},
-		},
+// queueBody encodes what a Queue's status is replaced by: all of it, so that what it does not say any more goes away, and of the Queue with its UID alone.
+func queueBody(s *QueueStatus, ready metav1.Condition) ([]byte, error) {
+	body, err := apiserver.StatusPatch(types.UID(s.UID), &v1alpha1.QueueStatus{
+		ObservedGeneration: s.Generation,
+		Used:               parse.ResourceList(s.Used), Borrowed: parse.ResourceList(s.Borrowed), FairShare: parse.ResourceList(s.FairShare),
+		PendingUnits: s.PendingUnits, PendingPods: s.PendingPods, RunningPods: s.RunningPods,
+		Conditions: []metav1.Condition{ready},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("encode the status of the Queue %s: %w", name, err)
+		return nil, fmt.Errorf("encode the status of a Queue: %w", err)
 	}
 	return body, nil
 }

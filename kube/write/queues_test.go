@@ -88,7 +88,7 @@ func TestQueueStatusWrite(t *testing.T) {
 		{Name: "cpu", Amount: 1500}, {Name: "memory", Amount: 2 << 30}, {Name: "hilbert.dev/gpu-milli", Amount: 8000}, {Name: "hugepages-2Mi", Amount: 4 << 20},
 	}
 	r.expect(t, "q", QueueStatus{
-		Generation: 3, Used: amounts, Borrowed: amounts[:1], FairShare: amounts[:2], PendingUnits: 4, PendingPods: 9, RunningPods: 7,
+		UID: "u", Generation: 3, Used: amounts, Borrowed: amounts[:1], FairShare: amounts[:2], PendingUnits: 4, PendingPods: 9, RunningPods: 7,
 	}, bind.Written)
 	q := r.stored(t)
 	s := q.Status
@@ -103,7 +103,7 @@ func TestQueueStatusWrite(t *testing.T) {
 	if q.Spec.Weight != 2 {
 		t.Errorf("the spec changed: %+v", q.Spec)
 	}
-	r.expect(t, "q", QueueStatus{Generation: 3}, bind.Written)
+	r.expect(t, "q", QueueStatus{UID: "u", Generation: 3}, bind.Written)
 	if got := r.stored(t).Status; len(got.Used) > 0 || len(got.Borrowed) > 0 || got.PendingUnits != 0 {
 		t.Errorf("what is not said any more stays: %+v", got)
 	}
@@ -118,7 +118,7 @@ func TestQueueReady(t *testing.T) {
 		return fmt.Sprint(c.Status, " ", c.Reason, " ", c.Message)
 	}
 	since := func() int64 { return r.stored(t).Status.Conditions[0].LastTransitionTime.Unix() }
-	closed := QueueStatus{Problem: facts.Condition{Reason: "ParentMissing", Message: "no such queue"}, Refuses: true}
+	closed := QueueStatus{UID: "u", Problem: facts.Condition{Reason: "ParentMissing", Message: "no such queue"}, Refuses: true}
 	r.expect(t, "q", closed, bind.Written)
 	if got := ready(); got != "False ParentMissing no such queue" {
 		t.Error(got)
@@ -137,7 +137,7 @@ func TestQueueReady(t *testing.T) {
 	if since() != first {
 		t.Error("after a restart it is another time")
 	}
-	r.expect(t, "q", QueueStatus{Problem: facts.Condition{Reason: "GuaranteeTooLarge", Message: "scaled"}}, bind.Written)
+	r.expect(t, "q", QueueStatus{UID: "u", Problem: facts.Condition{Reason: "GuaranteeTooLarge", Message: "scaled"}}, bind.Written)
 	if got := ready(); got != "True GuaranteeTooLarge scaled" || since() == first {
 		t.Error(got)
 	}
@@ -147,31 +147,50 @@ func TestQueueReady(t *testing.T) {
 func TestQueueStatusIsWrittenOnce(t *testing.T) {
 	r := newQueueRig(t)
 	r.offer(t)
-	r.expect(t, "q", QueueStatus{PendingUnits: 1}, bind.Written)
+	r.expect(t, "q", QueueStatus{UID: "u", PendingUnits: 1}, bind.Written)
 	version := r.stored(t).ResourceVersion
 	for range 5 {
-		if err := r.writer.Write(t.Context(), "q", QueueStatus{PendingUnits: 1}); err != nil {
+		if err := r.writer.Write(t.Context(), "q", QueueStatus{UID: "u", PendingUnits: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.server.Set(standin.With(standin.FromYAML(t, standin.QueueText), "r", "metadata", "name"))
-	r.expect(t, "r", QueueStatus{}, bind.Written) // after those of q
+	r.expect(t, "r", QueueStatus{UID: "u"}, bind.Written) // after those of q
 	if got := r.stored(t).ResourceVersion; got != version || len(r.outcomes) > 0 {
 		t.Errorf("version %s, was %s; %d outcomes more", got, version, len(r.outcomes))
 	}
 	r.server.Set(standin.FromYAML(t, standin.QueueText)) // deleted and made anew
 	r.ahead.Store(int64(rewriteAfter))
-	r.expect(t, "q", QueueStatus{PendingUnits: 1}, bind.Written)
+	r.expect(t, "q", QueueStatus{UID: "u", PendingUnits: 1}, bind.Written)
 	if r.stored(t).Status.PendingUnits != 1 {
 		t.Error("not written again")
 	}
 }
 
+// What is meant for a Queue does not come to one that was made anew under its name, whether its status was written before or not.
+func TestQueueStatusOfAnotherUID(t *testing.T) {
+	r := newQueueRig(t)
+	r.offer(t)
+	anew := standin.With(standin.FromYAML(t, standin.QueueText), "another", "metadata", "uid")
+	r.expect(t, "q", QueueStatus{UID: "u", PendingUnits: 1}, bind.Written)
+	r.server.Set(anew)
+	for range 2 { // first it is remembered, then it is not
+		r.expect(t, "q", QueueStatus{UID: "u", PendingUnits: 2}, map[bool]bind.Outcome{true: bind.Refused, false: bind.Gone}[len(r.writer.written) > 0])
+		if got := r.stored(t).Status; got.PendingUnits != 0 || len(got.Conditions) > 0 {
+			t.Fatalf("the new Queue is told %+v", got)
+		}
+	}
+	r.expect(t, "q", QueueStatus{UID: "another", PendingUnits: 3}, bind.Written)
+	if got := r.stored(t).Status.PendingUnits; got != 3 {
+		t.Errorf("%d units wait, want 3", got)
+	}
+}
+
 func TestQueueStatusOutcomes(t *testing.T) {
 	r := newQueueRig(t)
-	r.expect(t, "q", QueueStatus{}, bind.Gone) // the whole resource is missing
+	r.expect(t, "q", QueueStatus{UID: "u"}, bind.Gone) // the whole resource is missing
 	r.server.Offer(standin.Queues, "v1alpha1")
-	r.expect(t, "q", QueueStatus{}, bind.Gone)
+	r.expect(t, "q", QueueStatus{UID: "u"}, bind.Gone)
 	r.server.Set(standin.FromYAML(t, standin.QueueText))
 	for code, want := range map[int]bind.Outcome{http.StatusForbidden: bind.Refused, http.StatusInternalServerError: bind.Unknown} {
 		for _, method := range []string{http.MethodGet, http.MethodPatch} {
@@ -181,16 +200,16 @@ func TestQueueStatusOutcomes(t *testing.T) {
 				}
 				return request.Method == method
 			})
-			r.expect(t, "q", QueueStatus{}, want)
+			r.expect(t, "q", QueueStatus{UID: "u"}, want)
 		}
 	}
 	r.server.Intercept(nil)
 	r.fence.Shut()
-	r.expect(t, "q", QueueStatus{}, bind.NotSent)
+	r.expect(t, "q", QueueStatus{UID: "u"}, bind.NotSent)
 	r.fence.Renewed(time.Now())
-	r.expect(t, "q", QueueStatus{}, bind.Written) // what failed is not taken for written
+	r.expect(t, "q", QueueStatus{UID: "u"}, bind.Written) // what failed is not taken for written
 	r.server.Delete(standin.FromYAML(t, standin.QueueText))
-	r.expect(t, "q", QueueStatus{PendingPods: 1}, bind.Gone)
+	r.expect(t, "q", QueueStatus{UID: "u", PendingPods: 1}, bind.Gone)
 }
 
 // Of what waits only the newest is written, and no more waits than may.
@@ -211,7 +230,7 @@ func TestQueueWriterIsBounded(t *testing.T) {
 		return false
 	})
 	write := func(name string, units int32) error {
-		return r.writer.Write(t.Context(), name, QueueStatus{PendingUnits: units})
+		return r.writer.Write(t.Context(), name, QueueStatus{UID: "u", PendingUnits: units})
 	}
 	if err := write("q", 1); err != nil {
 		t.Fatal(err)
@@ -232,13 +251,13 @@ func TestQueueWriterIsBounded(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.writer.Write(ctx, "q", QueueStatus{}); !errors.Is(err, context.Canceled) {
+	if err := r.writer.Write(ctx, "q", QueueStatus{UID: "u"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	r.writer.mu.Lock()
 	r.writer.order = r.writer.order[len(r.writer.order)-1:] // spares the test the others
 	clear(r.writer.waiting)
-	r.writer.waiting["q"] = QueueStatus{PendingUnits: 99}
+	r.writer.waiting["q"] = QueueStatus{UID: "u", PendingUnits: 99}
 	r.writer.mu.Unlock()
 	close(gate)
 	for range 2 {
@@ -254,7 +273,7 @@ func TestQueueWriterIsBounded(t *testing.T) {
 func TestQueueWriterAsksForNoMoreThanItMay(t *testing.T) {
 	r := newQueueRig(t)
 	r.offer(t)
-	r.expect(t, "q", QueueStatus{}, bind.Written)
+	r.expect(t, "q", QueueStatus{UID: "u"}, bind.Written)
 	if got := strings.Join(r.server.Asked(), ","); got != "get scheduling.hilbert.dev/queues,patch scheduling.hilbert.dev/queues/status" {
 		t.Error(got)
 	}

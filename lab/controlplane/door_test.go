@@ -165,7 +165,7 @@ func TestDoor(t *testing.T) {
 		t.Errorf("queue: %+v", got)
 	}
 	fence := lead(t, c)
-	writeUnits(t, connection, fence)
+	writeUnits(t, connection, fence, units)
 	stored, err := groups.Get(t.Context(), "builtin", metav1.GetOptions{})
 	if err != nil || len(stored.Status.Conditions) != 1 {
 		t.Fatalf("%v: %+v", err, stored)
@@ -213,16 +213,16 @@ func watchUntilListed(t *testing.T, connection *apiserver.Connection) (units map
 }
 
 // writeUnits tells both PodGroups that they wait, that they are whole, and that they wait again, which must not be told.
-func writeUnits(t *testing.T, connection *apiserver.Connection, fence *lease.Fence) {
+func writeUnits(t *testing.T, connection *apiserver.Connection, fence *lease.Fence, known map[string]*facts.Unit) {
 	t.Helper()
 	w, err := write.New(t.Context(), connection, fence, write.Options{Workers: 1, Timeout: time.Second, SchedulerName: "hilbert"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	write := func(name string, condition facts.UnitCondition, want bind.Outcome) {
+	write := func(name string, uid facts.UID, condition facts.UnitCondition, want bind.Outcome) {
 		t.Helper()
-		w.Start(bind.Write{Kind: bind.WriteUnitCondition, Unit: facts.UnitName{Namespace: "default", Name: name}, UnitCondition: condition})
+		w.Start(bind.Write{Kind: bind.WriteUnitCondition, Unit: facts.UnitName{Namespace: "default", Name: name}, UnitUID: uid, UnitCondition: condition})
 		if got := <-w.Results(); got.Outcome != want {
 			t.Fatalf("%s: outcome %d (%s), want %d", name, got.Outcome, got.Message, want)
 		}
@@ -230,10 +230,11 @@ func writeUnits(t *testing.T, connection *apiserver.Connection, fence *lease.Fen
 	waits := facts.UnitCondition{Reason: spec.ReasonWaitingForMembers, Message: "1 of 3"}
 	for _, name := range []string{"builtin", "sigs"} {
 		for _, condition := range []facts.UnitCondition{waits, waits, {Met: true, Reason: spec.ReasonScheduled}, waits} {
-			write(name, condition, bind.Written)
+			write(name, known["default/"+name].UID, condition, bind.Written)
 		}
 	}
-	write("nobody", waits, bind.Gone)
+	write("nobody", "u", waits, bind.Gone)
+	write("sigs", "another", waits, bind.Gone)
 }
 
 // writeQueue tells a Queue its status twice: what is not said the second time must be gone.
@@ -245,10 +246,22 @@ func writeQueue(t *testing.T, connection *apiserver.Connection, fence *lease.Fen
 		t.Fatal(err)
 	}
 	defer w.Close()
+	read := func() (queue v1alpha1.Queue) {
+		t.Helper()
+		body, err := api.Get().AbsPath(path, "team").SetHeader("Accept", "application/json").DoRaw(t.Context())
+		if err == nil {
+			err = json.Unmarshal(body, &queue)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return queue
+	}
+	uid := facts.UID(read().UID)
 	used := []resource.Quantity{{Name: "cpu", Amount: 1500}, {Name: spec.ResourceGPUMilli, Amount: 8500}}
 	for _, status := range []write.QueueStatus{
-		{Generation: 1, Used: used, Borrowed: used[1:], PendingUnits: 2},
-		{Generation: 1, Used: used[1:], PendingUnits: 3, Problem: facts.Condition{Reason: spec.ReasonQueueParentMissing, Message: "none"}, Refuses: true},
+		{UID: uid, Generation: 1, Used: used, Borrowed: used[1:], PendingUnits: 2},
+		{UID: uid, Generation: 1, Used: used[1:], PendingUnits: 3, Problem: facts.Condition{Reason: spec.ReasonQueueParentMissing, Message: "none"}, Refuses: true},
 	} {
 		if err := w.Write(t.Context(), "team", status); err != nil {
 			t.Fatal(err)
@@ -257,15 +270,13 @@ func writeQueue(t *testing.T, connection *apiserver.Connection, fence *lease.Fen
 			t.Fatalf("outcome %d", got)
 		}
 	}
-	body, err := api.Get().AbsPath(path, "team").SetHeader("Accept", "application/json").DoRaw(t.Context())
-	var queue v1alpha1.Queue
-	if err == nil {
-		err = json.Unmarshal(body, &queue)
-	}
-	if err != nil {
+	if err := w.Write(t.Context(), "team", write.QueueStatus{UID: "another", Generation: 1, PendingUnits: 9}); err != nil {
 		t.Fatal(err)
 	}
-	s := queue.Status
+	if got := <-answers; got == bind.Written {
+		t.Error("what is meant for another Queue of the name is written")
+	}
+	s := read().Status
 	if milli := s.Used[spec.ResourceGPUMilli]; len(s.Used) != 1 || milli.Value() != 8500 || len(s.Borrowed) != 0 || s.PendingUnits != 3 || s.ObservedGeneration != 1 {
 		t.Errorf("status %+v", s)
 	}

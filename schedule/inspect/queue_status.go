@@ -22,6 +22,8 @@ type QueueStatus struct {
 	// Configured: there is a Queue of the name; Generation is the one that this is about.
 	Configured bool  `json:"configured"`
 	Generation int64 `json:"generation,omitempty"`
+	// UID is the Queue's.
+	UID facts.UID `json:"-"`
 	// Ready: it gives places. Reason and Message say what is wrong with its configuration; a queue that is Ready can have a mistake too.
 	Ready   bool   `json:"ready"`
 	Reason  string `json:"reason,omitempty"`
@@ -209,7 +211,7 @@ func (b *queueSums) status(q *quota.Queue) QueueStatus {
 		s.Parent = q.Parent().Name
 	}
 	if q.Facts != nil {
-		s.Configured, s.Generation = true, q.Facts.Generation
+		s.Configured, s.UID, s.Generation = true, q.Facts.UID, q.Facts.Generation
 	}
 	for kind := range resource.Kind(b.store.Kinds()) {
 		a := QueueAmount{

@@ -62,7 +62,7 @@ func (q *queueReporter) report(s *schedule.Scheduler, now time.Time) time.Durati
 // kubeStatus is a status as a Queue carries it.
 func kubeStatus(s *inspect.QueueStatus) write.QueueStatus {
 	k := write.QueueStatus{
-		Generation: s.Generation, PendingUnits: int32(s.PendingUnits), PendingPods: int32(s.PendingPods), RunningPods: int32(s.RunningPods),
+		UID: s.UID, Generation: s.Generation, PendingUnits: int32(s.PendingUnits), PendingPods: int32(s.PendingPods), RunningPods: int32(s.RunningPods),
 		Problem: facts.Condition{Reason: s.Reason, Message: s.Message}, Refuses: !s.Ready,
 	}
 	for _, a := range s.Amounts {
