@@ -20,8 +20,11 @@ import (
 // TestReclaimIsFeasibleAndMinimal holds evictions for units of one class on small clusters against brute force over all sets of parties:
 // there is a set exactly when one is found; none has a lower highest priority; and no party can be done without.
 func TestReclaimIsFeasibleAndMinimal(t *testing.T) {
+	shared := 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := newSiege(t, false, false)
+		w.claim(t)
+		shared += len(w.shared)
 		best, any := w.brute(func([]int) int { return 0 })
 		found, ok := w.evict(t)
 		if ok != any {
@@ -31,6 +34,9 @@ func TestReclaimIsFeasibleAndMinimal(t *testing.T) {
 			t.Fatalf("highest priority %d of %v, brute force says %d", found.Cost.Highest, names(found.Victims), best.Highest)
 		}
 	})
+	if shared == 0 {
+		t.Error("no victim was ever shared")
+	}
 }
 
 // TestReclaimSparesBudgets does so for units of one among pods of one size, with disruption budgets: no set violates them less, and of those
@@ -80,6 +86,8 @@ type siege struct {
 	namespace  string
 	unitIn     string  // the unit's namespace: that of the others, or one that feeds another queue
 	ends       []int64 // of the protection of parties that may not leave yet
+	// shared are pods that Plans of before claim, and that the unit may count on.
+	shared []*cluster.Pod
 }
 
 // naiveGroup is who leaves together, by definition.
@@ -151,11 +159,39 @@ func newSiege(t *rapid.T, equal, protected bool) *siege {
 	return w
 }
 
-// enlist lists the parties that may be taken.
+// claim lets pods come one after the other that evict others, and whose victims have not left when the unit comes.
+func (w *siege) claim(t *rapid.T) {
+	for i := range rapid.IntRange(0, 3).Draw(t, "claimants") {
+		uid := facts.UID(fmt.Sprint("q", i))
+		w.store.Apply(facts.PodUpserted{Pod: facts.Pod{
+			UID: uid, Namespace: w.unitIn, Name: string(uid), Ours: true, Priority: rapid.Int32Range(1, 5).Draw(t, "priority"),
+			Requirements: &facts.Requirements{Requests: quantities(resource.NameCPU, rapid.IntRange(1, 3).Draw(t, "cpu"), resource.NameMemory, 1)},
+		}})
+		ask := &pack.Ask{Members: []*cluster.Pod{w.store.Pod(uid)}, Need: 1}
+		found, ok := w.r.Evict(ask, w.now)
+		if !ok {
+			if found.Placements, ok = w.r.placer.PlaceUnit(ask); !ok {
+				w.store.Apply(facts.PodRemoved{UID: uid})
+				continue
+			}
+		}
+		if verdict := w.store.Commit(planOf(w.store, &found), rules.Commits); !verdict.Committed {
+			t.Fatalf("%v for %s: %v", names(found.Victims), uid, verdict)
+		}
+	}
+	w.r.placer.snapshot.Advance(w.store)
+	w.enlist()
+}
+
+// enlist lists the parties that may be taken, and the pods that may be shared.
 func (w *siege) enlist() {
 	priority := w.ask.Members[0].Priority
-	w.groups, w.ends = nil, nil
+	w.groups, w.ends, w.shared = nil, nil, nil
 	add := func(gang bool, pods ...*cluster.Pod) {
+		if slices.ContainsFunc(pods, (*cluster.Pod).Claimed) {
+			w.share(pods, gang)
+			return
+		}
 		if end := w.protectedUntil(pods); end > w.now {
 			w.ends = append(w.ends, end)
 			return
@@ -171,11 +207,16 @@ func (w *siege) enlist() {
 		}
 		members := slices.Clone(u.Pods())
 		slices.SortFunc(members, cluster.MoreImportant)
-		singly := len(members)
+		singly, claimed := len(members), 0
+		for _, pod := range members {
+			if pod.Claimed() {
+				claimed++
+			}
+		}
 		if u.Facts.MinMember > 1 || u.Facts.Indivisible {
 			singly = 0
 			if !u.Facts.Indivisible {
-				singly = max(len(members)-int(u.Facts.MinMember), 0)
+				singly = max(len(members)-int(u.Facts.MinMember)-claimed, 0)
 			}
 			if len(members) > 0 {
 				add(true, members...)
@@ -189,6 +230,25 @@ func (w *siege) enlist() {
 		for _, pod := range w.store.PodsOn(cluster.Slot(i)) {
 			if pod.Unit == nil {
 				add(false, pod)
+			}
+		}
+	}
+}
+
+// share lists what may be counted on of a party of which Plans claim some: what is less important than the unit. A gang goes whole if it is claimed
+// whole; of another one those go that are claimed, because it can spare them.
+func (w *siege) share(pods []*cluster.Pod, gang bool) {
+	staying := func(pod *cluster.Pod) bool { return !pod.Claimed() }
+	lower := func(pod *cluster.Pod) bool { return pod.Priority < w.ask.Members[0].Priority }
+	switch whole := !slices.ContainsFunc(pods, staying); {
+	case gang && whole:
+		if !slices.ContainsFunc(pods, func(pod *cluster.Pod) bool { return !lower(pod) }) {
+			w.shared = append(w.shared, pods...)
+		}
+	default:
+		for _, pod := range pods {
+			if !staying(pod) && lower(pod) && !slices.Contains(w.shared, pod) {
+				w.shared = append(w.shared, pod)
 			}
 		}
 	}
@@ -255,7 +315,7 @@ func (w *siege) settled(t *rapid.T) bool {
 	if ok != any || ok && found.Cost.Highest != best.Highest {
 		t.Fatalf("at %v evicts %v, of priority %d: %v; brute force: priority %d, %v", w.now, names(found.Victims), found.Cost.Highest, ok, best.Highest, any)
 	}
-	if ok || w.fits(nil) {
+	if ok || w.fitsWithout(nil) {
 		return true
 	}
 	next := slices.Clone(w.ends)
@@ -275,9 +335,12 @@ func (w *siege) settled(t *rapid.T) bool {
 	return !any
 }
 
-// fits counts by hand whether the unit fits without some parties.
+// fits counts by hand whether the unit fits without some parties, when those that leave for others have left.
 func (w *siege) fits(set []int) bool {
 	off := make(map[*cluster.Pod]bool)
+	for _, pod := range w.shared {
+		off[pod] = true
+	}
 	for _, i := range set {
 		for _, pod := range w.groups[i].pods {
 			off[pod] = true
@@ -325,7 +388,7 @@ func (w *siege) domain(slot cluster.Slot) string {
 
 // brute returns the least of Violations and Highest over all sets of parties without which the unit fits.
 func (w *siege) brute(violations func(set []int) int) (best victims.UnitCost, ok bool) {
-	if w.fits(nil) {
+	if w.fitsWithout(nil) {
 		return best, false
 	}
 	for bits := range 1 << len(w.groups) {
@@ -343,6 +406,9 @@ func (w *siege) brute(violations func(set []int) int) (best victims.UnitCost, ok
 		if (!ok || cost.Compare(best) < 0) && w.fits(set) {
 			best, ok = cost, true
 		}
+	}
+	if best.Highest == math.MinInt32 { // nobody more has to leave
+		best.Highest = 0
 	}
 	return best, ok
 }

@@ -82,6 +82,43 @@ func TestReclaimFollows(t *testing.T) {
 	}
 }
 
+// A claimed pod is not counted on while its queue is within its guarantee, and is when that has borrowed on another node.
+func TestReclaimFollowsBorrowing(t *testing.T) {
+	store := cluster.NewStore()
+	for name, guaranteed := range map[string]int{"a": 20, "b": 5, "c": 0} {
+		store.Apply(facts.QueueUpserted{Queue: &facts.Queue{Name: name, Weight: 1, Guaranteed: quantities(resource.NameCPU, guaranteed)}})
+		store.Apply(facts.NamespaceUpserted{Namespace: facts.Namespace{Name: name, Labels: []facts.Label{{Key: spec.LabelQueue, Value: name}}}})
+	}
+	for i, cpu := range []int{4, 2, 2} {
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{Name: fmt.Sprint("n", i), Allocatable: quantities(resource.NameCPU, cpu, resource.NamePods, 9)}})
+	}
+	pod := func(name, namespace, node string, cpu int, priority int32) {
+		store.Apply(facts.PodUpserted{Pod: facts.Pod{
+			UID: facts.UID(name), Name: name, Namespace: namespace, Node: node, Priority: priority, Ours: true, Requirements: &facts.Requirements{Requests: quantities(resource.NameCPU, cpu)},
+		}})
+	}
+	pod("v", "b", "n0", 4, 0)
+	pod("y", "c", "n2", 2, 0)
+	pod("z", "a", "n1", 2, 0)
+	pod("q", "b", "", 1, 5)
+	if verdict := store.Commit(&cluster.Plan{Placements: []cluster.Placement{{Pod: "q", Node: "n0"}}, Victims: []facts.UID{"v"}}, rules.Commits); !verdict.Committed {
+		t.Fatal(verdict)
+	}
+	pod("p", "a", "", 2, 0)
+	r := newReclaimer(t, store)
+	expect := func(what, victim string) {
+		t.Helper()
+		found, ok := r.Evict(&pack.Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, 100e9)
+		if !ok || fmt.Sprint(names(found.Victims)) != fmt.Sprint([]string{victim}) {
+			t.Errorf("%s: %v (%v), want %s", what, names(found.Victims), ok, victim)
+		}
+	}
+	expect("b has borrowed nothing, with v or without", "y")
+	store.Apply(facts.PodRemoved{UID: "z"})
+	pod("x", "b", "n1", 2, 0)
+	expect("with v it has", "v")
+}
+
 // The same for gangs that change on other nodes, and for levels that rise and fall.
 func TestReclaimFollowsOthers(t *testing.T) {
 	full := &facts.Requirements{Requests: quantities(resource.NameCPU, 4000)}
@@ -180,6 +217,38 @@ func TestReclaimAsksAgain(t *testing.T) {
 	if verdict := store.Commit(planOf(store, &found), rules.Commits); !verdict.Committed {
 		t.Fatal(verdict)
 	}
+}
+
+// A gang that is claimed whole is not shared by a pod that has to be near a member of it.
+func TestReclaimStaysNear(t *testing.T) {
+	store := cluster.NewStore()
+	store.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Name: "g"}, MinMember: 2}})
+	near := facts.AffinityTerm{TopologyKey: "zone", Pods: facts.PodSelector{Namespaces: []string{""}, Labels: facts.LabelSelector{
+		Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{"a"}}},
+	}}}
+	for i := range 2 {
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{
+			Name: fmt.Sprint("n", i), Labels: map[string]string{"zone": "z"}, Allocatable: quantities(resource.NameCPU, 4000, resource.NamePods, 9),
+		}})
+	}
+	for _, f := range []facts.Pod{
+		{UID: "g1", Unit: "g", Node: "n0", Requirements: &facts.Requirements{Requests: quantities(resource.NameCPU, 4000)}},
+		{UID: "g2", Unit: "g", Node: "n1", Requirements: &facts.Requirements{Requests: quantities(resource.NameCPU, 4000)}, Labels: []facts.Label{{Key: "app", Value: "a"}}},
+		{UID: "q", Ours: true, Priority: 5, Requirements: &facts.Requirements{Requests: quantities(resource.NameCPU, 1000)}},
+		{UID: "p", Ours: true, Priority: 5, Requirements: &facts.Requirements{Requests: quantities(resource.NameCPU, 1000), Affinity: []facts.AffinityTerm{near}}},
+	} {
+		f.Name = string(f.UID)
+		store.Apply(facts.PodUpserted{Pod: f})
+	}
+	claim := cluster.Plan{Placements: []cluster.Placement{{Pod: "q", Node: "n0"}}, Victims: []facts.UID{"g1", "g2"}}
+	if verdict := store.Commit(&claim, rules.Commits); !verdict.Committed {
+		t.Fatal(verdict)
+	}
+	r := newReclaimer(t, store)
+	if found, ok := r.Evict(&pack.Ask{Members: []*cluster.Pod{store.Pod("p")}, Need: 1}, 0); ok {
+		t.Errorf("it counts on %v; the ledger says: %v", names(found.Victims), store.Commit(planOf(store, &found), rules.Commits))
+	}
+	checkUntouched(t, r)
 }
 
 // The work that is lost grows with time: at first more of it is in v1, which is small and old, in the end in v2, which is large and young.

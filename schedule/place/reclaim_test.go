@@ -122,8 +122,15 @@ func applyLine(t *testing.T, d *datadriven.TestData, store *cluster.Store, line 
 		store.Apply(facts.BudgetUpserted{Budget: b})
 	case "reserve":
 		store.Reserve([]cluster.Slot{store.Slot(args[0].Key)}, 1)
-	case "assume": // assume POD NODE VICTIM...
-		plan := &cluster.Plan{Placements: []cluster.Placement{{Pod: facts.UID(args[0].Key), Node: args[1].Key}}}
+	case "pods": // pods PREFIX COUNT, else as pod
+		var count int
+		_, _ = fmt.Sscan(args[1].Key, &count)
+		for i := range count {
+			said.CmdArgs = append([]datadriven.CmdArg{{Key: fmt.Sprint(args[0].Key, "-", i)}}, args[2:]...)
+			store.Apply(facts.PodUpserted{Pod: script.Pod(t, said)})
+		}
+	case "assume", "reclaim": // assume POD NODE VICTIM...; reclaim: whatever the victims' priority
+		plan := &cluster.Plan{Reclaims: command == "reclaim", Placements: []cluster.Placement{{Pod: facts.UID(args[0].Key), Node: args[1].Key}}}
 		for _, arg := range args[2:] {
 			plan.Victims = append(plan.Victims, facts.UID(arg.Key))
 		}

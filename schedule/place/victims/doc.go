@@ -20,6 +20,10 @@
 //	victimSearch    what has been taken and placed so far, on the snapshot
 //	costTable       what one more pod would cost on each node, kept from one decision to the next
 //
-// Invariants: a search leaves the snapshot as it was. No pod is a victim that is being deleted, that another Plan claims, or that has one of the
-// system's own priorities. The package proposes; the ledger checks the Plan and the API server evicts.
+// A victim of another Plan that has not left yet is shared: it leaves anyway, and its claimants are charged already, so that the rest of its room
+// may be used without a victim of one's own (shared.go). Example: three pods that each need the place of one of three equal pods evict three.
+//
+// Invariants: a search leaves the snapshot as it was. No pod is a victim that has one of the system's own priorities, nor one that another Plan
+// claims, unless the unit might evict it itself. One that is being deleted is waited for, and not evicted. The package proposes; the ledger checks
+// the Plan and the API server evicts.
 package victims

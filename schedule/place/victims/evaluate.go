@@ -26,6 +26,8 @@ type nodeEvaluator struct {
 	// The latest answer.
 	taken  []victimGroup
 	awaits []*cluster.Pod
+	// refused: a pod that another Plan claims is not counted on, because its queue has not borrowed enough. That changes without a change on the node.
+	refused bool
 
 	// Scratch.
 	trial           cluster.Trial
@@ -38,7 +40,7 @@ type nodeEvaluator struct {
 // candidates off, the cheapest first, until the pod fits, and puts back those that it can, the most valuable first.
 func (e *nodeEvaluator) evaluate(slot cluster.Slot) (memberCost, bool) {
 	st := &e.snapshot.State
-	e.taken, e.awaits = e.taken[:0], e.awaits[:0]
+	e.taken, e.awaits, e.refused = e.taken[:0], e.awaits[:0], false
 	if st.Node(slot) == nil || e.excluded[slot] || !rules.FitsIn(rules.Static, st, slot, e.class) {
 		return memberCost{}, false
 	}
@@ -69,7 +71,7 @@ func (e *nodeEvaluator) fits(slot cluster.Slot) bool {
 // findVictims tries the node's candidates.
 func (e *nodeEvaluator) findVictims(slot cluster.Slot) (memberCost, bool) {
 	for _, pod := range e.pods.leaving[slot] {
-		if pod.Deleting && !e.groups.removed[pod] {
+		if !e.groups.removed[pod] && (pod.Deleting || e.mayShare(pod)) {
 			e.takeOff(pod)
 			e.quota.countOn(pod, 1)
 			e.awaits = append(e.awaits, pod)
@@ -83,6 +85,19 @@ func (e *nodeEvaluator) findVictims(slot cluster.Slot) (memberCost, bool) {
 	}
 	e.stopWaiting(slot)
 	return memberCost{cost: e.costOf(), awaited: len(e.awaits)}, true
+}
+
+// mayShare reports whether the unit may count on the departure of a pod that another Plan claims. A gang that leaves whole is not shared where
+// rules about other pods are in play: its members on other nodes leave too, which a trial on this node does not show.
+func (e *nodeEvaluator) mayShare(pod *cluster.Pod) bool {
+	if e.domainFilters && e.groups.leavesWhole(pod) {
+		return false
+	}
+	ok := e.groups.shares(pod)
+	if a := e.quota.accountOf(pod); !ok && !a.ownQueue {
+		e.refused = e.refused || a.priority || len(a.reclaimable) > 0
+	}
+	return ok
 }
 
 // takeUntilFits takes candidates off, the cheapest first, those that break a disruption budget last, until the pod fits.

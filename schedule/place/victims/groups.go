@@ -23,6 +23,8 @@ type victimGroups struct {
 	// decided is the time of the decision, by which protected is judged.
 	decided   int64
 	protected Protection
+	// asker is the first pod of the unit. If it is the place of a Reservation, it may evict only whom that names.
+	asker *cluster.Pod
 
 	gangs     map[*cluster.Unit]*gang
 	fractions map[cluster.ClassID]int64 // of the cluster that a pod holds, in millionths
@@ -52,6 +54,9 @@ type gang struct {
 	unit *cluster.Unit
 	// members is nil when the gang must not go: a member is claimed by another Plan, cannot be evicted, or is on an unknown node.
 	members []*cluster.Pod
+	// claimed is how many members other Plans claim. leaving is all of the gang, if it is claimed whole.
+	claimed int
+	leaving []*cluster.Pod
 	surplus map[*cluster.Pod]bool // may go singly
 	highest int32
 	lost    int64
@@ -68,19 +73,25 @@ type gang struct {
 // refresh works out which members of a gang are left.
 func (gs *victimGroups) refresh(g *gang) {
 	g.stale = false
-	g.remaining, g.holds = g.remaining[:0], nil
+	g.remaining = g.remaining[:0]
 	for _, pod := range g.members {
 		if !gs.removed[pod] {
 			g.remaining = append(g.remaining, pod)
 		}
 	}
-	for from := 0; from < len(g.remaining); { // as a rule all are charged the same
-		charge, n := g.remaining[from].Charge(), int64(0)
-		for ; from < len(g.remaining) && slices.Equal(g.remaining[from].Charge(), charge); from++ {
+	g.holds = sumOf(g.remaining)
+}
+
+// sumOf is what pods hold together.
+func sumOf(pods []*cluster.Pod) (holds resource.List) {
+	for from := 0; from < len(pods); { // as a rule all are charged the same
+		charge, n := pods[from].Charge(), int64(0)
+		for ; from < len(pods) && slices.Equal(pods[from].Charge(), charge); from++ {
 			n++
 		}
-		g.holds = g.holds.Plus(charge, n)
+		holds = holds.Plus(charge, n)
 	}
+	return holds
 }
 
 // gangOf returns what the search knows of a gang.
@@ -91,34 +102,37 @@ func (gs *victimGroups) gangOf(u *cluster.Unit) *gang {
 	g := &gang{unit: u, highest: math.MinInt32}
 	gs.gangs[u] = g
 	var members []*cluster.Pod
-	claimed, movable := 0, true
+	movable := true
 	for _, pod := range u.Pods() {
-		switch {
-		case !pod.Placed():
+		if !pod.Placed() {
 			continue
-		case pod.Claimed():
-			claimed++
-		case gs.store.Slot(pod.Node()) == cluster.NoSlot || pod.Priority >= spec.CriticalPriority:
-			movable = false
 		}
+		if pod.Claimed() {
+			g.claimed++
+		}
+		movable = movable && gs.store.Slot(pod.Node()) != cluster.NoSlot && pod.Priority < spec.CriticalPriority
 		members = append(members, pod)
 	}
 	slices.SortFunc(members, cluster.MoreImportant)
-	if spare := u.Spare() - claimed; spare > 0 {
+	if spare := u.Spare() - g.claimed; spare > 0 {
 		g.surplus = make(map[*cluster.Pod]bool, spare)
 		for _, pod := range members[len(members)-min(spare, len(members)):] {
 			g.surplus[pod] = true
 		}
 	}
-	if claimed > 0 || !movable {
+	switch {
+	case !movable || g.claimed > 0 && g.claimed < len(members):
 		return g
+	case g.claimed > 0:
+		g.leaving, g.holds = members, sumOf(members)
+	default:
+		g.members = members
+		gs.refresh(g)
 	}
-	g.members = members
-	gs.refresh(g)
-	for _, pod := range members {
+	for i, pod := range members {
 		g.highest, g.tookBack = max(g.highest, pod.Priority), g.tookBack || pod.TookBack()
 		g.lost = resource.Add(g.lost, gs.lost(pod))
-		if !g.surplus[pod] {
+		if i < len(members)-u.Spare() {
 			g.since = max(g.since, pod.RunningSince(gs.decided))
 		}
 	}

@@ -14,7 +14,7 @@ type evictablePods struct {
 	cursor    changeCursor
 	built     bool
 	evictable [][]*cluster.Pod // by slot, the least important first; without the system's own
-	leaving   [][]*cluster.Pod // by slot: being deleted, or claimed by a Plan
+	leaving   [][]*cluster.Pod // by slot: being deleted, then claimed by a Plan
 	lowest    []int64          // by slot: the lowest priority of the evictable pods, noPod for none
 	// leavingSlots are the slots that some pod is leaving.
 	leavingSlots map[cluster.Slot]struct{}
@@ -47,7 +47,7 @@ func (l *evictablePods) sort(store *cluster.Store, slot cluster.Slot) {
 		}
 	}
 	slices.SortFunc(stays, func(a, b *cluster.Pod) int { return cluster.MoreImportant(b, a) })
-	slices.SortFunc(leaving, func(a, b *cluster.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	slices.SortFunc(leaving, surestFirst)
 	l.evictable[slot], l.leaving[slot], l.lowest[slot] = stays, leaving, noPod
 	if len(stays) > 0 {
 		l.lowest[slot] = int64(stays[0].Priority)
@@ -57,4 +57,15 @@ func (l *evictablePods) sort(store *cluster.Store, slot cluster.Slot) {
 	} else {
 		delete(l.leavingSlots, slot)
 	}
+}
+
+// surestFirst orders pods that leave: first those that are being deleted, which nothing stops, then those that a Plan claims.
+func surestFirst(a, b *cluster.Pod) int {
+	if a.Deleting != b.Deleting {
+		if a.Deleting {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(string(a.UID), string(b.UID))
 }

@@ -316,6 +316,13 @@ func (b *victimQuota) leave(pod *cluster.Pod) {
 	}
 }
 
+// stays counts what leaves a queue as staying, sign 1, or as leaving again, sign −1. Levels do not follow.
+func (b *victimQuota) stays(a *queueAccount, holds resource.List, sign int64) {
+	for ; a != nil; a = a.parent {
+		add(&a.leaving, holds, -sign)
+	}
+}
+
 // take takes from a queue, sign 1, or gives back, sign −1. The levels of the accounts follow on settle.
 func (b *victimQuota) take(a *queueAccount, holds resource.List, sign int64) {
 	for ; a != nil; a = a.parent {

@@ -17,8 +17,8 @@ import (
 //
 // Which pods may be victims (victimQuota.mayTake, gang):
 //
-//   - Never a pod that another Plan claims, or with one of the system's own priorities. A pod that is being deleted is no victim either: its room
-//     is counted as free, and waited for.
+//   - Never a pod with one of the system's own priorities. A pod that is being deleted is no victim: its room is counted as free, and waited for. So
+//     is that of a pod that another Plan claims, if the unit might evict it by the rules that follow (victimGroups.shares); else that pod stays.
 //   - In the unit's own queue, pods of lower priority, unless the queue or the unit says never, or they took back what the queue is guaranteed and the unit
 //     does not ask for (victimQuota.wastesGuarantee).
 //   - In another queue, only what that queue, and those above it up to its branch, have borrowed. The branch is the child, on its side, of the lowest

@@ -47,6 +47,7 @@ func (s *victimSearch) connect(r *Reclaimer) {
 func (s *victimSearch) open(ask *pack.Ask, now int64) {
 	s.ask, s.need = ask, max(ask.Need, 1)
 	s.groups.open(ask.Members[0].Unit, now)
+	s.groups.asker = ask.Members[0]
 	s.budgets.open()
 	s.attempt.open()
 	s.quota.open(s.r.store, ask)

@@ -275,7 +275,10 @@ func (s *victimSearch) touched(found *solution) []cluster.Slot {
 
 // eviction says what has been found.
 func (s *victimSearch) eviction() Eviction {
-	found := Eviction{Placements: slices.Clone(s.attempt.placed), Victims: slices.Clone(s.attempt.awaited), Cost: noCost()}
+	found := Eviction{Placements: slices.Clone(s.attempt.placed), Victims: s.groups.withGangs(slices.Clone(s.attempt.awaited)), Cost: noCost()}
+	for _, pod := range found.Victims {
+		found.Reclaims = found.Reclaims || !pod.Deleting && pod.Priority >= s.quota.priority
+	}
 	s.attempt.spent = s.attempt.spent[:0]
 	for i := range s.attempt.victims {
 		v := &s.attempt.victims[i]

@@ -37,8 +37,11 @@ type costTable struct {
 	protected []int64
 	first     int64
 	spared    bool // pods were left alone that may be taken when the queue uses more; then all is asked anew each time
-	terms     map[*quota.Queue]queueTerms
-	lastUsed  uint64
+	// refused are nodes on which a pod that another Plan claims is not counted on. They are asked anew each time: what its queue has borrowed may allow
+	// it by now.
+	refused  []cluster.Slot
+	terms    map[*quota.Queue]queueTerms
+	lastUsed uint64
 }
 
 // costKey is what the costs depend on, apart from the nodes and the victim quota.
@@ -134,7 +137,7 @@ func (t *costTable) build(s *victimSearch, now int64) {
 		t.heap.Remove(t.heap.Len() - 1)
 	}
 	s.groups.now, t.measuredAt = now, now
-	t.terms, t.first, t.spared = make(map[*quota.Queue]queueTerms), 0, false
+	t.terms, t.first, t.spared, t.refused = make(map[*quota.Queue]queueTerms), 0, false, nil
 	t.cursor.start(t.r.store)
 	for i := range t.costs {
 		t.update(s, cluster.Slot(i))
@@ -159,6 +162,11 @@ func (t *costTable) follow(s *victimSearch) {
 		return
 	}
 	t.endProtections(s)
+	refused := t.refused
+	t.refused = nil
+	for _, slot := range refused {
+		t.update(s, slot)
+	}
 	var done []*cluster.Unit
 	for _, u := range also {
 		if slices.Contains(done, u) {
@@ -214,6 +222,9 @@ func (t *costTable) update(s *victimSearch, slot cluster.Slot) {
 	t.protected[slot] = s.groups.protected.Until
 	t.willEnd(t.protected[slot])
 	t.spared = t.spared || s.quota.spared
+	if s.evaluator.refused && !slices.Contains(t.refused, slot) {
+		t.refused = append(t.refused, slot)
+	}
 	at := t.position[slot]
 	if ok {
 		t.ties[slot] = t.r.index.Tie(slot)
