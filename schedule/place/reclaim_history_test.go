@@ -284,7 +284,7 @@ func (w *feud) checkVictims(t *rapid.T, ask *pack.Ask, found *victims.Eviction) 
 			stopped[from] = stopped[from] || w.borrowed(b, v, ask, off, true)
 		}
 	}
-	w.checkOtherGuarantees(t, ask, off)
+	w.checkOtherGuarantees(t, found, off)
 	for q, ok := range stopped {
 		if !ok {
 			t.Fatalf("%v leave, more than %s has borrowed", names(found.Victims), q.Name)
@@ -292,16 +292,17 @@ func (w *feud) checkVictims(t *rapid.T, ask *pack.Ask, found *victims.Eviction) 
 	}
 }
 
-// checkOtherGuarantees: no queue loses, below its guarantee, what the unit does not ask for.
-func (w *feud) checkOtherGuarantees(t *rapid.T, ask *pack.Ask, off map[*cluster.Pod]bool) {
+// checkOtherGuarantees: no queue loses, below its guarantee, what none of those asks for that have places.
+func (w *feud) checkOtherGuarantees(t *rapid.T, found *victims.Eviction, off map[*cluster.Pod]bool) {
+	asker := found.Placements[0].Pod.Queue()
 	for v := range off {
-		if v.Deleting || v.Queue() == ask.Members[0].Queue() {
+		if v.Deleting || v.Queue() == asker {
 			continue
 		}
-		_, b, _ := naiveFork(ask.Members[0].Queue(), v.Queue())
+		_, b, _ := naiveFork(asker, v.Queue())
 		for q := v.Queue(); b != nil && q != b.Parent(); q = q.Parent() {
 			for _, held := range v.Class.Charge {
-				asked := slices.ContainsFunc(ask.Members, func(p *cluster.Pod) bool { return p.Class.Charge.Get(held.Kind) > 0 })
+				asked := slices.ContainsFunc(found.Placements, func(p pack.MemberChoice) bool { return p.Pod.Class.Charge.Get(held.Kind) > 0 })
 				if asked || held.Kind == resource.Pods || held.Value == 0 || q.Guaranteed(held.Kind) == 0 {
 					continue
 				}

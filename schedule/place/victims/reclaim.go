@@ -123,7 +123,26 @@ func noCost() UnitCost { return UnitCost{Highest: math.MinInt32, Over: math.MaxI
 // Evict returns the cheapest victims that it finds for a unit that does not fit, and where it goes when they have left. ok is false when
 // there are none, or none are needed; then Protected says when to look again. now is in nanoseconds since 1970. The snapshot is brought to the store's newest state if it is behind
 // (what was opened is closed then), and left as it was otherwise.
+//
+// Which of a gang's members will have places is not known before. If those that were found ask for fewer resources than others might have, victims are
+// looked for anew, for these members alone: nobody loses a guarantee of something that nobody takes.
 func (r *Reclaimer) Evict(ask *pack.Ask, now int64) (Eviction, bool) {
+	found, ok := r.evict(ask, now)
+	unasked := func(a resource.Amount) bool {
+		return a.Value > 0 && !slices.ContainsFunc(found.Placements, func(p pack.MemberChoice) bool { return p.Pod.Class.Charge.Get(a.Kind) > 0 })
+	}
+	if !ok || len(found.Placements) == len(ask.Members) || !slices.ContainsFunc(r.search.quota.requested, unasked) {
+		return found, ok
+	}
+	placed := *ask
+	placed.Members = slices.DeleteFunc(slices.Clone(ask.Members), func(pod *cluster.Pod) bool {
+		return !slices.ContainsFunc(found.Placements, func(p pack.MemberChoice) bool { return p.Pod == pod })
+	})
+	placed.Need = len(placed.Members)
+	return r.evict(&placed, now)
+}
+
+func (r *Reclaimer) evict(ask *pack.Ask, now int64) (Eviction, bool) {
 	if !r.begin(ask, now) {
 		return Eviction{}, false
 	}
