@@ -182,6 +182,108 @@ func TestSubgroupsOfOneSize(t *testing.T) {
 	})
 }
 
+// subgroupWorld is one block of racks with room for so many members, and a unit of subgroups of so many members, each in one rack. Some run in part, in one of some racks.
+type subgroupWorld struct {
+	room, sizes []int
+	runs        [][]int // by subgroup: the racks
+	need        int
+}
+
+// TestSubgroupsOfAnySize: subgroups of different sizes get as many places as are needed whenever there is a way to choose racks for them.
+func TestSubgroupsOfAnySize(t *testing.T) {
+	for _, w := range []subgroupWorld{
+		{room: []int{6, 7}, sizes: []int{4, 3, 3, 3}, need: 13}, // in the smallest rack, the first leaves room that nobody can use
+		{room: []int{8, 6, 2}, sizes: []int{1, 3, 3, 5, 3}, need: 15},
+		{room: []int{3, 4}, sizes: []int{3, 3}, runs: [][]int{{}, {0}}, need: 6},                  // the second has one rack only
+		{room: []int{8, 6}, sizes: []int{1, 3, 3, 5, 3}, runs: [][]int{{0}}, need: 14},            // there is no room for all
+		{room: []int{2, 2}, sizes: []int{2, 2}, runs: [][]int{{0, 1}, {0}}, need: 4},              // the first runs in several racks
+		{room: []int{8, 6, 0}, sizes: []int{1, 1, 3, 3, 5, 3}, runs: [][]int{{0}, {2}}, need: 14}, // the second has no room
+	} {
+		w.check(t)
+	}
+	rapid.Check(t, func(t *rapid.T) { // racks with hardly more room than one way needs
+		w := subgroupWorld{room: make([]int, rapid.IntRange(1, 4).Draw(t, "racks"))}
+		all := 0
+		for range rapid.IntRange(1, 5).Draw(t, "subgroups") {
+			size, runs := rapid.IntRange(1, 5).Draw(t, "size"), []int{}
+			in := rapid.IntRange(0, len(w.room)-1).Draw(t, "in")
+			if rapid.IntRange(0, 3).Draw(t, "runs") == 0 {
+				runs = append(runs, in, rapid.IntRange(0, len(w.room)-1).Draw(t, "runs in"))
+			}
+			w.sizes, w.runs, all = append(w.sizes, size), append(w.runs, runs), all+size
+			w.room[in] += size
+		}
+		for i := range w.room {
+			w.room[i] = max(w.room[i]+rapid.SampledFrom([]int{0, 0, 0, 1, -1}).Draw(t, "more"), 0)
+		}
+		w.need = max(all-rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "spare"), 1)
+		w.check(t)
+	})
+}
+
+func (w *subgroupWorld) check(t interface{ Fatalf(string, ...any) }) {
+	store, snapshot := cluster.NewStore(), cluster.NewSnapshot()
+	for i, room := range w.room {
+		store.Apply(facts.NodeUpserted{Node: &facts.Node{
+			Name: fmt.Sprint("n", i), Labels: map[string]string{block: "b", rack: fmt.Sprint(i)}, Allocatable: quantities("cpu", 100*room, "pods", 99),
+		}})
+	}
+	ask := pack.Ask{Need: w.need, Topology: facts.Packing{Required: block}, Subgroups: facts.Packing{Required: rack}}
+	for g, size := range w.sizes {
+		name := fmt.Sprint("g", g)
+		for i := range size {
+			uid := facts.UID(fmt.Sprint(name, "-", i))
+			store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: uid, Namespace: "x", Ours: true, Subgroup: name, Requirements: &facts.Requirements{Requests: quantities("cpu", 100)}}})
+			ask.Members = append(ask.Members, store.Pod(uid))
+		}
+		for _, in := range w.runsIn(g) {
+			ask.Anchors = append(ask.Anchors, pack.Anchor{Slot: store.Slot(fmt.Sprint("n", in)), Subgroup: name})
+		}
+	}
+	snapshot.Advance(store)
+	placed, ok := NewPlacer(snapshot, &rules.Profile{}, 0, 1).PlaceUnit(&ask)
+	most := w.most(slices.Clone(w.room), 0)
+	if ok != (most >= w.need) || most == len(ask.Members) && len(placed) < most {
+		t.Fatalf("%+v: %d placed, and there is a way for %d of %d", w, len(placed), most, len(ask.Members))
+	}
+	in := make(map[string]cluster.Slot)
+	for _, m := range placed {
+		if slot, known := in[m.Pod.Subgroup]; known && slot != m.Slot {
+			t.Fatalf("%+v: %s is on %d, another of its subgroup on %d", w, m.Pod.UID, m.Slot, slot)
+		}
+		in[m.Pod.Subgroup] = m.Slot
+	}
+	for g := range w.sizes {
+		slot, some := in[fmt.Sprint("g", g)]
+		if runs := w.runsIn(g); some && len(runs) > 0 && !slices.ContainsFunc(runs, func(i int) bool { return store.Slot(fmt.Sprint("n", i)) == slot }) {
+			t.Fatalf("%+v: members of %d are in rack %d", w, g, slot)
+		}
+	}
+}
+
+func (w *subgroupWorld) runsIn(g int) []int {
+	if g < len(w.runs) {
+		return w.runs[g]
+	}
+	return nil
+}
+
+// most is for how many members there is room from a subgroup on. It tries all ways.
+func (w *subgroupWorld) most(room []int, from int) (most int) {
+	if from == len(w.sizes) {
+		return 0
+	}
+	for i := range room {
+		if runs := w.runsIn(from); len(runs) == 0 || slices.Contains(runs, i) {
+			takes := min(w.sizes[from], room[i])
+			room[i] -= takes
+			most = max(most, takes+w.most(room, from+1))
+			room[i] += takes
+		}
+	}
+	return most
+}
+
 // TestExplainUnit: whatever a unit is said to do without lets it fit, its best domain takes as many as is said, and nothing stays assumed.
 func TestExplainUnit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

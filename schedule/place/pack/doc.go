@@ -14,7 +14,8 @@
 // DomainScorer gives each member the best node of that rack, by scores that are normalised over the rack.
 //
 // The sums are exact for members that are alike and have no constraints between them; the first domain then holds. For others they are an upper
-// bound, and domains are tried in turn, at most maxDomainTries a level and maxUnitTries in all.
+// bound, and domains are tried in turn, at most MaxDomainTries a level and maxUnitTries in all. Subgroups that each need one domain are placed one after the other; where
+// that leaves some over, they are given other domains, with at most maxSubgroupTries.
 //
 // ReserveNodes chooses which nodes to keep free for a unit that fits nowhere: as many as would hold it once the pods on them have left.
 //

@@ -351,33 +351,3 @@ func (r *unitPlacement) placeMembers(s scope, m memberRange, l layer, whole bool
 		r.placeSubgroups(s, m, whole)
 	}
 }
-
-// placeSubgroups places one subgroup after the other, the largest first, and last the members that are in none.
-func (r *unitPlacement) placeSubgroups(s scope, m memberRange, whole bool) {
-	members := r.ask.Members
-	groups := r.groups[:0]
-	for from := m.from; from < m.to; {
-		to := from + 1
-		for to < m.to && members[to].Subgroup == members[from].Subgroup {
-			to++
-		}
-		groups = append(groups, memberRange{from, to})
-		from = to
-	}
-	r.groups = groups
-	slices.SortStableFunc(groups, func(a, b memberRange) int { return (b.to - b.from) - (a.to - a.from) })
-	for _, g := range groups {
-		if name := members[g.from].Subgroup; name != "" {
-			need := 1
-			if whole {
-				need = r.waiting(g)
-			}
-			r.placeInOneDomain(s, g, layer{packing: &r.ask.Subgroups, subgroup: name, sub: true}, need)
-		}
-	}
-	for _, g := range groups {
-		if members[g.from].Subgroup == "" {
-			r.fill(s, g, r.ask.Topology.Spread)
-		}
-	}
-}
