@@ -90,13 +90,27 @@ func (u *Unit) Running() bool {
 
 // Need is how many of the members that wait must get places together: what is missing of MinMember, or, where the unit runs already, 1.
 func (u *Unit) Need() int {
-	switch {
-	case u.Running():
+	if u.Running() {
 		return 1
-	case u.fell: // what has finished ran beside the others
-		return max(u.MinMember()-u.placed-u.done, 1)
 	}
-	return max(u.MinMember()-u.placed, 1)
+	return max(u.missing(), 1)
+}
+
+// NeedOf is how many of some members that have places must get other places together: as many as the unit needs beside the rest, which may be more than they are. Where the
+// rest is enough, or the unit runs, all of them: each could go alone, but the others would lose what has been freed for them.
+func (u *Unit) NeedOf(members int) int {
+	if missing := u.missing() + members; !u.Running() && missing > 0 {
+		return missing
+	}
+	return members
+}
+
+// missing is how many members have to get places before the unit runs; none if it is not positive.
+func (u *Unit) missing() int {
+	if u.fell { // what has finished ran beside the others
+		return u.MinMember() - u.placed - u.done
+	}
+	return u.MinMember() - u.placed
 }
 
 // Ready reports whether the PodGroup is known and can be honoured.

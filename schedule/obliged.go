@@ -23,6 +23,7 @@ const maxObligedChecks = 1 << 14
 //	more is free on another node   a unit that would fit there as it is
 //	more is free on their own      one that would fit though a victim is still there
 //	their own node changes         one that must not be bound there any more; if it fits nowhere else, it gives its place up
+//	others of a gang come or go    a gang of which other members have to go together now
 //
 // Single pods of one class are looked at together: where one finds no room, no other does. A gang has to find room for as many members as found none
 // when it was tried last.
@@ -62,7 +63,6 @@ type slotChange struct {
 type obligedUnit struct {
 	group   *obligedGroup
 	members []*cluster.Pod
-	need    int              // of the members have to get other places together
 	nodes   []string         // of the members, each once
 	since   changes.Revision // changes up to here have been looked at
 	listed  bool             // in own
@@ -76,8 +76,8 @@ type obligedGroup struct {
 	due     bool
 	since   changes.Revision
 	domains uint64
-	// Of a gang: the members that found no room, and for how many there may be some since.
-	lacking, gained int
+	// Of a gang: how many of its members had to go together when that was looked at last, how many of those found no room, and for how many there may be some since.
+	need, lacking, gained int
 	// refused: the limits of its queue left no room, or a Plan was rejected. It is tried again when the queue has eased.
 	refused bool
 	eased   uint64
@@ -104,13 +104,6 @@ func (o *obliged) add(plan *cluster.Plan, overQuota bool) {
 		}
 	}
 	slices.SortFunc(u.members, inUnit)
-	u.need = len(u.members)
-	// A gang that is not whole may begin with fewer. Of one that is, each member could go alone, but the others would lose what has been freed for them.
-	if gang := u.members[0].Unit; gang != nil && !gang.Running() {
-		if missing := gang.MinMember() - (gang.Placed() - len(u.members)); missing > 0 {
-			u.need = min(missing, u.need)
-		}
-	}
 	u.group = o.groupOf(u)
 	if overQuota {
 		u.group.refused, u.group.eased = true, 0 // the Plan itself may have eased the queue
@@ -130,9 +123,17 @@ func (o *obliged) groupOf(u *obligedUnit) *obligedGroup {
 		}
 		o.classes[g.obligedKey] = g
 	}
-	g.domains = o.domains(u)
+	g.domains, g.need = o.domains(u), u.need()
 	o.groups = append(o.groups, g)
 	return g
+}
+
+// need is how many of the members have to get other places together. It changes with the others of the gang.
+func (u *obligedUnit) need() int {
+	if gang := u.members[0].Unit; gang != nil {
+		return gang.NeedOf(len(u.members))
+	}
+	return 1
 }
 
 // inUnit orders members as they are placed.
@@ -187,8 +188,9 @@ func (o *obliged) recheck() {
 	since, newest := o.checked, o.store.Revision()
 	o.checked = newest
 	for _, g := range o.groups {
-		if g.refused && g.chargedTo().Eased() != g.eased {
-			g.due, g.refused = true, false
+		need := g.units[0].need()
+		if need != g.need || g.refused && g.chargedTo().Eased() != g.eased {
+			g.due, g.refused, g.need = true, false, need
 			for _, u := range g.units {
 				o.list(u)
 			}

@@ -148,7 +148,7 @@ func (s *Scheduler) redecideOn(u *obligedUnit, now time.Time) (placed bool) {
 // redecideGang looks for places for the members of an obliged gang, as if they had none. Without, it counts for how many members there are none.
 func (s *Scheduler) redecideGang(in *instance, u *obligedUnit) (plan *cluster.Plan, lacking int) {
 	gang := u.members[0].Unit
-	ask := &pack.Ask{Members: u.members, Need: u.need, Topology: gang.Facts.Topology, Subgroups: gang.Facts.SubgroupTopology}
+	ask := &pack.Ask{Members: u.members, Need: u.need(), Topology: gang.Facts.Topology, Subgroups: gang.Facts.SubgroupTopology}
 	for _, pod := range gang.Pods() {
 		if !pod.Placed() || slices.Contains(u.members, pod) {
 			continue
@@ -161,8 +161,9 @@ func (s *Scheduler) redecideGang(in *instance, u *obligedUnit) (plan *cluster.Pl
 	if placed, ok := decider.PlaceUnit(ask); ok {
 		return in.unitPlan(placed), 0
 	}
+	need := ask.Need
 	ask.Need = 1
-	return nil, max(u.need-decider.WouldFit(ask), 1)
+	return nil, max(need-decider.WouldFit(ask), 1)
 }
 
 // replace proposes a Plan that gives an obliged unit other places. Members without a new place wait again.

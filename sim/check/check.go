@@ -27,7 +27,6 @@ type Checker struct {
 	plan    *cluster.Plan // that was committed last
 	// tookBack: it took places back for a guarantee, or such that had been.
 	tookBack bool
-	need     int // of its members may go elsewhere together, while they wait for victims
 	// RefusedThoughFit counts decisions that nothing fits though something does.
 	RefusedThoughFit int
 	// OwnersJudged counts the pods that were looked at because room is kept for them.
@@ -105,7 +104,7 @@ func (c *Checker) placed(pod *cluster.Pod, victims []facts.UID) {
 		c.run.Violate("pod %s must not go to node %s: %s", pod.UID, n.Name, why)
 		return
 	}
-	m.assumed, m.victims, m.plan, m.need = true, victims, c.plan, c.need
+	m.assumed, m.victims, m.plan = true, victims, c.plan
 	m.scheduled, m.tookBack = c.run.Now(), c.tookBack
 	c.mirror.move(m, n.Name, pod.Grant())
 }
@@ -183,7 +182,7 @@ func (c *Checker) Judged(plan *cluster.Plan, v cluster.Verdict) {
 			(&planJudge{plan, c.mirror, c.run, ran}).judge()
 		}
 		c.tookBack = plan.Reclaims || slices.ContainsFunc(plan.Victims, func(uid facts.UID) bool { m := c.mirror.pods[uid]; return m != nil && m.tookBack })
-		c.victims, c.plan, c.need = plan.Victims, plan, c.mayGo(plan)
+		c.victims, c.plan = plan.Victims, plan
 	}
 	for i := range plan.Placements {
 		uid := plan.Placements[i].Pod
@@ -196,19 +195,6 @@ func (c *Checker) Judged(plan *cluster.Plan, v cluster.Verdict) {
 			c.mirror.demanded[uid] = v.Revision
 		}
 	}
-}
-
-// mayGo is how many members of a Plan's unit may go elsewhere together without the others: as many as make the unit whole, if it is not.
-func (c *Checker) mayGo(plan *cluster.Plan) int {
-	all := len(plan.Placements)
-	m := c.mirror.pods[plan.Placements[0].Pod]
-	if m == nil || m.unit.IsZero() || c.mirror.tenants.Units[m.unit] == nil || c.mirror.runs(m.unit) {
-		return all
-	}
-	if missing := int(c.mirror.tenants.Units[m.unit].MinMember) - c.mirror.gang(m.unit).placed(); missing > 0 {
-		return min(missing, all)
-	}
-	return all
 }
 
 // Sent checks a write that the scheduler starts, and remembers it until its answer.

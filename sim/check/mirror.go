@@ -52,7 +52,6 @@ type mirrored struct {
 	priority     int32
 	victims      []facts.UID   // that have to leave before it may be bound
 	plan         *cluster.Plan // that has placed it
-	need         int           // of the Plan's members may go elsewhere together
 	nominated    string        // the node that its status names
 	unit         facts.UnitName
 	subgroup     string

@@ -78,10 +78,13 @@ func (c *Checker) obligedPlan(store *cluster.Store, members []*mirrored) {
 		}
 		away = append(away, m.uid)
 	}
-	if !c.mirror.runs(name) && c.mirror.gang(name).placed() < int(f.MinMember) {
+	need := len(members)
+	if rest := c.mirror.gang(name).placed() - len(members); !c.mirror.runs(name) && rest < int(f.MinMember) {
+		need = int(f.MinMember) - rest
+	}
+	if need > len(members) {
 		return // others have lost their places: these would not be whole
 	}
-	need := members[0].need
 	for _, at := range slices.Sorted(maps.Keys(c.mirror.nodes)) {
 		n := c.mirror.nodes[at]
 		on := c.mirror.occupants(at, nil, away...)
