@@ -324,3 +324,42 @@ func (w *obligedWorld) free(node string, without ...*cluster.Pod) int64 {
 	})
 	return left
 }
+
+// TestListTakesAMemberWithTheVictims: a list no longer has the victims of a gang, nor one of its members. When the other one is told that its victim has left, the one
+// that is gone was not looked at yet: what is gone is told of in the order of UIDs.
+func TestListTakesAMemberWithTheVictims(t *testing.T) {
+	for _, gone := range []facts.UID{"g-0", "g-1"} {
+		now, moved := time.Unix(1000, 0), make(map[string]int)
+		s, err := schedule.New(schedule.Options{Config: spec.Default().Scheduling, Observer: obligedObserver{moved}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cpu := func(amount int64) []resource.Quantity {
+			return []resource.Quantity{{Name: "cpu", Amount: amount}, {Name: resource.NamePods, Amount: 10}}
+		}
+		pod := func(uid, node, unit string, priority int32) facts.Pod {
+			return facts.Pod{UID: facts.UID(uid), Namespace: "ns", Name: uid, Ours: true, Node: node, Unit: unit, Priority: priority, Requirements: &facts.Requirements{Requests: cpu(4)[:1]}}
+		}
+		s.Apply(facts.UnitUpserted{Unit: &facts.Unit{UnitName: facts.UnitName{Namespace: "ns", Name: "g"}, UID: "g", MinMember: 2}}, now)
+		members := []facts.Pod{pod("g-0", "", "g", 5), pod("g-1", "", "g", 5)}
+		for i, node := range []string{"n1", "n2"} {
+			s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: node, Allocatable: cpu(4)}}, now)
+			s.Apply(facts.PodUpserted{Pod: pod("a-"+node, node, "", 1)}, now)
+			s.Apply(facts.PodUpserted{Pod: members[i]}, now)
+		}
+		evictedWithout(s, "", now)
+		for _, m := range members {
+			if !s.Store().Pod(m.UID).Obliged() {
+				t.Fatalf("%s does not wait for a victim", m.UID)
+			}
+		}
+		left := slices.DeleteFunc(members, func(p facts.Pod) bool { return p.UID == gone })
+		s.Apply(facts.PodsListed{Pods: left}, now)
+		if err := s.Verify(); err != nil {
+			t.Fatal(err)
+		}
+		if p := s.Store().Pod(left[0].UID); p.Phase != cluster.Pending {
+			t.Errorf("without %s, the other one is %s: want it to wait, for its gang is not whole", gone, p.Phase)
+		}
+	}
+}

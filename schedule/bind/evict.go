@@ -188,7 +188,12 @@ func (b *Binder) victimsGone(r *row) {
 		return
 	}
 	for _, member := range r.group.rows {
-		if !member.decided && (member.stage != waiting || b.store.Pod(member.pod).Obliged()) {
+		if member.decided {
+			continue
+		}
+		pod := b.store.Pod(member.pod)
+		gone := pod == nil || pod.Phase != cluster.Assumed // a LIST brings many pods at once: Settle is still to be called for it
+		if gone || member.stage != waiting || pod.Obliged() {
 			return
 		}
 	}
@@ -363,8 +368,11 @@ func (b *Binder) victimLeft(e *eviction) {
 	}
 }
 
+// forgetEviction ends an eviction. A row that waited for it may name it still when the pod is a victim again, of another Plan: that eviction goes on.
 func (b *Binder) forgetEviction(e *eviction) {
-	delete(b.evictions.rows, e.victim)
+	if b.evictions.rows[e.victim] == e {
+		delete(b.evictions.rows, e.victim)
+	}
 	b.idleEviction(e)
 }
 
