@@ -29,7 +29,8 @@ type pod struct {
 	position    int32 // among the node's pods
 	grant       topology.Grant
 	created     int64
-	bound       uint64 // the history's revision of its binding
+	bound       uint64 // the history's revision of its binding,
+	left        uint64 // and of its removal
 	seenPods    uint64 // the revision of pods that the scheduler had seen when it committed the Plan,
 	reported    facts.Condition
 	seenNodes   uint64 // of nodes,
@@ -308,6 +309,7 @@ func (a *model) remove(i int32, now int64) {
 	a.kept.Leave(p.uid)
 	delete(a.byUID, p.uid)
 	a.revision++
+	p.left = a.revision
 }
 
 // finish lets a pod run to its end: it stays, and holds nothing.

@@ -14,6 +14,9 @@ const (
 	reservedWorkload         = "nodes=12,pods=300,classes=16,minutes=5,load=120,reservations=30"
 	reservedConstrained      = reservedWorkload + ",constraints=1"
 	reservedTenantedWorkload = tenantedWorkload + ",reservations=30"
+	reservedGangsWorkload    = "nodes=12,pods=300,classes=8,minutes=5,load=150,gangs=60,constraints=1,reservations=30"
+	// reservedTiedGangsWorkload has classes with constraints between pods, too.
+	reservedTiedGangsWorkload = "nodes=12,pods=300,classes=16,minutes=5,load=150,gangs=60,constraints=1,reservations=30"
 )
 
 // TestReservations keeps room for pods to come in clusters in which everything goes wrong, with every invariant checked.
@@ -35,6 +38,9 @@ func TestReservations(t *testing.T) {
 		{reservedConstrained, 1, 0, 0, 2},
 		{reservedWorkload, 0, 0, 3, 1},
 		{reservedTenantedWorkload, 0, 0, 3, 2},
+		{reservedGangsWorkload, 1, 0, 0, 1},
+		{reservedGangsWorkload, 4, 0, 0, 1},
+		{reservedGangsWorkload, 1, 3, 0, 1},
 	} {
 		seeds := c.least
 		if os.Getenv("HILBERT_SIM_SEEDS") != "" {
@@ -78,7 +84,7 @@ func TestReservations(t *testing.T) {
 // TestReservationsWithoutFaults: then no fault wakes an owner or a place that the scheduler has forgotten.
 func TestReservationsWithoutFaults(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{reservedWorkload, reservedTenantedWorkload} {
+	for _, text := range []string{reservedWorkload, reservedTenantedWorkload, reservedGangsWorkload} {
 		for seed := range max(seedsToRun(t)/10, 2) {
 			o := options(seed)
 			o.CheckEvery, o.Preempt = stepsBetweenChecks(), seed%2 == 0
@@ -92,22 +98,36 @@ func TestReservationsWithoutFaults(t *testing.T) {
 // TestReservationsFound plays what seeds have found among a thousand, each with the mistake that it showed.
 func TestReservationsFound(t *testing.T) {
 	t.Parallel()
+	const tenants, gangs = reservedTenantedWorkload, reservedGangsWorkload
+	const none, some, ofEvictionsToo = 0, 1, 2 // faults
 	for _, c := range []struct {
-		mistake    string
-		seed       uint64
-		schedulers int
-		faults     bool
+		mistake            string
+		workload           string
+		seed               uint64
+		schedulers, beside int
+		faults             int
 	}{
-		{"a place, which evicts nobody, kept a pod of its shape from what its queue is guaranteed", 96, 1, false},
-		{"the check thought that one member is help for a gang that had fallen, of which another scheduler bound a member", 119, 4, true},
+		{"a place, which evicts nobody, kept a pod of its shape from what its queue is guaranteed", tenants, 96, 1, 0, none},
+		{"the check thought that one member is help for a gang that had fallen, of which another scheduler bound a member", tenants, 119, 4, 0, ofEvictionsToo},
+		{"a subgroup took the one rack that another could go to, and the gang waited beside room for both", tenants, 199, 4, 0, ofEvictionsToo},
+		{"a member of a gang that was not whole had its new place refused, and was not tried again when the gang was", gangs, 2, 4, 0, some},
+		{"the same, with one scheduler", gangs, 68, 1, 0, some},
+		{"the check thought that a gang was never whole of which another scheduler's member had left unseen", gangs, 128, 1, 3, some},
+		{"an eviction that had ended ended the next one of its pod, whose write was under way", gangs, 242, 1, 3, some},
+		{"a list without a member of a gang that waits for its victims, and without these, ended the process", reservedTiedGangsWorkload, 8, 4, 0, some},
 	} {
-		t.Run(fmt.Sprint(c.seed), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.seed, "/", c.schedulers), func(t *testing.T) {
 			t.Parallel()
-			w := invent(t, reservedTenantedWorkload, c.seed)
+			w := invent(t, c.workload, c.seed)
 			o := options(c.seed)
 			o.Schedulers, o.CheckEvery, o.Preempt = c.schedulers, 16*stepsBetweenChecks(), true
-			if c.faults {
+			if c.beside > 0 {
+				o.Config.Schedulers = c.beside
+			}
+			if c.faults >= some {
 				o.Faults = DefaultFaults(w)
+			}
+			if c.faults == ofEvictionsToo {
 				o.Faults.AddEvictionFaults()
 			}
 			if _, err := Run(t.Context(), w, o); err != nil {

@@ -41,10 +41,16 @@ func (rc *restCheck) tenants() {
 }
 
 // wholeUnit: no gang holds places with fewer members than it needs, unless it had enough at once before. Gangs of which another scheduler bound a
-// member are exempt.
+// member are exempt, also if it was there only by what ours had been told when it placed the others.
 func (rc *restCheck) wholeUnit(f *facts.Unit) {
-	if slices.ContainsFunc(rc.api.members(f.UnitName), func(i int32) bool { return rc.api.pods[i].foreign }) {
-		return
+	members := rc.api.members(f.UnitName)
+	thought := func(foreign *pod) bool {
+		return slices.ContainsFunc(members, func(i int32) bool { return rc.api.pods[i].node != nowhere && rc.api.pods[i].seenPods < foreign.left })
+	}
+	for _, i := range rc.api.joined[f.UnitName] {
+		if p := &rc.api.pods[i]; p.foreign && (p.exists || thought(p)) {
+			return
+		}
 	}
 	bound, ended := rc.api.has(f.UnitName)
 	if bound > 0 && bound+ended < int(f.MinMember) && !rc.api.units[rc.api.numberOf(f.UnitName)].whole {
