@@ -291,7 +291,7 @@ vm-short: vm-parts ## short tests of the agent on a real kernel with an unmodifi
 .PHONY: vm-test
 vm-test: export HILBERT_VM := 1
 vm-test: vm-parts ## all tests of the agent on a real kernel
-	$(call timed,vm-test,$(call tested,standard-verbose,./vm/...,-count=1 -p 1 -timeout 60m -ldflags "$(LAB_LDFLAGS)"))
+	$(call timed,vm-test,$(call tested,standard-verbose,./vm/...,-count=1 -p 1 -timeout 90m -ldflags "$(LAB_LDFLAGS)"))
 
 .PHONY: vm-chart-test
 vm-chart-test: export HILBERT_VM := 1
