@@ -149,6 +149,55 @@ func TestWorkloadsKeepServing(t *testing.T) {
 	})
 }
 
+// Each rule by itself: of a service that serves, on nodes that have changed hands, how many pods leave.
+func TestServicesLoseLittleToHandOvers(t *testing.T) {
+	const n = 20 // pods, all of them on such nodes: one of them may be moved in 250 minutes
+	each := 250 * time.Minute
+	for name, c := range map[string]struct {
+		change func(*View, *Params)
+		want   int
+	}{
+		"no move is known":                {func(*View, *Params) {}, 1},
+		"one was moved just now":          {func(v *View, _ *Params) { v.WorkloadMoved["web"] = start }, 0},
+		"one was moved a second too late": {func(v *View, _ *Params) { v.WorkloadMoved["web"] = start.Add(time.Second - each) }, 0},
+		"one was moved long enough ago":   {func(v *View, _ *Params) { v.WorkloadMoved["web"] = start.Add(-each) }, 1},
+		"two have been saved up":          {func(v *View, _ *Params) { v.WorkloadMoved["web"] = start.Add(-2 * each) }, 2},
+		"no more than a tenth at once":    {func(v *View, _ *Params) { v.WorkloadMoved["web"] = start.Add(-9 * each) }, 2},
+		"one of two is on its way": {func(v *View, _ *Params) {
+			v.WorkloadMoved["web"], v.Replicas["web"] = start.Add(-2*each), Replicas{All: n, Moving: 1}
+		}, 1},
+		"the only one is on its way": {func(v *View, _ *Params) { v.Replicas["web"] = Replicas{All: n, Moving: 1} }, 0},
+		"two thousandths":            {func(v *View, p *Params) { v.WorkloadMoved["web"], p.WorkloadLoss = start.Add(-each/2), 2 }, 1},
+		"there is no bound":          {func(v *View, p *Params) { v.WorkloadMoved["web"], p.WorkloadLoss = start, WholeWorkload }, 2},
+		"another service was moved":  {func(v *View, _ *Params) { v.WorkloadMoved["api"] = start }, 1},
+		"it serves nobody":           {func(v *View, _ *Params) { v.WorkloadMoved["web"] = start; delete(v.Replicas, "web") }, n},
+		"one of them starts, and serves nobody yet": {func(v *View, _ *Params) {
+			v.WorkloadMoved["web"], v.Pods[3].Began = start, start.Add(-time.Minute)
+			v.Replicas["web"] = Replicas{All: n, Starting: 1}
+		}, 1},
+		"their node is emptied for another reason": {func(v *View, _ *Params) {
+			v.WorkloadMoved["web"], v.Nodes[0].Leaving = start, "maintenance"
+			for i := range v.Pods {
+				v.Pods[i].Leaves = ""
+			}
+		}, 2},
+	} {
+		p := Defaults()
+		p.Most = n
+		v := &View{
+			Nodes:    []Node{{Name: "old", Room: Room{Amounts: []int64{0}}}, {Name: "new", Room: Room{Amounts: []int64{n}}}},
+			Replicas: map[string]Replicas{"web": {All: n}}, WorkloadMoved: make(map[string]time.Time),
+		}
+		for i := range n {
+			v.Pods = append(v.Pods, Pod{UID: fmt.Sprint(i), Name: fmt.Sprint("web-", i), Workload: "web", Leaves: "old belongs to offline", Requests: []int64{1}, Began: start.Add(-time.Hour)})
+		}
+		c.change(v, &p)
+		if plan := Decide(v, &naive{v: v}, &p, start); plan.Moves() != c.want {
+			t.Errorf("%s: %d are moved, want %d (%v)", name, plan.Moves(), c.want, plan.Declined)
+		}
+	}
+}
+
 func TestReasons(t *testing.T) {
 	for _, c := range []struct {
 		name   string

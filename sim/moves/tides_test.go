@@ -103,7 +103,7 @@ func (p *pool) round(ctx context.Context) error {
 	v := tide.View{Pool: p.settings, Memory: p.memory, Budget: 50}
 	v.Nodes, v.Need, v.Waits = whatif.TideView(dump, p.belongs, 0)
 	params := reschedule.Defaults()
-	params.MinAge, params.WorkloadCooldown, params.Most = 0, 0, 50
+	params.MinAge, params.WorkloadCooldown, params.WorkloadLoss, params.Most = 0, 0, reschedule.WholeWorkload, 50
 	rehearsal := whatif.HandOvers{Dump: dump, Belongs: p.belongs, Params: params}
 	d, err := rehearsal.Decide(ctx, &v, r.time())
 	if err != nil {
@@ -163,7 +163,7 @@ func (p *pool) leave(ctx context.Context, dump *inspect.Dump, v *tide.View, para
 		return nil
 	}
 	params.Only = []string{reschedule.ReasonHands}
-	found, err := whatif.NewMoves(ctx, whatif.HandOver(dump, sides), &whatif.MoveOptions{Params: params, Leaving: leaving, WorkloadsMoving: r.carrier.WorkloadsMoving(), MostOfGang: p.mostOfGang})
+	found, err := whatif.NewMoves(ctx, whatif.HandOver(dump, sides), &whatif.MoveOptions{Params: params, Leaving: leaving, WorkloadMoved: r.carrier.WorkloadsMoved(), WorkloadsMoving: r.carrier.WorkloadsMoving(), MostOfGang: p.mostOfGang})
 	if err != nil {
 		return err
 	}

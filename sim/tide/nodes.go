@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/control/budget"
+	"hilbert.dev/hilbert/control/reschedule"
 	"hilbert.dev/hilbert/control/tide"
 )
 
@@ -24,8 +25,10 @@ type nodePool struct {
 	memory tide.Memory
 	budget *budget.Budget
 	flying []time.Time // until when moves are on their way
+	served time.Time   // when the last replica that was moved serves again; zero: none was moved
 
-	waiting   int // replicas without a slot
+	waiting   int   // replicas without a slot
+	waitsFor  Cause // why
 	evictions int
 	moved     int // replicas
 	handed    int // nodes
@@ -40,7 +43,7 @@ type poolNode struct {
 	side     tide.Side
 	since    time.Time // when it changed hands; zero: never
 	opens    time.Time // when it takes pods of its side
-	replicas []time.Time
+	replicas []replica
 	jobs     []job // the oldest first
 }
 
@@ -77,9 +80,14 @@ func (p *nodePool) scale(replicas int, now time.Time) {
 	for ; have > replicas; have-- {
 		p.remove()
 	}
+	waited := p.waiting
 	p.waiting = 0
 	for ; have < replicas; have++ {
-		ready := now.Add(p.start)
+		r := replica{ready: now.Add(p.start)}
+		if waited > 0 {
+			r.late = p.waitsFor
+			waited--
+		}
 		n := p.target(tide.Online, nil, now)
 		if n == nil {
 			if n = p.victim(now); n == nil {
@@ -87,9 +95,9 @@ func (p *nodePool) scale(replicas int, now time.Time) {
 				return
 			}
 			p.evict(n, now)
-			ready = ready.Add(p.grace)
+			r.ready = r.ready.Add(p.grace)
 		}
-		n.replicas = append(n.replicas, ready)
+		n.replicas = append(n.replicas, r)
 	}
 }
 
@@ -164,8 +172,8 @@ func (p *nodePool) job(now time.Time) job {
 // ready is how many replicas serve.
 func (p *nodePool) ready(now time.Time) (n int) {
 	for i := range p.nodes {
-		for _, at := range p.nodes[i].replicas {
-			if !at.After(now) {
+		for _, r := range p.nodes[i].replicas {
+			if !r.ready.After(now) {
 				n++
 			}
 		}
@@ -195,6 +203,8 @@ const (
 	movesBurst    = 20
 	// workloadPercent is how many of the replicas start or move at once (rescheduling.maxWorkloadPercent).
 	workloadPercent = 10
+	// workloadLoss is how much of their time replicas may lose to moves off nodes that have changed hands, in thousandths (rescheduling.maxWorkloadLoss).
+	workloadLoss = 1
 	// rehearsals are how often it is decided anew because services on a node have no other place, as in production.
 	rehearsals = 4
 )
@@ -213,6 +223,14 @@ func (p *nodePool) decide(v *tide.View, now time.Time) {
 		d = tide.Decide(v, now)
 	}
 	p.memory = d.Memory
+	switch d.Outcome {
+	case tide.Short:
+		p.waitsFor = CauseSize
+	case tide.Bounded:
+		p.waitsFor = CauseHour
+	default:
+		p.waitsFor = CauseChange
+	}
 	for _, h := range d.Hands {
 		i := slices.IndexFunc(v.Nodes, func(n tide.Node) bool { return n.Name == h.Node })
 		n := &p.nodes[i]
@@ -254,12 +272,13 @@ func (p *nodePool) bar(v *tide.View, hands []tide.Hand, now time.Time) bool {
 func (p *nodePool) leave(n *poolNode, now time.Time) {
 	for n.side == tide.Offline && len(n.replicas) > 0 {
 		to := p.target(tide.Online, n, now)
-		if to == nil || !p.spares(n.replicas[len(n.replicas)-1], now) || !p.mayMove(p.grace+p.start, now) {
+		if to == nil || !p.spares(n.replicas[len(n.replicas)-1].ready, now) || !p.mayMove(p.grace+p.start, now) {
 			return
 		}
 		n.replicas = n.replicas[:len(n.replicas)-1]
-		to.replicas = append(to.replicas, now.Add(p.grace+p.start))
+		to.replicas = append(to.replicas, replica{ready: now.Add(p.grace + p.start), moved: true})
 		p.moved++
+		p.served = now.Add(p.grace + p.start)
 	}
 	for n.side == tide.Online && len(n.jobs) > 0 {
 		to := p.target(tide.Offline, n, now)
@@ -271,10 +290,30 @@ func (p *nodePool) leave(n *poolNode, now time.Time) {
 	}
 }
 
-// spares reports whether the service can do without one more of its replicas, which serves from a time on, by the rule of package reschedule.
+// spares reports whether the service can do without one more of its replicas, which serves from a time on, by the rules of package reschedule.
 func (p *nodePool) spares(from, now time.Time) bool {
 	all := p.replicas()
-	return from.After(now) || all-p.ready(now) < max(all*workloadPercent/100, 1)
+	return from.After(now) || all-p.ready(now) < max(all*workloadPercent/100, 1) && p.moving(now) < p.saved(all, now)
+}
+
+// saved is how many replicas may be moved since the last one was: 1 if none was.
+func (p *nodePool) saved(all int, now time.Time) int {
+	if p.served.IsZero() {
+		return 1
+	}
+	return int(now.Sub(p.served) / max(reschedule.StartTime*reschedule.WholeWorkload/time.Duration(workloadLoss*all), 1))
+}
+
+// moving is how many replicas are on their way to other nodes.
+func (p *nodePool) moving(now time.Time) (n int) {
+	for i := range p.nodes {
+		for _, r := range p.nodes[i].replicas {
+			if r.moved && r.ready.After(now) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // mayMove takes a move that takes so long.

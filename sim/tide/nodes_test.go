@@ -66,7 +66,7 @@ func TestReplicasFillNodes(t *testing.T) {
 	o := DefaultOptions()
 	o.PodsPerNode = 4
 	p := newNodePool(&o, 12, 3)
-	p.nodes[1].replicas = append(p.nodes[1].replicas, monday, monday)
+	p.nodes[1].replicas = append(p.nodes[1].replicas, replica{}, replica{})
 	p.scale(5, monday)
 	if got := []int{len(p.nodes[0].replicas), len(p.nodes[1].replicas), len(p.nodes[2].replicas)}; !slices.Equal(got, []int{1, 4, 0}) {
 		t.Errorf("the nodes have %v replicas", got)

@@ -20,10 +20,11 @@ const (
 	LendingAlone Way = "lending alone"
 	NodesByNeed  Way = "nodes by need"
 	Nodes        Way = "nodes"
+	Oracle       Way = "oracle"
 )
 
 // Ways are all of them.
-var Ways = []Way{HPAAlone, Hilbert, LendingAlone, NodesByNeed, Nodes}
+var Ways = []Way{HPAAlone, Hilbert, LendingAlone, NodesByNeed, Nodes, Oracle}
 
 // Outcome is what a way did on a series.
 type Outcome struct {
@@ -38,6 +39,8 @@ type Outcome struct {
 	Longest float64 `json:"longestMinutes"`
 	// Missed is the share of time in which capacity was missing.
 	Missed float64 `json:"targetsMissed"`
+	// MissedBy is Missed of ways with nodes by cause, of which CauseStart and CauseMetric are the autoscaler's own.
+	MissedBy map[Cause]float64 `json:"targetsMissedBy,omitempty"`
 	// Evictions of offline jobs, and the hours of work that they lost and that others did.
 	Evictions int     `json:"evictions"`
 	LostHours float64 `json:"workLostHours"`
@@ -64,7 +67,8 @@ type game struct {
 	perPod  float64 // load that a replica can serve at most
 	most    float64 // before what is judged
 	cluster cluster
-	pool    *pool // of ways with nodes
+	pool    *pool   // of ways with nodes
+	beside  *beside // of these
 	hpa     hpa
 	near    *forecast.Series // for replicas
 	far     *forecast.Series // for slots that take no new jobs
@@ -87,8 +91,8 @@ func play(o *Options, s *trace.Series, way Way, peaks []forecast.Peak) Outcome {
 	begin := s.Start.Add(time.Duration(from) * s.Step)
 	g.hpa.replicas = g.replicas(g.load(from, 0, begin))
 	g.cluster.scale(g.hpa.replicas, begin.Add(-g.o.Start))
-	if way == NodesByNeed || way == Nodes {
-		g.pool = newPool(g, begin)
+	if way == NodesByNeed || way == Nodes || way == Oracle {
+		g.pool, g.beside = newPool(g, begin), newBeside(g)
 	}
 	if way == LendingAlone {
 		g.cluster.scale(g.replicas(g.most), begin.Add(-g.o.Start))
@@ -151,7 +155,7 @@ func (g *game) load(i int, k time.Duration, now time.Time) float64 {
 
 // recorded is the load of the series at some time into a step.
 func (g *game) recorded(i int, k time.Duration) float64 {
-	a := known(g.s.Loads, i)
+	a := known(g.s.Loads, min(i, len(g.s.Loads)-1))
 	b := known(g.s.Loads, min(i+1, len(g.s.Loads)-1))
 	return a + (b-a)*float64(k)/float64(g.s.Step)
 }
@@ -188,12 +192,13 @@ func (g *game) tick(i int, k time.Duration) {
 	case Hilbert:
 		most = g.hilbert(seen, now)
 	case NodesByNeed:
-		g.pool.tick(g.hpa.sync(seen), now)
-		g.judge(load, g.pool.nodes.ready(now))
+		g.onNodes(seen, load, load, now)
 		return
 	case Nodes:
-		g.pool.tick(g.hpa.sync(g.wanted(seen, now)), now)
-		g.judge(load, g.pool.nodes.ready(now))
+		g.onNodes(g.wanted(seen, now), g.wanted(load, now), load, now)
+		return
+	case Oracle:
+		g.onNodes(g.coming(i, k, g.o.lead(), now), g.coming(i, k, g.o.lead(), now), load, now)
 		return
 	case LendingAlone: // what replicas do not use is lent, and is taken back at once
 		most = g.cluster.slots - int(math.Ceil(load/(g.perPod*g.o.Limit)))
@@ -206,6 +211,15 @@ func (g *game) tick(i int, k time.Duration) {
 		g.cluster.run(now, syncPeriod, most)
 	}
 	g.judge(load, g.cluster.ready(now))
+}
+
+// onNodes has a pool follow what is wanted, and says why capacity is missing. fresh is what would be wanted if the metric were not old.
+func (g *game) onNodes(wanted, fresh, load float64, now time.Time) {
+	g.pool.tick(g.hpa.sync(wanted), now)
+	g.beside.scale(g.hpa.replicas, g.beside.freshHPA.sync(fresh), now)
+	if !g.judge(load, g.pool.nodes.ready(now)) {
+		g.beside.missed[g.pool.nodes.cause(g.beside, g.needed(load), now)] += syncPeriod
+	}
 }
 
 // lend runs jobs beside replicas that do not need their slots.
@@ -231,29 +245,30 @@ func (g *game) hilbert(seen float64, now time.Time) int {
 func (g *game) wanted(seen float64, now time.Time) float64 {
 	planned, _ := forecast.Planned(g.peaks, now, g.o.lead())
 	wanted, _ := forecast.Wanted(seen, &g.soon, planned)
-	g.out.Why = g.soon.Reason
-	if g.soon.Trusted {
-		g.trusted++
-	}
 	return wanted
 }
 
 // judge looks whether the capacity is there.
-func (g *game) judge(load float64, ready int) {
+func (g *game) judge(load float64, ready int) bool {
 	g.ticks++
+	if g.soon.Trusted {
+		g.trusted++
+	}
 	if load <= float64(ready)*g.perPod*g.o.Limit*(1+1e-9) {
 		g.late = false
-		return
+		return true
 	}
 	if !g.late {
 		g.late = true
 		g.missing = append(g.missing, 0)
 	}
 	g.missing[len(g.missing)-1] += syncPeriod
+	return false
 }
 
 func (g *game) outcome(length time.Duration) Outcome {
 	o := &g.out
+	o.Why = g.soon.Reason
 	o.Series, o.Planned, o.Way, o.Days = g.s.Name, len(g.peaks) > 0, g.way, length.Hours()/24
 	var sum time.Duration
 	for _, m := range g.missing {
@@ -268,6 +283,10 @@ func (g *game) outcome(length time.Duration) Outcome {
 	o.Trusted = float64(g.trusted) / float64(max(g.ticks, 1))
 	if g.pool != nil {
 		g.pool.outcome(o)
+		o.MissedBy = make(map[Cause]float64, len(g.beside.missed))
+		for c, missed := range g.beside.missed {
+			o.MissedBy[c] = missed.Hours() / max(length.Hours(), 1e-9)
+		}
 	}
 	return *o
 }

@@ -41,12 +41,15 @@ func newPool(g *game, begin time.Time) *pool {
 	}}
 	p.nodes = newNodePool(g.o, g.cluster.slots, p.need(g.hpa.replicas))
 	p.nodes.scale(g.hpa.replicas, begin.Add(-g.o.Start))
-	if g.way != Nodes {
+	if g.way == NodesByNeed {
 		return p
 	}
 	for i := range g.peaks {
 		peak := &g.peaks[i]
 		p.settings.Windows = append(p.settings.Windows, tide.Window{Name: peak.Name, Begins: peak.Begins, Duration: peak.Duration, Online: p.need(g.replicas(peak.Load))})
+	}
+	if g.way == Oracle {
+		return p
 	}
 	p.history = tide.NewHistory(poolLead)
 	for at := g.s.Start; at.Before(begin); at = at.Add(historyStep) {
@@ -87,6 +90,9 @@ func (p *pool) decide(replicas int, now time.Time) {
 		if p.said.Trusted {
 			p.trusted++
 		}
+	}
+	if p.g.way == Oracle {
+		v.Forecast = p.perfect(now)
 	}
 	p.nodes.decide(v, now)
 }

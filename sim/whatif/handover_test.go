@@ -57,3 +57,32 @@ func TestHandOversThatAllFail(t *testing.T) {
 		}
 	}
 }
+
+// How seldom a service's pods leave does not keep nodes from going to offline: the pods have a place, and those that may not leave yet stay beside offline work.
+func TestNodesGoThoughPodsLeaveLater(t *testing.T) {
+	const nodes, going = 20, 2
+	s, now, belongs := newScheduler(t), time.Unix(1_000_000_000, 0), make(map[string]Belongs)
+	line := func(text string) *datadriven.TestData {
+		command, args, err := datadriven.ParseLine(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &datadriven.TestData{Cmd: command, CmdArgs: args}
+	}
+	for i := range nodes {
+		name := fmt.Sprintf("n%02d", i)
+		belongs[name] = Belongs{Side: tide.Online}
+		s.Apply(facts.NodeUpserted{Node: script.Node(t, line("node "+name+" cpu=4 mem=16"))}, now)
+		d := line("pod p" + name + " cpu=1 mem=1 set=web node=" + name)
+		s.Apply(facts.PodUpserted{Pod: movable(t, d, d.CmdArgs, now)}, now)
+	}
+	dump := dumptest.RoundTrip(t, inspect.Take(s, "hilbert", now))
+	restore(dump.Ledger)
+	v := tide.View{Pool: tide.Pool{PerHour: going}, Budget: 100}
+	v.Nodes, _, _ = TideView(dump, belongs, 0)
+	v.Need = nodes - going
+	rehearsal := HandOvers{dump, belongs, reschedule.Defaults()}
+	if got, err := rehearsal.Decide(t.Context(), &v, now); err != nil || len(got.Hands) != going {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
