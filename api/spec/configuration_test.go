@@ -177,6 +177,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"scheduling.units.maxReservations":            func(c *Configuration) { c.Scheduling.Units.MaxReservations = -1 },
 		"scheduling.topology.levels":                  func(c *Configuration) { c.Scheduling.Topology.Levels = strings.Split("a b c d e f g h i", " ") },
 		"scheduling.topology.levels[1]":               func(c *Configuration) { c.Scheduling.Topology.Levels = []string{"rack", "rack"} },
+		"metrics.forecastQuantile":                    func(c *Configuration) { c.Metrics.ForecastQuantile = 1 },
 		"rescheduling.mode":                           func(c *Configuration) { c.Rescheduling.Mode = "On" },
 		"rescheduling.interval":                       func(c *Configuration) { c.Rescheduling.Interval = 1 },
 		"rescheduling.maxMoves":                       func(c *Configuration) { c.Rescheduling.MaxMoves = 0 },

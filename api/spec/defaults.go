@@ -52,6 +52,7 @@ func Complete(c *Configuration) {
 	}
 	s.MaxWaitingClasses = cmp.Or(s.MaxWaitingClasses, new(2000))
 	c.Metrics.MaxForecasts = cmp.Or(c.Metrics.MaxForecasts, new(200))
+	c.Metrics.ForecastRises = cmp.Or(c.Metrics.ForecastRises, new(true))
 	for i := range c.Metrics.Peaks {
 		c.Metrics.Peaks[i].Kind = cmp.Or(c.Metrics.Peaks[i].Kind, "Deployment")
 	}

@@ -16,6 +16,10 @@ type Metrics struct {
 	// MaxForecasts bounds the workloads of which forecasts are made: those that somebody asks for hilbert_cpu_use_forecast. Each takes up to 200 KiB. 0: none, the live
 	// load is answered.
 	MaxForecasts *int `json:"maxForecasts,omitempty"`
+	// ForecastQuantile is of how many rises capacity should be there: of ten nine with 0.9. A greater one costs capacity.
+	ForecastQuantile float64 `json:"forecastQuantile"`
+	// ForecastRises has a workload without a period forecast by what its load rises by of late, while that beats "the same as now". false: the live load is answered for it.
+	ForecastRises *bool `json:"forecastRises,omitempty"`
 	// Checkpoint is a file in which the profiles of these workloads are kept. Empty: they begin anew with the process.
 	Checkpoint string `json:"checkpoint,omitempty"`
 	// Prometheus is where profiles are filled from.
@@ -83,7 +87,7 @@ const MetricsAudience = "hilbert-metrics"
 
 func newMetrics() Metrics {
 	return Metrics{
-		StaleAfter: Duration(time.Minute), AgentAccount: "system:serviceaccount:hilbert-system:hilbert-agent",
+		StaleAfter: Duration(time.Minute), AgentAccount: "system:serviceaccount:hilbert-system:hilbert-agent", ForecastQuantile: 0.9,
 		Prometheus: Prometheus{
 			Timeout:  Duration(10 * time.Second),
 			CPUQuery: `sum(rate(container_cpu_usage_seconds_total{namespace=$namespace, pod=~$pods, container!=""}[5m]))`,
@@ -115,6 +119,9 @@ func validateMetrics(c *Configuration, bad report) {
 	}
 	if *m.MaxForecasts < 0 {
 		bad("metrics.maxForecasts", "%d is less than 0", *m.MaxForecasts)
+	}
+	if !(m.ForecastQuantile >= 0.5 && m.ForecastQuantile <= 0.999) {
+		bad("metrics.forecastQuantile", "%g is not between 0.5 and 0.999", m.ForecastQuantile)
 	}
 	if m.Checkpoint != "" && !strings.HasPrefix(m.Checkpoint, "/") {
 		bad("metrics.checkpoint", "%q is no absolute path", m.Checkpoint)

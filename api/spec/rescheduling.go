@@ -26,7 +26,7 @@ type Rescheduling struct {
 	// MaxWorkloadPercent bounds how many pods of one workload start or are moved at once, in percent of its pods; it allows one at least. A pod starts until it has run for five minutes.
 	// It bounds neither Jobs nor gangs, which are moved whole.
 	MaxWorkloadPercent int `json:"maxWorkloadPercent"`
-	// MaxWorkloadLoss bounds how much of its pods' time a service may lose to moves off nodes that have changed hands (TidePools), in thousandths: with 1, one of 10 pods is moved in 500 minutes,
+	// MaxWorkloadLoss bounds how much of its pods' time a service may lose to moves off nodes that a TidePool gave to offline, in thousandths: with 1, one of 10 pods is moved in 500 minutes,
 	// one of 100 in 50. The others stay beside offline work until then. 1000: no bound but the others.
 	MaxWorkloadLoss int `json:"maxWorkloadLoss"`
 	// MinAge is how long a pod has run before it is moved to a better place.

@@ -19,9 +19,11 @@ type Params struct {
 	// Recent is over how long the load is compared with the medians, and RatioMost bounds the ratio, up and down.
 	Recent    time.Duration
 	RatioMost float64
-	// Quantile is of the errors that High adds; Errors is how many of the last are kept.
+	// Quantile is of the errors, or of the rises, that High adds; Errors is how many of the last are kept.
 	Quantile float64
 	Errors   int
+	// Rises: where no period is trusted, the load is forecast by what it rises by.
+	Rises bool
 	// HalfLife is how fast errors of the past are forgotten when forecasts are compared. Better is how much smaller than that of "same as now" the error
 	// has to be: 0.9 is a tenth.
 	HalfLife time.Duration
@@ -280,6 +282,15 @@ func (s *Series) best() int {
 
 // Predict is the best forecast now.
 func (s *Series) Predict() Prediction {
+	p := s.periodic()
+	if s.params.Rises && !p.Trusted {
+		return s.rising(p)
+	}
+	return p
+}
+
+// periodic is the best forecast by periods.
+func (s *Series) periodic() Prediction {
 	best := s.best()
 	if best < 0 {
 		return Prediction{Reason: "less than two periods are known"}

@@ -176,12 +176,12 @@ func (d *decision) crowded(p *Pod) string {
 	return fmt.Sprintf("%d of the %d pods of its workload start or move, and %d may at once", away, r.All, most)
 }
 
-// spent says why a pod may not leave a node that has changed hands yet; empty: it may. Nodes change hands again and again, and a workload that serves lacks each pod that is moved for StartTime:
+// spent says why a pod of online may not leave a node that went to offline yet; empty: it may. Nodes change hands again and again, and a workload that serves lacks each pod that is moved for StartTime:
 // one of ten is more than an autoscaler leaves to spare. So by default a workload loses a thousandth of its pods' time to it, and so one of ten pods in 500 minutes. What it has not lost since
 // its last move is saved up. Of a workload of which no move is known one pod may be moved.
 func (d *decision) spent(p *Pod) string {
 	r := d.v.Replicas[p.Workload]
-	if p.Leaves == "" || r.All == 0 || d.p.WorkloadLoss >= WholeWorkload || d.now.Sub(p.Began) < StartTime {
+	if !p.Online || r.All == 0 || d.p.WorkloadLoss >= WholeWorkload || d.now.Sub(p.Began) < StartTime {
 		return ""
 	}
 	away, saved, each := r.Moving+d.workloads[p.Workload], 1, StartTime*WholeWorkload/time.Duration(max(d.p.WorkloadLoss, 1)*r.All)

@@ -170,7 +170,13 @@ func TestServicesLoseLittleToHandOvers(t *testing.T) {
 		"two thousandths":            {func(v *View, p *Params) { v.WorkloadMoved["web"], p.WorkloadLoss = start.Add(-each/2), 2 }, 1},
 		"there is no bound":          {func(v *View, p *Params) { v.WorkloadMoved["web"], p.WorkloadLoss = start, WholeWorkload }, 2},
 		"another service was moved":  {func(v *View, _ *Params) { v.WorkloadMoved["api"] = start }, 1},
-		"it serves nobody":           {func(v *View, _ *Params) { v.WorkloadMoved["web"] = start; delete(v.Replicas, "web") }, n},
+		"they are of offline, and leave for online": {func(v *View, _ *Params) {
+			v.WorkloadMoved["web"] = start
+			for i := range v.Pods {
+				v.Pods[i].Online = false
+			}
+		}, 2},
+		"it serves nobody": {func(v *View, _ *Params) { v.WorkloadMoved["web"] = start; delete(v.Replicas, "web") }, n},
 		"one of them starts, and serves nobody yet": {func(v *View, _ *Params) {
 			v.WorkloadMoved["web"], v.Pods[3].Began = start, start.Add(-time.Minute)
 			v.Replicas["web"] = Replicas{All: n, Starting: 1}
@@ -178,7 +184,7 @@ func TestServicesLoseLittleToHandOvers(t *testing.T) {
 		"their node is emptied for another reason": {func(v *View, _ *Params) {
 			v.WorkloadMoved["web"], v.Nodes[0].Leaving = start, "maintenance"
 			for i := range v.Pods {
-				v.Pods[i].Leaves = ""
+				v.Pods[i].Leaves, v.Pods[i].Online = "", false
 			}
 		}, 2},
 	} {
@@ -189,7 +195,7 @@ func TestServicesLoseLittleToHandOvers(t *testing.T) {
 			Replicas: map[string]Replicas{"web": {All: n}}, WorkloadMoved: make(map[string]time.Time),
 		}
 		for i := range n {
-			v.Pods = append(v.Pods, Pod{UID: fmt.Sprint(i), Name: fmt.Sprint("web-", i), Workload: "web", Leaves: "old belongs to offline", Requests: []int64{1}, Began: start.Add(-time.Hour)})
+			v.Pods = append(v.Pods, Pod{UID: fmt.Sprint(i), Name: fmt.Sprint("web-", i), Workload: "web", Leaves: "old belongs to offline", Online: true, Requests: []int64{1}, Began: start.Add(-time.Hour)})
 		}
 		c.change(v, &p)
 		if plan := Decide(v, &naive{v: v}, &p, start); plan.Moves() != c.want {

@@ -42,6 +42,8 @@ type Pod struct {
 	Violated, Broken string
 	// Leaves says why it is to leave its node, which has changed hands; empty: it may stay.
 	Leaves string
+	// Online: it leaves because its node went to offline, and is a pod of online.
+	Online bool
 
 	Requests []int64 // by resource, as Room.Amounts
 	GPU      topology.Request
@@ -137,7 +139,7 @@ type Params struct {
 	MinAge time.Duration
 	// WorkloadPercent is how many of the pods of a workload that serves may start and move at once; one may be moved while none does.
 	WorkloadPercent int
-	// WorkloadLoss is how much of its pods' time a workload that serves may lose to moves off nodes that have changed hands, in thousandths. WholeWorkload is no bound.
+	// WorkloadLoss is how much of its pods' time a workload that serves may lose to moves off nodes that went to offline, in thousandths. WholeWorkload is no bound.
 	WorkloadLoss int
 	// Horizon is for how long a gain is counted: a thousandth of a GPU that is won counts as much work.
 	Horizon time.Duration

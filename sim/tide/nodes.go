@@ -22,6 +22,7 @@ type nodePool struct {
 	grace  time.Duration // of one that is evicted
 	start  time.Duration // of a replica
 	change time.Duration // of a node, until it takes pods of its new side
+	loss   int           // how much of their time replicas may lose to moves, in thousandths
 	memory tide.Memory
 	budget *budget.Budget
 	flying []time.Time // until when moves are on their way
@@ -55,7 +56,7 @@ func (n *poolNode) takes(side tide.Side, now time.Time) bool {
 
 // newNodePool has so many nodes, the first of them online's.
 func newNodePool(o *Options, slots, online int) *nodePool {
-	p := &nodePool{slots: o.PodsPerNode, random: rand.New(rand.NewPCG(o.Seed, 1)), mean: o.Job, grace: o.Grace, start: o.Start, change: o.Change}
+	p := &nodePool{slots: o.PodsPerNode, random: rand.New(rand.NewPCG(o.Seed, 1)), mean: o.Job, grace: o.Grace, start: o.Start, change: o.Change, loss: o.WorkloadLoss}
 	p.budget = budget.New(budget.Limits{PerHour: movesPerHour, Burst: movesBurst}, time.Time{})
 	p.nodes = make([]poolNode, max((slots+p.slots-1)/p.slots, 2))
 	for i := range p.nodes {
@@ -203,8 +204,6 @@ const (
 	movesBurst    = 20
 	// workloadPercent is how many of the replicas start or move at once (rescheduling.maxWorkloadPercent).
 	workloadPercent = 10
-	// workloadLoss is how much of their time replicas may lose to moves off nodes that have changed hands, in thousandths (rescheduling.maxWorkloadLoss).
-	workloadLoss = 1
 	// rehearsals are how often it is decided anew because services on a node have no other place, as in production.
 	rehearsals = 4
 )
@@ -298,10 +297,13 @@ func (p *nodePool) spares(from, now time.Time) bool {
 
 // saved is how many replicas may be moved since the last one was: 1 if none was.
 func (p *nodePool) saved(all int, now time.Time) int {
-	if p.served.IsZero() {
+	switch {
+	case p.loss >= reschedule.WholeWorkload:
+		return all
+	case p.served.IsZero():
 		return 1
 	}
-	return int(now.Sub(p.served) / max(reschedule.StartTime*reschedule.WholeWorkload/time.Duration(workloadLoss*all), 1))
+	return int(now.Sub(p.served) / max(reschedule.StartTime*reschedule.WholeWorkload/time.Duration(max(p.loss, 1)*all), 1))
 }
 
 // moving is how many replicas are on their way to other nodes.

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"hilbert.dev/hilbert/control/reschedule"
 	"hilbert.dev/hilbert/control/tide"
 )
 
@@ -196,7 +197,7 @@ func TestServicesKeepTheirNodes(t *testing.T) {
 func TestMovesFromNodesAreBounded(t *testing.T) {
 	t.Parallel()
 	o := DefaultOptions()
-	o.PodsPerNode = 400
+	o.PodsPerNode, o.WorkloadLoss = 400, reschedule.WholeWorkload
 	p := newNodePool(&o, 800, 1)
 	p.scale(400, monday)
 	p.nodes[0].side, p.nodes[1].side = tide.Offline, tide.Online
@@ -217,5 +218,19 @@ func TestMovesFromNodesAreBounded(t *testing.T) {
 	p.nodes[0].side, p.nodes[1].side = tide.Offline, tide.Online
 	if p.leave(&p.nodes[0], monday.Add(time.Hour)); p.moved != 3 {
 		t.Errorf("%d of 30 replicas are moved at once, want a tenth", p.moved)
+	}
+	// By the bound of a thousandth one of 30 in 166 minutes and 40 seconds, after the last one serves again.
+	o.WorkloadLoss = 1
+	p = newNodePool(&o, 800, 1)
+	p.scale(30, monday)
+	p.nodes[0].side, p.nodes[1].side = tide.Offline, tide.Online
+	now = monday.Add(time.Hour)
+	p.leave(&p.nodes[0], now)
+	for range 4 * 60 * 14 { // 14 hours
+		now = now.Add(15 * time.Second)
+		p.leave(&p.nodes[0], now)
+	}
+	if p.moved != 5 {
+		t.Errorf("%d of 30 replicas are moved in 14 hours, want 5", p.moved)
 	}
 }

@@ -122,6 +122,7 @@ func newGame(o *Options, s *trace.Series, way Way, peaks []forecast.Peak) *game 
 	g.cluster = cluster{slots: slots, random: rand.New(rand.NewPCG(o.Seed, 1)), mean: o.Job, grace: o.Grace, start: o.Start}
 	g.hpa = hpa{target: g.perPod * o.Target, low: 1, high: slots}
 	near, far := o.params(s.Step, o.lead()), o.params(s.Step, o.lead()+o.Job)
+	near.Rises = o.Rises
 	g.near, g.far = forecast.NewSeries(near), forecast.NewSeries(far)
 	return g
 }
@@ -133,7 +134,7 @@ func (o *Options) lead() time.Duration { return o.Start + o.Grace + 2*syncPeriod
 func (o *Options) params(step, lead time.Duration) *forecast.Params {
 	p := forecast.DefaultParams(step, lead+step)
 	p.Periods = slices.DeleteFunc(p.Periods, func(period time.Duration) bool { return period%step != 0 })
-	p.Recent = max(p.Recent, step)
+	p.Recent, p.Quantile = max(p.Recent, step), o.Quantile
 	return &p
 }
 

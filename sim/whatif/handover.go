@@ -231,11 +231,17 @@ func (p *pool) need(headroom float64) int {
 	return int(math.Ceil(most*(1+headroom) - 1e-9))
 }
 
+// Leave is why a pod is to leave its node, which has changed hands. Online: it is of online, and its node of offline.
+type Leave struct {
+	Why    string
+	Online bool
+}
+
 // LeavingPods are the pods on nodes of the other side that are to leave them, by UID, and why. nodes has the reasons.
-func LeavingPods(d *inspect.Dump, belongs map[string]Belongs, nodes map[string]string) map[facts.UID]string {
+func LeavingPods(d *inspect.Dump, belongs map[string]Belongs, nodes map[string]string) map[facts.UID]Leave {
 	p := poolOf(d, belongs)
 	p.fill(d)
-	out := make(map[facts.UID]string)
+	out := make(map[facts.UID]Leave)
 	for i := range d.Ledger.Pods {
 		f := &d.Ledger.Pods[i].Facts
 		at, ok := p.at[f.Node]
@@ -243,7 +249,7 @@ func LeavingPods(d *inspect.Dump, belongs map[string]Belongs, nodes map[string]s
 			continue
 		}
 		if n := &p.nodes[at]; n.Side != tide.Unassigned && p.members[f.UID] != n.Side && nodes[n.Name] != "" {
-			out[f.UID] = nodes[n.Name]
+			out[f.UID] = Leave{nodes[n.Name], n.Side == tide.Offline}
 		}
 	}
 	return out
@@ -314,7 +320,7 @@ func (h *HandOvers) barred(ctx context.Context, hands []tide.Hand) (map[string]s
 	out := make(map[string]string)
 	for i := range after.Ledger.Pods {
 		f := &after.Ledger.Pods[i].Facts
-		if pods[f.UID] != "" && !has[f.UID] && out[f.Node] == "" {
+		if pods[f.UID].Why != "" && !has[f.UID] && out[f.Node] == "" {
 			out[f.Node] = fmt.Sprintf("%s/%s: %s", f.Namespace, f.Name, found.whyStays(f))
 		}
 	}

@@ -86,3 +86,42 @@ func TestNodesGoThoughPodsLeaveLater(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// Pods of online leave nodes that went to offline as seldom as their service may lose them; those of offline leave nodes of online at once.
+func TestServicesLeaveSeldom(t *testing.T) {
+	s, now := newScheduler(t), time.Unix(1_000_000_000, 0)
+	line := func(text string) *datadriven.TestData {
+		command, args, err := datadriven.ParseLine(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &datadriven.TestData{Cmd: command, CmdArgs: args}
+	}
+	for _, name := range []string{"old", "new"} {
+		s.Apply(facts.NodeUpserted{Node: script.Node(t, line("node "+name+" cpu=4 mem=16"))}, now)
+	}
+	d := line("pod web-1 cpu=1 mem=1 set=web node=old")
+	pod := movable(t, d, d.CmdArgs, now)
+	s.Apply(facts.PodUpserted{Pod: pod}, now)
+	dump := dumptest.RoundTrip(t, inspect.Take(s, "hilbert", now))
+	restore(dump.Ledger)
+	leaving := LeavingPods(dump, map[string]Belongs{"old": {Side: tide.Offline}, "new": {Side: tide.Online}}, map[string]string{"old": "old belongs to offline"})
+	if got := leaving[pod.UID]; len(leaving) != 1 || !got.Online || got.Why == "" {
+		t.Fatalf("%+v", leaving)
+	}
+	params := reschedule.Defaults()
+	params.Only = []string{reschedule.ReasonHands}
+	for _, c := range []struct {
+		moved  time.Time
+		online bool
+		want   int
+	}{{time.Time{}, true, 1}, {now, true, 0}, {now.Add(-4 * 24 * time.Hour), true, 1}, {now, false, 1}} {
+		o := MoveOptions{Params: params, Leaving: map[facts.UID]Leave{pod.UID: {leaving[pod.UID].Why, c.online}}, WorkloadMoved: make(map[string]time.Time)}
+		if !c.moved.IsZero() {
+			o.WorkloadMoved[pod.Namespace+"/web"] = c.moved
+		}
+		if found, err := NewMoves(t.Context(), dump, &o); err != nil || found.Count() != c.want {
+			t.Errorf("%+v: %+v, %v", c, found, err)
+		}
+	}
+}

@@ -27,7 +27,7 @@ type MoveOptions struct {
 	// Preempt looks for pods of lower priority, too, which may be evicted for the growth of others.
 	Preempt bool
 	// Leaving are pods that are to leave their nodes, since these have changed hands, and why.
-	Leaving map[facts.UID]string
+	Leaving map[facts.UID]Leave
 	// MostOfGang is how many pods can be evicted together at the most. Gangs of more that are to leave stay; 0: all gangs do.
 	MostOfGang int
 }
@@ -128,7 +128,9 @@ func NewMoves(ctx context.Context, d *inspect.Dump, o *MoveOptions) (*Moves, err
 	m := &Moves{Taken: d.Taken, Nodes: len(d.Ledger.Nodes), Batches: [][]MoveShown{}}
 	j.view.WorkloadMoved, j.view.Replicas = o.WorkloadMoved, replicasOf(d, o.WorkloadsMoving)
 	for i := range j.view.Pods {
-		j.view.Pods[i].Leaves = o.Leaving[facts.UID(j.view.Pods[i].UID)]
+		p := &j.view.Pods[i]
+		leave := o.Leaving[facts.UID(p.UID)]
+		p.Leaves, p.Online = leave.Why, leave.Online
 	}
 	gangs := j.leavingGangs()
 	if len(o.Params.Only) == 0 || slices.Contains(o.Params.Only, reschedule.ReasonRestart) {

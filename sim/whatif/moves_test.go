@@ -44,9 +44,9 @@ func TestMoves(t *testing.T) {
 			case "growth": // for=UID on=NODE cpu= mem=: room that a pod waits for on its node
 				s.Apply(facts.ReservationUpserted{Reservation: growth(t, d, args)}, now)
 			case "leave": // pods, whose nodes have changed hands
-				o.Leaving = make(map[facts.UID]string)
+				o.Leaving = make(map[facts.UID]Leave)
 				for _, a := range args {
-					o.Leaving[facts.UID(a.Key)] = "its node belongs to online"
+					o.Leaving[facts.UID(a.Key)] = Leave{Why: "its node belongs to online"}
 				}
 				o.Params.Only = []string{reschedule.ReasonHands}
 			case "load": // NODE THOUSANDTHS: what its agent says that it uses of CPUs, on average over an hour

@@ -292,7 +292,7 @@ func (t *tider) hand(ctx context.Context, s *standing, now time.Time) {
 
 // leave begins to move pods off nodes of the other side, as far as the budget allows.
 func (t *tider) leave(ctx context.Context, m *mover, list []*standing, dump *inspect.Dump, now time.Time) {
-	all, sides := make(map[facts.UID]string), make(map[string]tide.Side)
+	all, sides := make(map[facts.UID]whatif.Leave), make(map[string]tide.Side)
 	for _, s := range list {
 		if s.pool.Invalid != "" {
 			continue
@@ -340,10 +340,10 @@ func (t *tider) leave(ctx context.Context, m *mover, list []*standing, dump *ins
 }
 
 // stayOn notes for each node why its pods stay that are to leave.
-func stayOn(list []*standing, found *whatif.Moves, dump *inspect.Dump, leaving map[facts.UID]string) {
+func stayOn(list []*standing, found *whatif.Moves, dump *inspect.Dump, leaving map[facts.UID]whatif.Leave) {
 	nodeOf := make(map[string]string)
 	for i := range dump.Ledger.Pods {
-		if f := &dump.Ledger.Pods[i].Facts; leaving[f.UID] != "" {
+		if f := &dump.Ledger.Pods[i].Facts; leaving[f.UID].Why != "" {
 			nodeOf[f.Namespace+"/"+f.Name] = f.Node
 		}
 	}

@@ -109,6 +109,7 @@ func (m *role) take(node string, r *metrics.Report, now time.Time) metrics.Taken
 func newRole(c *spec.Metrics, log *slog.Logger) (*role, error) {
 	m := &role{config: c, log: log, params: metrics.DefaultParams(), began: time.Now()}
 	m.params.StaleAfter, m.params.MaxProfiles = c.StaleAfter.D(), *c.MaxForecasts
+	m.params.Forecast.Quantile, m.params.Forecast.Rises = c.ForecastQuantile, *c.ForecastRises
 	m.store = metrics.NewStore(&m.params)
 	peaks, err := configfile.Peaks(c.Peaks)
 	if err != nil {

@@ -1,0 +1,150 @@
+package forecast
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const short = 5 * time.Minute
+
+// spikes is a load of 10 with spikes of two steps, of different heights up to 60, at times that nobody can know. It begins anew with step 0.
+func spikes(seed uint64) func(int) float64 {
+	var random *rand.Rand
+	until, height := 0, 0.0
+	return func(i int) float64 {
+		if i == 0 {
+			random, until = rand.New(rand.NewPCG(seed, 1)), 0
+		}
+		if i >= until && random.IntN(8) == 0 {
+			until, height = i+2, 50+float64(random.IntN(11))
+		}
+		if i < until {
+			return height
+		}
+		return 10
+	}
+}
+
+// told is a series of so many steps of five minutes.
+func told(p *Params, steps int, load func(int) float64) *Series {
+	s := NewSeries(p)
+	for i := range steps {
+		s.See(load(i), start.Add(time.Duration(i)*short))
+	}
+	return s
+}
+
+// TestRises: each rule by itself, on loads without a period.
+func TestRises(t *testing.T) {
+	for name, c := range map[string]struct {
+		quantile float64
+		steps    int
+		load     func(int) float64
+		why      string // "": it is trusted
+	}{
+		"spikes":                        {0.9, 5 * 288, spikes(1), ""},
+		"what is rare is left out":      {0.5, 5 * 288, spikes(1), "nor by its rises"},
+		"it has to be known for a day":  {0.9, 288, spikes(1), "less than two periods"},
+		"and for half a day before":     {0.9, 288 + 100, spikes(1), "less than two periods"},
+		"which is enough":               {0.9, 288 + 160, spikes(1), ""},
+		"nothing rises":                 {0.9, 5 * 288, func(int) float64 { return 10 }, "nor by its rises"},
+		"it rises no more since a day":  {0.9, 5 * 288, before(4*288, spikes(1)), "nor by its rises"},
+		"it rises since a day only":     {0.9, 5 * 288, after(4*288, spikes(1)), "nor by its rises"},
+		"nothing was known for a day":   {0.9, 5 * 288, unknown(3*288, 4*288+200, spikes(1)), "less than"},
+		"what it is now is not known":   {0.9, 5 * 288, unknown(5*288-1, 5*288, spikes(1)), ""}, // it is of the last step that is known
+		"nothing was known for an hour": {0.9, 5 * 288, unknown(5*288-20, 5*288-8, spikes(1)), ""},
+	} {
+		p := DefaultParams(short, 2*short)
+		p.Periods, p.Quantile, p.Rises = []time.Duration{7 * 24 * time.Hour}, c.quantile, true
+		r := told(&p, c.steps, c.load).Predict()
+		switch {
+		case c.why == "" && (!r.Trusted || r.High < 50 || r.High > 60 || r.Middle > r.High || !strings.Contains(r.Reason, "no period")):
+			t.Errorf("%s: %+v", name, r)
+		case c.why != "" && (r.Trusted || !strings.Contains(r.Reason, c.why)):
+			t.Errorf("%s: %+v, want that it is not trusted: %s", name, r, c.why)
+		}
+		if p.Rises = false; told(&p, c.steps, c.load).Predict().Trusted {
+			t.Errorf("%s: it is trusted without rises", name)
+		}
+	}
+}
+
+func before(at int, load func(int) float64) func(int) float64 {
+	return func(i int) float64 {
+		if v := load(i); i < at {
+			return v
+		}
+		return 10
+	}
+}
+
+func after(at int, load func(int) float64) func(int) float64 {
+	return func(i int) float64 {
+		if v := load(i); i >= at {
+			return v
+		}
+		return 10
+	}
+}
+
+func unknown(from, to int, load func(int) float64) func(int) float64 {
+	return func(i int) float64 {
+		if v := load(i); i < from || i >= to {
+			return v
+		}
+		return math.NaN()
+	}
+}
+
+// TestPeriodsComeFirst: a load whose period is trusted is forecast by it.
+func TestPeriodsComeFirst(t *testing.T) {
+	p := DefaultParams(step, step)
+	p.Rises = true
+	s := NewSeries(&p)
+	feed(s, 6, tide)
+	if r := s.Predict(); !r.Trusted || r.Period != 24*time.Hour {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestRisesAreBounded: whatever the loads, what is trusted is at least the load now, and at most what the load was in the time that is looked at; and it is a function of the loads, also after a checkpoint.
+func TestRisesAreBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := DefaultParams(30*time.Minute, time.Hour)
+		p.Periods, p.Errors, p.Rises = []time.Duration{24 * time.Hour}, 200, true
+		s, at, most := NewSeries(&p), start, 0.0
+		quiet := rapid.Float64Range(0, 100).Draw(t, "quiet")
+		for range rapid.IntRange(0, 300).Draw(t, "steps") {
+			load := quiet
+			if rapid.IntRange(0, 4).Draw(t, "rises") == 0 {
+				load += rapid.Float64Range(0, 1000).Draw(t, "by")
+			}
+			at = at.Add(30 * time.Minute * time.Duration(rapid.SampledFrom([]int{1, 1, 1, 1, 1, 1, 2, 20}).Draw(t, "gap")))
+			load, most = single(load), max(most, single(load))
+			s.See(load, at)
+		}
+		r := s.Predict()
+		if r.Trusted && (r.High < r.Middle && r.Period == 0 || r.Period == 0 && r.High > most) {
+			t.Fatalf("%+v, and the load was %g at most", r, most)
+		}
+		if len(s.loads) == 0 {
+			return
+		}
+		data, err := s.Checkpoint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Restore(&p, data, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x := again.Predict(); x != r {
+			t.Fatalf("%+v, from a checkpoint %+v", r, x)
+		}
+	})
+}
