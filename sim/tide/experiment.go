@@ -194,7 +194,7 @@ func (r *Result) WriteTable(w io.Writer) error {
 		if o.Way == Nodes {
 			ofNodes = fmt.Sprintf("%.0f%%", 100*o.NodesTrusted)
 		}
-		if o.Way == Nodes || o.Way == NodesByNeed {
+		if o.Way == Nodes || o.Way == NodesByNeed || o.Way == Oracle {
 			handed, moved = strconv.Itoa(o.NodesHanded), strconv.Itoa(o.ReplicasMoved)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%.1f\t%d\t%.1f\t%.1f\t%.3f%%\t%d\t%.0f\t%.0f\t%.0f\t%s\t%s\t%s\t%s\t\n", o.Series, peak, o.Way, o.Days, o.Rises, o.Minutes, o.Longest,

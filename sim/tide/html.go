@@ -38,7 +38,7 @@ const (
 
 // bars draws a figure of each way on each series: bars of one series as shares of its longest.
 func (r *Result) bars(title string, planned bool, figure func(*Outcome) float64) template.HTML {
-	colours := map[Way]string{HPAAlone: "#9a9a9a", Hilbert: "#1b6ca8", LendingAlone: "#c8852b", NodesByNeed: "#8ab6d6", Nodes: "#2f8f5b"}
+	colours := map[Way]string{HPAAlone: "#9a9a9a", Hilbert: "#1b6ca8", LendingAlone: "#c8852b", NodesByNeed: "#8ab6d6", Nodes: "#2f8f5b", Oracle: "#7a5ba8"}
 	var list []*Outcome
 	most := make(map[string]float64)
 	for i := range r.Outcomes {

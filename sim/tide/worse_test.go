@@ -71,7 +71,7 @@ func TestNoSeriesIsWorse(t *testing.T) {
 		files = []string{filepath.Join(folder, "series", "ec2_cpu_utilization_fe7f93.csv")}
 	}
 	files = append(files, filepath.Join(folder, "genai2026", "qps.tar.gz"))
-	// Of one a day is known only; the other rises, on the days that are judged, by what it did not rise by before.
+	// Of one a day is known only; the other was silent for a day at the beginning of what is judged.
 	more := map[string]bool{"qps.tar.gz": true, "ec2_cpu_utilization_77c1ca.csv": true}
 	for _, file := range files {
 		s, err := trace.LoadSeries(file)

@@ -19,8 +19,9 @@ func newExperimentTide() *cobra.Command {
 		Short: "Capacity when a load rises: HPA alone, with forecasts and planned peaks, lending alone, and nodes that change hands",
 		Long: `Play recorded loads against ways to have capacity: upstream's HPA algorithm on the live load; the same on the greatest of live load, a
 forecast that is trusted only while it beats "same as now", and planned peaks; a constant number of replicas whose idle part is lent; and nodes
-that change hands as a TidePool's do, by what HPA alone asks for, or with forecasts and planned peaks of replicas and nodes. The last quarter
-of each series is held out and judged: minutes until capacity is there, time without it, evictions and lost work of offline jobs.`,
+that change hands as a TidePool's do, by what HPA alone asks for, with forecasts and planned peaks of replicas and nodes, or by an oracle that knows
+the load to come: what it misses no forecast can keep. The last quarter of each series is held out and judged: minutes until capacity is there,
+time without it and its causes, evictions and lost work of offline jobs.`,
 		Example: `  hilbert sim experiment tide --series taxi_trips.csv,elb_request_count.csv -o json
   hilbert sim experiment tide --series qps.tar.gz --start 5m --peak "CRON_TZ=Asia/Shanghai 0 20 * * *" --report tide.html`,
 		Args: cobra.NoArgs,

@@ -63,12 +63,12 @@ func TestOneWorkloadWithoutHistory(t *testing.T) {
 // TestForecastsAreMadeAsConfigured: the quantile and whether rises are forecast reach the store.
 func TestForecastsAreMadeAsConfigured(t *testing.T) {
 	c := spec.Default().Metrics
-	m, err := newMetricsRole(&c, slog.New(slog.DiscardHandler))
+	m, err := newRole(&c, slog.New(slog.DiscardHandler))
 	if err != nil || m.params.Forecast.Quantile != 0.9 || !m.params.Forecast.Rises {
 		t.Errorf("by default: %+v, %v", m.params.Forecast, err)
 	}
 	c.ForecastQuantile, c.ForecastRises = 0.5, new(false)
-	if m, err = newMetricsRole(&c, slog.New(slog.DiscardHandler)); err != nil || m.params.Forecast.Quantile != 0.5 || m.params.Forecast.Rises {
+	if m, err = newRole(&c, slog.New(slog.DiscardHandler)); err != nil || m.params.Forecast.Quantile != 0.5 || m.params.Forecast.Rises {
 		t.Errorf("as written: %+v, %v", m.params.Forecast, err)
 	}
 }
