@@ -43,7 +43,7 @@ func TestExperimentTide(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &said); err != nil {
 		t.Fatal(err)
 	}
-	if len(said.Outcomes) != 10 {
+	if len(said.Outcomes) != 12 {
 		t.Fatalf("it says %s", out)
 	}
 	for _, o := range said.Outcomes {
@@ -54,10 +54,10 @@ func TestExperimentTide(t *testing.T) {
 	if html, err := os.ReadFile(page); err != nil || !strings.Contains(string(html), "<svg") {
 		t.Errorf("the page: %v", err)
 	}
-	if out, err = run(t.Context(), t, "sim", "experiment", "tide", "--series", series, "--peak", ""); err != nil || strings.Count(out, "load.csv") != 5 {
+	if out, err = run(t.Context(), t, "sim", "experiment", "tide", "--series", series, "--peak", ""); err != nil || strings.Count(out, "load.csv") != 6 {
 		t.Errorf("the table: %v\n%s", err, out)
 	}
-	for _, args := range [][]string{{}, {"--series", "absent.csv"}, {"--series", series, "--peak", "noon"}, {"--series", series, "--target", "0.9"}} {
+	for _, args := range [][]string{{}, {"--series", "absent.csv"}, {"--series", series, "--peak", "noon"}, {"--series", series, "--target", "0.9"}, {"--series", series, "--quantile", "1"}, {"--series", series, "--workload-loss", "0"}} {
 		if _, err := run(t.Context(), t, append([]string{"sim", "experiment", "tide"}, args...)...); err == nil {
 			t.Errorf("%v is accepted", args)
 		}
