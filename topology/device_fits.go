@@ -9,7 +9,7 @@ func (v *View) Fits(r *Request, z *NUMARequest, g *Grant) bool {
 	if r.Contradiction(z) != "" || !g.Answers(r) {
 		return false
 	}
-	return v.fitGPUs(r, g) && v.fitCards(r, g) && v.fitNUMA(z, g) && v.fitNear(r, z, g)
+	return v.fitGPUs(r, g) && v.fitCards(r, g) && v.fitNUMA(z, g) && v.fitResources(r, g) && v.fitNear(r, z, g)
 }
 
 func (v *View) fitGPUs(r *Request, g *Grant) bool {
@@ -82,6 +82,7 @@ func (v *View) Together(r *Request, z *NUMARequest, g *Grant, level Level) bool 
 		}
 		numaNodes = g.NUMANodes.NUMANodes()
 	}
+	numaNodes |= g.Resources.NUMANodes()
 	if g.GPUs == 0 && g.NICs == 0 {
 		level = min(level, SameNUMA) // CPUs hang below no switch
 	}
@@ -119,6 +120,7 @@ func (v *View) Force(r *Request, z *NUMARequest) (g Grant) {
 	if z != nil && v.NUMANodes != nil && v.NUMAFree != nil {
 		g.NUMANodes = ForceNUMA(v.NUMANodes, v.NUMAFree, *z)
 	}
+	g.Resources = v.forceResources(r, &g)
 	return g
 }
 

@@ -55,6 +55,9 @@ type View struct {
 	Devices   *DeviceFree
 	NUMANodes *NUMAShape
 	NUMAFree  *NUMAFree
+	// Resources are what plugins bring, sorted by name, and ResourcesFree what is left of it. Nil: nothing of that is counted by NUMA node.
+	Resources     []Resource
+	ResourcesFree *ResourceFree
 }
 
 // Commit takes what a grant says from Free, Devices and NUMAFree, whether it fits or not.
@@ -67,6 +70,7 @@ func (v *View) move(g *Grant, sign int32) {
 	if v.NUMAFree != nil {
 		v.NUMAFree.move(&g.NUMANodes, sign)
 	}
+	v.moveResources(g, int64(sign))
 	d := v.Shape.Devices
 	if d == nil {
 		v.Free.move(*g, -sign*int32(g.Milli))

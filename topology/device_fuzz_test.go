@@ -60,6 +60,7 @@ func (s *deviceChoices) node() *tally {
 	d.ClosedGPUs, d.ClosedNICs = []uint16{0, 0, 1, 2}[s.below(4)], []uint16{0, 0, 1, 2}[s.below(4)]
 	d.SeveralNamespaces = s.below(4) == 3
 	t.shape.Devices = d
+	s.resources(t)
 	return t
 }
 
@@ -83,6 +84,7 @@ func (s *deviceChoices) deviceRequest() (r Request, z NUMARequest) {
 		r.Near.Required = s.below(2) == 1
 		r.Near.Relax = r.Near.Required && s.below(3) == 2
 	}
+	r.Resources = s.resourceRequest()
 	return r, z
 }
 
@@ -91,14 +93,15 @@ type counters struct {
 	free      Free
 	devices   DeviceFree
 	numaNodes NUMAFree
+	resources ResourceFree
 }
 
 func newCounters(t *tally) counters {
-	return counters{NewFree(t.shape), NewDeviceFree(t.shape.Devices), NewNUMAFree(&t.numaNodes)}
+	return counters{NewFree(t.shape), NewDeviceFree(t.shape.Devices), NewNUMAFree(&t.numaNodes), NewResourceFree(t.resources)}
 }
 
 func (c *counters) view(t *tally) *View {
-	return &View{Shape: &t.shape, Free: &c.free, Devices: &c.devices, NUMANodes: &t.numaNodes, NUMAFree: &c.numaNodes}
+	return &View{Shape: &t.shape, Free: &c.free, Devices: &c.devices, NUMANodes: &t.numaNodes, NUMAFree: &c.numaNodes, Resources: t.resources, ResourcesFree: &c.resources}
 }
 
 // playDevices plays a stream of offers, commits and releases to the allocator and to the oracle, and returns the first thing that is wrong.
@@ -160,7 +163,7 @@ func judge(t *tally, v *View, r Request, z NUMARequest, s *deviceChoices) (Grant
 	if why := v.Refusal(&r, &z); (why.Cause == Fits) != ok || (why.String() == "") != ok {
 		return g, fmt.Errorf("offered: %v, refused: %+v %q", ok, why, why)
 	}
-	if err := misjudged(v, t.all(r, z, Anywhere, false), t.numaFree(), limit, asked{r, z, s}); err != nil {
+	if err := misjudged(v, t.all(r, z, Anywhere, false), t.numaFree(), limit, asked{r, z, s, t, t.asks(r)}); err != nil {
 		return g, err
 	}
 	if !ok {
@@ -172,7 +175,11 @@ func judge(t *tally, v *View, r Request, z NUMARequest, s *deviceChoices) (Grant
 	if !v.Fits(&r, &z, &g) || !g.Answers(&r) {
 		return g, fmt.Errorf("offered %+v, which does not fit", g)
 	}
-	if err := best(t, r, z, limit, g); err != nil {
+	if len(t.asks(r)) > 0 {
+		if err := t.closest(every, r, z, &g); err != nil {
+			return g, err
+		}
+	} else if err := best(t, r, z, limit, g); err != nil {
 		return g, err
 	}
 	if s.below(3) == 2 { // any other way, so that all states come up
@@ -182,6 +189,7 @@ func judge(t *tally, v *View, r Request, z NUMARequest, s *deviceChoices) (Grant
 			f := t.numaFree()
 			g.NUMANodes = f.share(&t.numaNodes, z, other.numaNodes)
 		}
+		g.Resources = (&asked{r, z, s, t, t.asks(r)}).give(other.resourceNodes)
 	}
 	return g, nil
 }
@@ -270,6 +278,8 @@ type asked struct {
 	r Request
 	z NUMARequest
 	*deviceChoices
+	*tally
+	asks []Resource
 }
 
 // misjudged looks for a grant that Fits judges otherwise than the oracle: all ways that there are without a limit, and some changed a little.
@@ -282,10 +292,17 @@ func misjudged(v *View, list []judged, f NUMAFree, limit Level, a asked) error {
 				continue // it does not need all of them
 			}
 		}
+		if j.resourceNodes != 0 || len(a.asks) > 0 {
+			if g.Resources = a.give(j.resourceNodes); g.Resources.NUMANodes() != j.resourceNodes {
+				continue
+			}
+		}
 		if v.Fits(&a.r, &a.z, &g) != (j.level >= limit) {
 			return fmt.Errorf("%+v fits: %v; it is %v, the limit is %v", g, j.level < limit, j.level, limit)
 		}
 		for _, change := range []func(*Grant){
+			func(g *Grant) { g.Resources = g.Resources.append("z.dev/other", &Amounts{Far: 1}) },
+			func(g *Grant) { g.Resources = "a.dev/x=far:77" },
 			func(g *Grant) { g.Milli++ }, func(g *Grant) { g.Memory++ }, func(g *Grant) { g.GPUs |= 1 << 9 }, func(g *Grant) { g.NICs |= 1 << 9 },
 			func(g *Grant) { g.NIC.Bandwidth++ }, func(g *Grant) { g.NUMANodes.CPUs[7]++ }, func(g *Grant) { g.Instance += 4 },
 		} {

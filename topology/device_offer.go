@@ -20,7 +20,7 @@ func (v *View) Offer(r *Request, z *NUMARequest) (g Grant, ok bool) {
 	if r.Contradiction(z) != "" {
 		return Grant{}, false
 	}
-	if v.Shape.Devices == nil && r.Near.Level == Anywhere && !r.NeedsReport() {
+	if v.Shape.Devices == nil && r.Near.Level == Anywhere && !r.NeedsReport() && !v.BringsAny(r) {
 		return v.counted(r, z)
 	}
 	s := search{v: v, r: r, z: z}
@@ -90,6 +90,10 @@ func (v *View) offerNUMA(z *NUMARequest, among uint8) (NUMAGrant, bool) {
 func (v *View) couldHold(r *Request, z *NUMARequest, limit Level) bool {
 	free, devices := NewFree(*v.Shape), NewDeviceFree(v.Shape.Devices)
 	empty := View{Shape: v.Shape, Free: &free, Devices: &devices, NUMANodes: v.NUMANodes}
+	if v.Resources != nil {
+		resources := NewResourceFree(v.Resources)
+		empty.Resources, empty.ResourcesFree = v.Resources, &resources
+	}
 	var numaNodes NUMAFree
 	if v.NUMANodes != nil {
 		numaNodes = NewNUMAFree(v.NUMANodes)
@@ -113,6 +117,8 @@ type search struct {
 	near        bool      // and should be near the devices
 	numaNodes   NUMAGrant // if they need not
 	part        [MaxGPUs]slice
+	brought     bool        // something is asked for that plugins bring
+	resources   resourceAsk // of it
 
 	wide, narrow domains
 	room         [MaxGPUs + MaxNICs + MaxNUMANodes]numaRoomLeft // of the wide domains
@@ -167,7 +173,8 @@ func (a *rank) less(b *rank) bool {
 func (s *search) prepare() bool {
 	s.want, s.cards = s.r.Count(), int(s.r.NIC.Count)
 	s.reportsNUMA = s.z != nil && !s.z.IsZero()
-	s.near = s.reportsNUMA && s.r.Near.Level != Anywhere
+	s.brought = s.v.asksResources(s.r, &s.resources)
+	s.near = s.reportsNUMA && (s.r.Near.Level != Anywhere || s.brought)
 	s.idle = s.v.idle()
 	switch {
 	case s.r.Milli > 0:
@@ -179,6 +186,8 @@ func (s *search) prepare() bool {
 		}
 	case s.want > 0:
 		s.gpus = s.v.whole(s.r, s.idle)
+	case s.cards == 0 && !s.reportsNUMA && !s.brought && s.r.Near.Required:
+		return false // nobody here says where anything that is asked for is
 	}
 	s.nics = s.v.cards(&s.r.NIC)
 	if bits.OnesCount16(s.gpus) < s.want || bits.OnesCount16(s.nics) < s.cards {
@@ -222,7 +231,7 @@ func (s *search) try(level Level) bool {
 		s.room[i].asked = false
 	}
 	closer := level
-	if s.near && s.want+s.cards > 0 {
+	if (s.near || s.brought) && s.want+s.cards > 0 {
 		closer = SameSwitch
 	}
 	for ; ; closer-- {
@@ -247,7 +256,7 @@ func (s *search) try(level Level) bool {
 // consider compares what the devices of a domain, and the NUMA nodes of the wide one around it, would be.
 func (s *search) consider(wide int, d domain) {
 	gpus := d.gpus & s.gpus
-	if bits.OnesCount16(gpus) < s.want || bits.OnesCount16(d.nics&s.nics) < s.cards || !s.numaHold(wide, d.numaNodes) {
+	if bits.OnesCount16(gpus) < s.want || bits.OnesCount16(d.nics&s.nics) < s.cards || !s.numaHold(wide, d.numaNodes) || s.brought && !s.v.holdsResources(&s.resources, d.numaNodes) {
 		return
 	}
 	c := candidate{devices: d}
@@ -355,6 +364,9 @@ func (s *search) grant() (g Grant) {
 	g.NUMANodes = s.numaNodes
 	if s.near {
 		g.NUMANodes, _ = s.v.offerNUMA(s.z, c.devices.numaNodes)
+	}
+	if s.brought {
+		g.Resources = s.v.giveResources(&s.resources, c.devices.numaNodes, &g)
 	}
 	return g.For(s.r.Tenant)
 }

@@ -12,6 +12,7 @@ type tally struct {
 	shape     Shape
 	numaNodes NUMAShape
 	held      []Grant
+	resources []Resource
 }
 
 func (t *tally) devices() *Devices { return t.shape.Devices }
@@ -258,11 +259,17 @@ type judged struct {
 	Grant
 	numaNodes uint8
 	level     Level // of all
+	// resourceNodes are where it gets what plugins bring.
+	resourceNodes uint8
 }
 
 // all are the choices that serve a request and are as close as the limit. first: as gpuChoices.
 func (t *tally) all(r Request, z NUMARequest, limit Level, first bool) (list []judged) {
-	near := !z.IsZero() && r.Near.Level != Anywhere
+	asks := t.asks(r)
+	near := t.near(r, z)
+	if r.Near.Required && len(asks) == 0 && r.GPUsAndCards() == 0 && z.IsZero() {
+		return nil
+	}
 	numaNodes := t.numaChoices(z)
 	if !near && len(numaNodes) > 1 {
 		numaNodes = numaNodes[:1]
@@ -278,9 +285,11 @@ func (t *tally) all(r Request, z NUMARequest, limit Level, first bool) (list []j
 				if !near {
 					considered = 0
 				}
-				j.level = t.closeness(&j, considered, near)
-				if j.level >= limit {
-					list = append(list, j)
+				for _, j.resourceNodes = range t.resourceChoices(asks) {
+					j.level = t.closeness(&j, considered, near)
+					if j.level >= limit {
+						list = append(list, j)
+					}
 				}
 			}
 		}
@@ -291,11 +300,12 @@ func (t *tally) all(r Request, z NUMARequest, limit Level, first bool) (list []j
 func (t *tally) closeness(j *judged, numaNodes uint8, near bool) Level {
 	level := SameSwitch
 	if j.GPUs|j.NICs == 0 {
-		if !near {
+		if !near && j.resourceNodes == 0 {
 			return level
 		}
 		level = SameNUMA
 	}
+	numaNodes |= j.resourceNodes
 	for ; level > Anywhere; level-- {
 		if near && t.numaNodes.Ruler != RulerAgent {
 			continue
@@ -316,7 +326,7 @@ func (t *tally) limit(r Request, z NUMARequest) Level {
 	if r.GPUsAndCards() == 0 {
 		level = min(level, SameNUMA)
 	}
-	empty := tally{shape: t.shape, numaNodes: t.numaNodes}
+	empty := tally{shape: t.shape, numaNodes: t.numaNodes, resources: t.resources}
 	for r.Near.Relax && level > Anywhere && len(empty.all(r, z, level, false)) == 0 {
 		level--
 	}
@@ -367,7 +377,7 @@ func (t *tally) rank(r Request, z NUMARequest, j *judged) []int {
 
 // leftover is what a choice leaves of a domain's devices.
 func (t *tally) leftover(d domain, j *judged) []int {
-	after := tally{t.shape, t.numaNodes, append(slices.Clone(t.held), j.Grant)}
+	after := tally{t.shape, t.numaNodes, append(slices.Clone(t.held), j.Grant), t.resources}
 	var idle, compute, bandwidth, functions int
 	for i := range t.devices().GPU {
 		if d.gpus&(1<<i) != 0 && t.devices().ClosedGPUs&(1<<i) == 0 {

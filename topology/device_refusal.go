@@ -28,6 +28,9 @@ const (
 	Apart                          // enough GPUs serve, but not in one domain
 	NoCardsBeside                  // no domain has the cards beside the GPUs
 	NoNUMABeside                   // no domain has the exclusive CPUs beside the devices
+	FewResources                   // the NUMA nodes together have too little of what a plugin brings
+	NoResourceNear                 // no domain has as much of what a plugin brings, beside the rest
+	NoPlaces                       // nobody says where on the machine anything is that is asked for
 	LargerThanMachine              // even empty, no domain would hold it
 )
 
@@ -44,6 +47,7 @@ type Refusal struct {
 	Domains     [MaxGPUs]uint8 // Apart, FewIdle: GPUs that serve, by domain, the most first
 	TooLarge    bool           // FewIdle: even empty, no domain would hold it
 	Text        string         // Contradictory
+	Resource    string         // FewResources, NoResourceNear
 }
 
 // Refusal says why Offer refuses. It costs more than Offer.
@@ -74,7 +78,9 @@ func (v *View) Refusal(r *Request, z *NUMARequest) Refusal {
 		out.Cause, out.Asked, out.SharesCPUs = NoNUMANodes, int64(z.CPUs), z.Binding == BoundShared
 		return out
 	}
-	v.refuseNear(r, z, &out)
+	if !v.refuseResources(r, &out) {
+		v.refuseNear(r, z, &out)
+	}
 	return out
 }
 
@@ -158,7 +164,11 @@ func (g *GPU) gives(least Isolation) bool {
 func (v *View) refuseNear(r *Request, z *NUMARequest, out *Refusal) {
 	out.Level = v.limit(r, z)
 	s := search{v: v, r: r, z: z}
-	if !s.prepare() || out.Level == Anywhere {
+	if !s.prepare() {
+		out.Cause = NoPlaces
+		return
+	}
+	if out.Level == Anywhere {
 		return
 	}
 	if s.want+s.cards == 0 {
@@ -166,11 +176,14 @@ func (v *View) refuseNear(r *Request, z *NUMARequest, out *Refusal) {
 	}
 	s.wide.fill(v, out.Level)
 	cards := false
-	served := 0
+	served, few := 0, shortage{resource: -1, left: -1}
 	for i := range s.wide.n {
 		if bits.OnesCount16(s.wide.of[i].gpus&s.gpus) >= s.want {
 			served++
-			cards = cards || bits.OnesCount16(s.wide.of[i].nics&s.nics) >= s.cards
+			if bits.OnesCount16(s.wide.of[i].nics&s.nics) >= s.cards {
+				cards = true
+				few = v.fewest(&s.resources, s.wide.of[i].numaNodes, few)
+			}
 		}
 	}
 	out.Domains = v.spread(s.gpus, out.Level)
@@ -182,6 +195,8 @@ func (v *View) refuseNear(r *Request, z *NUMARequest, out *Refusal) {
 		out.Cause = Apart
 	case !cards:
 		out.Cause, out.Asked = NoCardsBeside, int64(s.cards)
+	case few.resource >= 0:
+		out.Cause, out.Asked, out.Left, out.Resource = NoResourceNear, s.resources[few.resource], few.left, v.Resources[few.resource].Name
 	default:
 		out.Cause, out.Asked, out.SharesCPUs = NoNUMABeside, int64(z.CPUs), z.Binding == BoundShared
 	}
@@ -256,6 +271,8 @@ func (f *Refusal) nearText() string {
 			return fmt.Sprintf("no network card%s left%s (one %s)", f.NIC.with(), beside, f.Level.word())
 		}
 		return fmt.Sprintf("no %d network cards%s left%s (one %s)", f.Asked, f.NIC.with(), beside, f.Level.word())
+	case FewResources, NoResourceNear, NoPlaces:
+		return f.resourceText()
 	case NoNUMABeside:
 		return fmt.Sprintf("no %s and their memory left in one %s with the rest", f.cpus(), f.Level.word())
 	case LargerThanMachine:

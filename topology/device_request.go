@@ -34,8 +34,8 @@ func (r *Request) Contradiction(z *NUMARequest) string {
 		return "nearness is required, and no level of it is named"
 	case r.Near.Relax && !r.Near.Required:
 		return "nearness is relaxed that is not required"
-	case r.Near.Level != Anywhere && !gpus && nic.Count == 0 && (z == nil || z.IsZero()):
-		return "nearness of nothing: neither GPUs, network cards nor exclusive CPUs"
+	case r.Near.Level != Anywhere && !gpus && nic.Count == 0 && (z == nil || z.IsZero()) && r.Resources == "":
+		return "nearness of nothing: neither GPUs, network cards, exclusive CPUs nor what a plugin brings"
 	}
 	return ""
 }

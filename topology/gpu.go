@@ -41,6 +41,8 @@ type Request struct {
 	// have as much.
 	Memory uint32
 	NIC    NICRequest
+	// Resources are what plugins bring. Nodes that do not count them by NUMA node give them by amount alone.
+	Resources ResourceRequest
 	// Tenant is whose a part of a GPU is to be; zero with whole ones.
 	Tenant Tenant
 	// Near is how close GPUs, network cards and exclusive CPUs must or should be. What the kubelet's topology manager calls
@@ -95,6 +97,8 @@ type Grant struct {
 	NICs      uint16    // a set
 	NIC       NICGrant
 	NUMANodes NUMAGrant
+	// Resources are what plugins bring, of nodes that count it by NUMA node.
+	Resources ResourceGrant
 }
 
 // NICGrant is what a grant charges of each of its network cards.
@@ -104,7 +108,9 @@ type NICGrant struct {
 }
 
 // IsZero reports whether nothing is granted.
-func (g Grant) IsZero() bool { return g.GPUs == 0 && g.NICs == 0 && g.NUMANodes.IsZero() }
+func (g Grant) IsZero() bool {
+	return g.GPUs == 0 && g.NICs == 0 && g.NUMANodes.IsZero() && g.Resources == ""
+}
 
 // isWhole reports whether the grant has its GPUs alone.
 func (g *Grant) isWhole() bool {

@@ -1,0 +1,51 @@
+package topology
+
+import "fmt"
+
+// refuseResources reports whether the NUMA nodes together have too little of what plugins bring.
+func (v *View) refuseResources(r *Request, out *Refusal) bool {
+	var ask resourceAsk
+	if !v.asksResources(r, &ask) {
+		return false
+	}
+	i := v.fewResource(&ask, ^uint8(0))
+	if i < 0 {
+		return false
+	}
+	out.Cause, out.Asked, out.Left, out.Resource = FewResources, ask[i], v.ResourcesFree[i].Within(^uint8(0)), v.Resources[i].Name
+	return true
+}
+
+// shortage is of which resource too little is left in every domain that was looked at, and how much in the one with the most. No resource: in some domain all are
+// held, or none was looked at.
+type shortage struct {
+	resource int
+	left     int64
+	held     bool // in some domain
+}
+
+// fewest is the shortage with one more domain.
+func (v *View) fewest(ask *resourceAsk, set uint8, s shortage) shortage {
+	i := v.fewResource(ask, set)
+	switch {
+	case s.held || i < 0:
+		return shortage{resource: -1, held: true}
+	case v.ResourcesFree[i].Within(set) > s.left:
+		return shortage{resource: i, left: v.ResourcesFree[i].Within(set)}
+	}
+	return s
+}
+
+// resourceText is the part of Refusal.String that is about what plugins bring.
+func (f *Refusal) resourceText() string {
+	switch {
+	case f.Cause == NoPlaces:
+		return fmt.Sprintf("nothing of what is asked for is known to be in one %s: its agent counts none of it by NUMA node", f.Level.word())
+	case f.Cause == FewResources:
+		return fmt.Sprintf("%d of %s left in its NUMA nodes, %d asked for", f.Left, f.Resource, f.Asked)
+	case f.Left >= f.Asked:
+		return fmt.Sprintf("no %s with %d of %s left has room for the rest", f.Level.word(), f.Asked, f.Resource)
+	default:
+		return fmt.Sprintf("no %s has %d of %s left beside the rest: the most is %d", f.Level.word(), f.Asked, f.Resource, f.Left)
+	}
+}
