@@ -5,6 +5,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
 )
 
 // What plugins of a node's agent bring comes with the node's report, and counts like any other resource that the node has: it is requested, fitted and preempted for
@@ -80,6 +81,47 @@ func (s *Store) said(n *facts.Node) *facts.Node {
 		return known.said
 	}
 	return n
+}
+
+// reshape brings what may be given of a slot by NUMA node and by device in line with its node and its report, and reports whether that changed it. As with amounts, what
+// the node says itself goes first.
+func (s *Store) reshape(slot Slot) bool {
+	reshaped := s.grants.reshape(slot)
+	row := s.rows[slot]
+	if row == nil {
+		return reshaped
+	}
+	brought := s.byNUMANode(slot)
+	if slices.Equal(row.brought, brought) {
+		return reshaped
+	}
+	row.brought, row.resources = brought, nil
+	if len(brought) > 0 {
+		row.resources = new(topology.ResourceFree)
+	}
+	return true
+}
+
+// byNUMANode is what plugins bring to a slot's node and its report counts by NUMA node.
+func (s *Store) byNUMANode(slot Slot) (brought []topology.Resource) {
+	r := s.Report(slot)
+	if r == nil {
+		return nil
+	}
+	own := s.said(s.nodes[slot]).Allocatable
+	for i := range r.ByNUMANode {
+		name := r.ByNUMANode[i].Name
+		if !slices.ContainsFunc(own, func(q resource.Quantity) bool { return q.Name == name && q.Amount > 0 }) && len(brought) < topology.MaxResources {
+			brought = append(brought, r.ByNUMANode[i])
+		}
+	}
+	return brought
+}
+
+// CountsResources reports whether plugins bring a node something that its report counts by NUMA node.
+func (s *State) CountsResources(slot Slot) bool {
+	row := s.rows[slot]
+	return row != nil && row.resources != nil
 }
 
 // Reports reports whether a node has an agent: there is a report of it.

@@ -84,5 +84,13 @@ func (h *hall) overPromised(slot cluster.Slot, uid facts.UID, grant *topology.Gr
 			return fmt.Sprintf("network card %d is over-promised to %s: %+v", i, uid, *grant)
 		}
 	}
+	for i := range v.Resources {
+		held := grant.Resources.Of(v.Resources[i].Name)
+		for z, n := range held.NUMA {
+			if n > 0 && v.ResourcesFree[i].NUMA[z] < 0 {
+				return fmt.Sprintf("%s of NUMA node %d is over-promised to %s: %+v", v.Resources[i].Name, z, uid, *grant)
+			}
+		}
+	}
 	return ""
 }

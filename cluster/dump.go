@@ -434,6 +434,10 @@ func (d *Dump) checkReports() error {
 			return fmt.Errorf("report of node %q: what pods hold is not sorted by UID, or one stands twice", r.Node)
 		case !slices.IsSortedFunc(r.Report.HeldDevices, func(a, b facts.HeldDevices) int { return cmp.Or(cmp.Compare(a.UID, b.UID), -1) }):
 			return fmt.Errorf("report of node %q: what pods hold of devices is not sorted by UID, or one stands twice", r.Node)
+		case !slices.IsSortedFunc(r.Report.HeldResources, func(a, b facts.HeldResources) int { return cmp.Or(cmp.Compare(a.UID, b.UID), -1) }):
+			return fmt.Errorf("report of node %q: what pods hold of plugins' resources is not sorted by UID, or one stands twice", r.Node)
+		case !topology.SortedResources(r.Report.ByNUMANode) || len(r.Report.ByNUMANode) > topology.MaxResources:
+			return fmt.Errorf("report of node %q: plugins' resources by NUMA node are more than %d, not sorted by name, or one stands twice", r.Node, topology.MaxResources)
 		}
 		named[r.Node] = true
 	}

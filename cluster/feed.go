@@ -124,7 +124,7 @@ func (t *toldRow) beyond(row *nodeRow) *replica.Beyond {
 		t.report, t.shape = nil, topology.Shape{}
 		return nil
 	}
-	b := &replica.Beyond{NUMANodes: row.numaNodes, CoveredCPU: row.covered.cpu, CoveredMemory: row.covered.memory}
+	b := &replica.Beyond{NUMANodes: row.numaNodes, Brought: row.brought, CoveredCPU: row.covered.cpu, CoveredMemory: row.covered.memory}
 	switch row.report {
 	case nil:
 	case t.report:
@@ -134,6 +134,10 @@ func (t *toldRow) beyond(row *nodeRow) *replica.Beyond {
 		b.Report = &facts.NodeReport{NUMANodes: r.NUMANodes, Devices: r.Devices, Why: r.Why, Headroom: r.Headroom, Usage: r.Usage}
 	}
 	t.report = row.report
+	if row.resources != nil {
+		free := *row.resources
+		b.Resources = &free
+	}
 	shape := topology.Shape{}
 	if row.devices != nil {
 		free := *row.devices

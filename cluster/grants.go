@@ -34,14 +34,23 @@ func (b *grantBook) arrive(pod *Pod, slot Slot) {
 			pod.confirm(&held, said)
 		}
 	}
-	if pod.Guessed() {
+	if b.open(pod, slot) != 0 {
 		b.guessed[slot]++
 	}
 }
 
+// open lists what of the pod's holding is a guess on the slot. What plugins bring is one only where it is counted by NUMA node.
+func (b *grantBook) open(pod *Pod, slot Slot) parts {
+	open := pod.guessed()
+	if open&partResources != 0 && !b.state.CountsResources(slot) {
+		open &^= partResources
+	}
+	return open
+}
+
 // depart takes note that a pod has left a node which may still name it, and reports whether the slot must be recounted.
 func (b *grantBook) depart(pod *Pod, slot Slot, node string) bool {
-	if pod.Guessed() {
+	if b.open(pod, slot) != 0 {
 		b.guessed[slot]--
 	}
 	recount := b.touches(slot, pod)
@@ -66,6 +75,7 @@ func (b *grantBook) said() (list []facts.NodeReported) {
 			copied := *report
 			copied.Held = slices.DeleteFunc(slices.Clone(report.Held), func(h facts.HeldNUMA) bool { return r.left[h.UID] })
 			copied.HeldDevices = slices.DeleteFunc(slices.Clone(report.HeldDevices), func(h facts.HeldDevices) bool { return r.left[h.UID] })
+			copied.HeldResources = slices.DeleteFunc(slices.Clone(report.HeldResources), func(h facts.HeldResources) bool { return r.left[h.UID] })
 			report = &copied
 		}
 		list = append(list, facts.NodeReported{Node: node, Report: report})
@@ -93,6 +103,11 @@ func (b *grantBook) eachForeign(slot Slot, node string, visit func(*topology.Gra
 			var g topology.Grant
 			take(&g, &h.Grant, saysDevices(r.NodeReport))
 			visit(&g)
+		}
+	}
+	for i := range r.HeldResources {
+		if h := &r.HeldResources[i]; foreign(h.UID) {
+			visit(&topology.Grant{Resources: h.Grant})
 		}
 	}
 }
@@ -125,9 +140,12 @@ func (b *grantBook) recount(slot Slot) {
 		if !pod.lifted {
 			b.confirm(pod, slot, report)
 		}
-		open := pod.guessed()
+		open := b.open(pod, slot)
 		if open != 0 {
 			b.guessed[slot]++
+		}
+		if !pod.lifted {
+			pod.forget(pod.guessed() &^ open)
 		}
 		switch {
 		case pod.lifted || pod.holding().isZero() && open == 0:
@@ -144,7 +162,7 @@ func (b *grantBook) recount(slot Slot) {
 	b.eachForeign(slot, b.state.nodes[slot].Name, func(g *topology.Grant) { commit(&v, g) })
 	slices.SortFunc(guessed, func(a, b *Pod) int { return cmp.Compare(a.UID, b.UID) })
 	for _, pod := range guessed {
-		open, g := pod.guessed(), pod.Grant()
+		open, g := b.open(pod, slot), pod.Grant()
 		made := guess(&v, pod.Class, open)
 		take(&g, &made, open)
 		if h := holdingOf(&g); !h.same(pod.holding()) {
@@ -157,6 +175,9 @@ func (b *grantBook) recount(slot Slot) {
 		row.numaNodes = l.numaNodes
 		if row.devices != nil {
 			*row.devices = l.devices
+		}
+		if row.resources != nil {
+			*row.resources = l.resources
 		}
 	}
 }
@@ -221,11 +242,17 @@ func heldBy(r *facts.NodeReport, uid facts.UID) (g topology.Grant, said parts) {
 		take(&g, held, which)
 		said |= which
 	}
+	if at, ok := slices.BinarySearchFunc(r.HeldResources, uid, func(h facts.HeldResources, uid facts.UID) int { return cmp.Compare(h.UID, uid) }); ok && len(r.ByNUMANode) > 0 {
+		g.Resources = r.HeldResources[at].Grant
+		said |= partResources
+	}
 	return g, said
 }
 
 // silent reports whether it says of no pod what it holds; nil is no report.
-func silent(r *facts.NodeReport) bool { return r == nil || len(r.Held)+len(r.HeldDevices) == 0 }
+func silent(r *facts.NodeReport) bool {
+	return r == nil || len(r.Held)+len(r.HeldDevices)+len(r.HeldResources) == 0
+}
 
 // saysDevices is which parts of what pods hold of devices are the report's to say. Which GPUs a pod has that the kubelet gave is for people:
 // the kubelet counts them.
@@ -265,11 +292,14 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 	if row.devices != nil {
 		before.devices = *row.devices
 	}
+	if row.resources != nil {
+		before.resources = *row.resources
+	}
 	said, covered := row.report, row.covered
 	cpu, memory := s.ScoreRequested(slot)
 	s.provideGPUs(slot, -1)
 	row.report = r
-	reshaped := s.grants.reshape(slot)
+	reshaped := s.reshape(slot)
 	s.provideGPUs(slot, 1)
 	s.recountSlot(slot)
 	var headroom *facts.Headroom

@@ -11,6 +11,7 @@ const (
 	partGPUs parts = 1 << iota
 	partNICs
 	partNUMANodes
+	partResources
 )
 
 // holding is what a pod holds of its node beside the amounts of its class. It is a Grant that is cheap to pass on: few pods have more than
@@ -93,6 +94,19 @@ func take(g, from *topology.Grant, which parts) {
 	if which&partNUMANodes != 0 {
 		g.NUMANodes = from.NUMANodes
 	}
+	if which&partResources != 0 {
+		g.Resources = from.Resources
+	}
+}
+
+// forget takes away what the pod was guessed to hold of some parts.
+func (p *Pod) forget(which parts) {
+	if which == 0 {
+		return
+	}
+	g := p.Grant()
+	take(&g, &topology.Grant{}, which)
+	p.hold(holdingOf(&g))
 }
 
 // lacking lists what the class asks for and the grant says nothing of.
@@ -109,12 +123,15 @@ func (c *Class) lacking(g *topology.Grant) (lacks parts) {
 	if !c.NUMANodes.IsZero() && g.NUMANodes.IsZero() {
 		lacks |= partNUMANodes
 	}
+	if c.GPU.Resources != "" && g.Resources == "" {
+		lacks |= partResources
+	}
 	return lacks
 }
 
-// AsksGrant reports whether pods of the class are given anything beside amounts: GPUs, network cards, or exclusive CPUs.
+// AsksGrant reports whether pods of the class may be given anything beside amounts: GPUs, network cards, exclusive CPUs, or what plugins bring by NUMA node.
 func (c *Class) AsksGrant() bool {
-	return !c.GPU.IsZero() || c.GPU.NIC.Count > 0 || !c.NUMANodes.IsZero()
+	return !c.GPU.IsZero() || c.GPU.NIC.Count > 0 || !c.NUMANodes.IsZero() || c.GPU.Resources != ""
 }
 
 // guessed lists what of the pod's holding is a guess: its Binding did not record it, and its node has not said it.
@@ -133,7 +150,7 @@ func (p *Pod) Moved() bool {
 	}
 	g, promise, both := p.Grant(), p.recorded, p.said&^p.unrecorded
 	return both&partGPUs != 0 && (g.GPUs != promise.GPUs || g.Instance != promise.Instance) ||
-		both&partNICs != 0 && g.NICs != promise.NICs || both&partNUMANodes != 0 && g.NUMANodes != promise.NUMANodes
+		both&partNICs != 0 && g.NICs != promise.NICs || both&partResources != 0 && g.Resources != promise.Resources || both&partNUMANodes != 0 && g.NUMANodes != promise.NUMANodes
 }
 
 // Promise returns what the pod's Binding said that it is given. ok is false where it said nothing.
@@ -178,6 +195,7 @@ type left struct {
 	gpus      topology.Free
 	numaNodes topology.NUMAFree
 	devices   topology.DeviceFree
+	resources topology.ResourceFree
 }
 
 // is reports whether a slot has as much left.
@@ -187,9 +205,9 @@ func (l *left) is(s *State, slot Slot) bool {
 	}
 	row := s.rows[slot]
 	if row == nil {
-		return l.numaNodes == topology.NUMAFree{} && l.devices == topology.DeviceFree{}
+		return l.numaNodes == topology.NUMAFree{} && l.devices == topology.DeviceFree{} && l.resources == topology.ResourceFree{}
 	}
-	return row.numaNodes == l.numaNodes && (row.devices == nil && l.devices == topology.DeviceFree{} || row.devices != nil && *row.devices == l.devices)
+	return row.numaNodes == l.numaNodes && (row.resources == nil && l.resources == topology.ResourceFree{} || row.resources != nil && *row.resources == l.resources) && (row.devices == nil && l.devices == topology.DeviceFree{} || row.devices != nil && *row.devices == l.devices)
 }
 
 // empty fills in what a slot has left without any pod, and returns the slot with that.
@@ -205,6 +223,10 @@ func (l *left) empty(s *State, slot Slot) topology.View {
 		if row.report != nil {
 			v.NUMANodes = &row.report.NUMANodes
 			l.numaNodes = topology.NewNUMAFree(v.NUMANodes)
+		}
+		if row.resources != nil {
+			l.resources = topology.NewResourceFree(row.brought)
+			v.Resources, v.ResourcesFree = row.brought, &l.resources
 		}
 	}
 	return v
@@ -223,7 +245,10 @@ func guess(v *topology.View, c *Class, which parts) (g topology.Grant) {
 	if which&partNICs == 0 {
 		r.NIC = topology.NICRequest{}
 	}
-	if which&(partGPUs|partNICs) != 0 {
+	if which&partResources == 0 {
+		r.Resources = ""
+	}
+	if which&(partGPUs|partNICs|partResources) != 0 {
 		offer := v.Force(&r, nil)
 		take(&g, &offer, which&^partNUMANodes)
 	}

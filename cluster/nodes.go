@@ -47,7 +47,7 @@ func (s *Store) upsertNode(n *facts.Node) {
 	if r := s.grants.reports[n.Name]; r != nil && !known {
 		s.rows.get(slot).report = r.NodeReport
 	}
-	if s.grants.reshape(slot) || regpu {
+	if s.reshape(slot) || regpu {
 		s.grants.recount(slot)
 	}
 	s.provideGPUs(slot, 1)

@@ -34,6 +34,7 @@ func TestNUMAFollowFromWhatIsThere(t *testing.T) {
 			store: cluster.NewStore(), follower: cluster.NewSnapshot(), nodes: make(map[string]*facts.Node),
 			pods: make(map[facts.UID]facts.Pod), reports: make(map[string]*facts.NodeReport),
 		}
+		wire := newCopied(t)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			h.step(t)
 			if err := h.store.Verify(); err != nil {
@@ -45,12 +46,13 @@ func TestNUMAFollowFromWhatIsThere(t *testing.T) {
 			if err := sameRows(&h.follower.State, &fresh.State); err != nil {
 				t.Fatalf("a snapshot that followed the log differs from a fresh one: %v", err)
 			}
+			h.sameInCopy(t, wire)
 		}
 		h.settle()
 		anew := h.anew(t)
 		for uid := range h.pods {
 			if got, want := h.store.Pod(uid), anew.Pod(uid); got.Grant() != want.Grant() || got.Confirmed() != want.Confirmed() || got.Moved() != want.Moved() {
-				t.Fatalf("pod %s holds %q, in a ledger that sees all at once %q", uid, got.Grant().NUMANodes, want.Grant().NUMANodes)
+				t.Fatalf("pod %s holds %q and %q, in a ledger that sees all at once %q and %q", uid, got.Grant().NUMANodes, got.Grant().Resources, want.Grant().NUMANodes, want.Grant().Resources)
 			}
 		}
 		loaded, err := cluster.Load(h.store.Dump())
@@ -75,7 +77,7 @@ func (h *hall) row(s *cluster.Store, node string) string {
 	if v.Devices != nil {
 		text += fmt.Sprint(*shape.Devices, *v.Devices)
 	}
-	return text
+	return text + resourcesText(&s.State, slot)
 }
 
 func (h *hall) step(t *rapid.T) {
@@ -141,6 +143,7 @@ func (h *hall) report(t *rapid.T, node string) {
 			r.HeldDevices = append(r.HeldDevices, facts.HeldDevices{UID: facts.UID(fmt.Sprint("p", i)), Grant: drawHallDevices(t)})
 		}
 	}
+	drawHallResources(t, r)
 	if r.NUMANodes.Ruler == topology.RulerNone {
 		r.Why = facts.ReportStale
 	}
@@ -163,6 +166,7 @@ func drawHallNeeds(t *rapid.T) *facts.Requirements {
 	if rapid.Bool().Draw(t, "gpu") {
 		r.GPU = rapid.SampledFrom(hallRequests).Draw(t, "request")
 	}
+	drawHallAsks(t, r)
 	return r
 }
 
@@ -184,11 +188,17 @@ func (h *hall) bindForeign(t *rapid.T, uid facts.UID, node string) {
 		g.NUMANodes = f.Grant.NUMANodes
 		f.Grant = g
 	}
+	if g := drawHallHeld(t); g.Answers(f.Requirements.GPU.Resources) {
+		f.Grant.Resources = g
+	}
 	h.store.Apply(facts.PodUpserted{Pod: f})
 	if known, ok := h.pods[uid]; ok { // of what it does not mention it says nothing new
-		numaNodes := f.Grant.NUMANodes
+		numaNodes, resources := f.Grant.NUMANodes, f.Grant.Resources
 		if f.Grant.GPUs|f.Grant.NICs == 0 {
 			f.Grant = known.Grant
+		}
+		if f.Grant.Resources = resources; resources == "" {
+			f.Grant.Resources = known.Grant.Resources
 		}
 		if f.Grant.NUMANodes = numaNodes; numaNodes.IsZero() {
 			f.Grant.NUMANodes = known.Grant.NUMANodes
@@ -212,6 +222,10 @@ func (h *hall) commit(t *rapid.T, uid facts.UID) {
 	f := facts.Pod{UID: uid, Name: string(uid), Ours: true, Priority: 5, Requirements: drawHallNeeds(t)}
 	h.store.Apply(facts.PodUpserted{Pod: f})
 	class := h.store.Pod(uid).Class
+	if class.Absent != "" { // no node has it
+		h.store.Apply(facts.PodRemoved{UID: uid})
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
 		slot := h.store.Slot(name)
 		plan := &cluster.Plan{}

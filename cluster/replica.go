@@ -161,6 +161,9 @@ func checkBeyond(b *replica.Beyond, before *nodeRow) error {
 	case b.Shape != nil && b.Shape.Devices == nil:
 		return errors.New("its shape has no devices")
 	}
+	if err := checkBrought(b.Brought, b.Resources != nil); err != nil {
+		return err
+	}
 	if b.Report != nil {
 		if n := b.Report.NUMANodes.NUMANodes; n > topology.MaxNUMANodes {
 			return fmt.Errorf("%d NUMA nodes; at most %d can be told apart", n, topology.MaxNUMANodes)
@@ -171,6 +174,18 @@ func checkBeyond(b *replica.Beyond, before *nodeRow) error {
 	}
 	if b.Shape != nil {
 		return checkShape(b.Shape)
+	}
+	return nil
+}
+
+func checkBrought(list []topology.Resource, left bool) error {
+	switch n := len(list); {
+	case n > topology.MaxResources:
+		return fmt.Errorf("%d resources of plugins; at most %d are counted by NUMA node", n, topology.MaxResources)
+	case left != (n > 0):
+		return errors.New("resources of plugins without what is left of them, or the other way round")
+	case !topology.SortedResources(list):
+		return errors.New("resources of plugins are not sorted by name, or one stands twice")
 	}
 	return nil
 }
@@ -294,6 +309,7 @@ func (s *State) setBeyond(slot Slot, b *replica.Beyond) {
 	if !b.SameReport {
 		row.report = b.Report
 	}
+	row.brought, row.resources = b.Brought, b.Resources
 	switch {
 	case b.Devices == nil:
 		row.devices, row.shape = nil, topology.Shape{}

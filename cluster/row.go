@@ -18,6 +18,9 @@ type nodeRow struct {
 	devices *topology.DeviceFree
 	from    shapeFrom // what shape was made of
 	covered amounts   // what the pods request that are fully in the measured use
+	// brought is what plugins bring and the report counts by NUMA node, and resources what is left of it; nil: there is none.
+	brought   []topology.Resource
+	resources *topology.ResourceFree
 }
 
 // NUMANodes returns what a node's NUMA nodes can promise and what is left of them; the caller must not change either. A node of which nothing is
@@ -61,6 +64,9 @@ func (s *State) View(slot Slot) topology.View {
 			v.NUMANodes = &row.report.NUMANodes
 		}
 		v.NUMAFree = &row.numaNodes
+		if row.resources != nil {
+			v.Resources, v.ResourcesFree = row.brought, row.resources
+		}
 	}
 	return v
 }
@@ -83,16 +89,21 @@ func (r nodeRows) copy(slot Slot, from *nodeRow) {
 		return
 	}
 	row := r.get(slot)
-	devices := row.devices
+	devices, resources := row.devices, row.resources
 	*row = *from
-	if from.devices == nil {
-		return
+	row.devices, row.resources = own(devices, from.devices), own(resources, from.resources)
+}
+
+// own is a copy of what another state has, in the place of what was there.
+func own[T any](before, from *T) *T {
+	if from == nil {
+		return nil
 	}
-	if devices == nil {
-		devices = new(topology.DeviceFree)
+	if before == nil {
+		before = new(T)
 	}
-	*devices = *from.devices
-	row.devices = devices
+	*before = *from
+	return before
 }
 
 // Offer chooses what of the node a pod of the class would be given: GPUs, network cards, and NUMA nodes. ok is false when there is not enough of one of

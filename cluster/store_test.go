@@ -250,6 +250,9 @@ func sameRows(a, b *cluster.State) error {
 		if shapeB, freeB := b.NUMANodes(slot); *shapeA != *shapeB || *freeA != *freeB {
 			return fmt.Errorf("slot %d: NUMA nodes differ", slot)
 		}
+		if x, y := resourcesText(a, slot), resourcesText(b, slot); x != y {
+			return fmt.Errorf("slot %d: what plugins bring differs: %s, want %s", slot, x, y)
+		}
 		for kind := range b.Kinds() {
 			if a.Free(slot, resource.Kind(kind)) != b.Free(slot, resource.Kind(kind)) || a.Requested(slot, resource.Kind(kind)) != b.Requested(slot, resource.Kind(kind)) {
 				return fmt.Errorf("slot %d: %s differs", slot, b.KindName(resource.Kind(kind)))

@@ -243,6 +243,9 @@ func (a *audit) held(slot Slot, node *facts.Node) error {
 	if has := r != nil && r.Devices != nil; has != (a.s.Shape(slot).Devices != nil) {
 		return fmt.Errorf("the report names devices: %v; the row has them: %v", has, !has)
 	}
+	if row := a.s.rows[slot]; row != nil && !slices.Equal(row.brought, a.s.byNUMANode(slot)) {
+		return fmt.Errorf("the row counts %v by NUMA node, its report and node %v", row.brought, a.s.byNUMANode(slot))
+	}
 	var l left
 	v, guesses := l.empty(&a.s.State, slot), int32(0)
 	for _, pod := range a.s.pods.onSlot[slot] {
@@ -254,7 +257,7 @@ func (a *audit) held(slot Slot, node *facts.Node) error {
 		if which != pod.said || want != g || pod.lifted {
 			return fmt.Errorf("pod %s holds %+v, said by its node are parts %b; the node says %b: %+v", pod.UID, g, pod.said, which, said)
 		}
-		if pod.Guessed() {
+		if a.s.grants.open(pod, slot) != 0 {
 			guesses++
 		}
 		commit(&v, &g)

@@ -169,7 +169,7 @@ func (v *vouched) event(unguarded string) facts.NodeReported {
 		shown.Devices, shown.DeviceNote = v.silenced(), why
 	}
 	if resources {
-		shown.Resources = nil
+		shown.Resources, shown.ByNUMANode = nil, nil
 	}
 	if numaNodes {
 		shown.NUMANodes.Ruler, shown.Why = topology.RulerNone, why

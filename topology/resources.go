@@ -21,6 +21,16 @@ type Resource struct {
 	Amounts Amounts
 }
 
+// SortedResources reports whether resources are sorted by name, each once.
+func SortedResources(list []Resource) bool {
+	for i := range len(list) - 1 {
+		if list[i].Name >= list[i+1].Name {
+			return false
+		}
+	}
+	return true
+}
+
 // ResourceFree is what is left of a node's Resources, at the same indices. It may be negative where a plugin brings less than before.
 type ResourceFree [MaxResources]Amounts
 

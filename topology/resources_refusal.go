@@ -43,8 +43,6 @@ func (f *Refusal) resourceText() string {
 		return fmt.Sprintf("nothing of what is asked for is known to be in one %s: its agent counts none of it by NUMA node", f.Level.word())
 	case f.Cause == FewResources:
 		return fmt.Sprintf("%d of %s left in its NUMA nodes, %d asked for", f.Left, f.Resource, f.Asked)
-	case f.Left >= f.Asked:
-		return fmt.Sprintf("no %s with %d of %s left has room for the rest", f.Level.word(), f.Asked, f.Resource)
 	default:
 		return fmt.Sprintf("no %s has %d of %s left beside the rest: the most is %d", f.Level.word(), f.Asked, f.Resource, f.Left)
 	}

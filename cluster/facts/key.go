@@ -114,6 +114,7 @@ func (w *Key) devices(r *topology.Request) {
 	w.Number(int64(r.NIC.Count))
 	w.Number(int64(r.NIC.Bandwidth))
 	w.Number(int64(r.Near.Level))
+	w.Text(string(r.Resources))
 }
 
 // AppendSelection appends the canonical encoding of all that the pod asks of a node's own properties, apart from images: classes with

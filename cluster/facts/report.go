@@ -29,6 +29,10 @@ type NodeReport struct {
 	Usage Usage
 	// Resources is what plugins of the agent bring, sorted by name, each once.
 	Resources []resource.Quantity
+	// ByNUMANode is what the NUMA nodes have of them, sorted by name, at most topology.MaxResources. Resources that are not in it are counted for the node alone.
+	ByNUMANode []topology.Resource
+	// HeldResources is what pods hold of them, sorted by UID.
+	HeldResources []HeldResources
 	// Overcommit is how much of the node's CPUs may be promised a second time.
 	Overcommit Overcommit
 	// Evictions are the pods that the agent wants evicted, the first most.
@@ -70,6 +74,12 @@ type HeldDevices struct {
 	Grant topology.Grant
 }
 
+// HeldResources is what one pod holds of what plugins bring, as its node says.
+type HeldResources struct {
+	UID   UID
+	Grant topology.ResourceGrant
+}
+
 // The Whys of a report that nothing is promised by.
 const (
 	ReportStale     = "stale"     // it is too old to act on
@@ -81,7 +91,8 @@ const (
 // SameReport reports whether two reports say the same.
 func SameReport(a, b *NodeReport) bool {
 	return a.NUMANodes == b.NUMANodes && a.Why == b.Why && a.Headroom == b.Headroom && a.Usage == b.Usage && a.Overcommit == b.Overcommit && slices.Equal(a.Held, b.Held) && slices.Equal(a.Evictions, b.Evictions) && slices.Equal(a.Apart, b.Apart) && slices.Equal(a.Refused, b.Refused) && slices.Equal(a.Events, b.Events) &&
-		a.Devices == b.Devices && a.DeviceNote == b.DeviceNote && slices.Equal(a.HeldDevices, b.HeldDevices) && slices.Equal(a.Resources, b.Resources)
+		a.Devices == b.Devices && a.DeviceNote == b.DeviceNote && slices.Equal(a.HeldDevices, b.HeldDevices) && slices.Equal(a.Resources, b.Resources) &&
+		slices.Equal(a.ByNUMANode, b.ByNUMANode) && slices.Equal(a.HeldResources, b.HeldResources)
 }
 
 // Headroom is what reclaimed pods may hold of a node, those that run included.

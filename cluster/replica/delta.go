@@ -66,6 +66,9 @@ type Beyond struct {
 	CoveredCPU int64
 	// CoveredMemory and CoveredCPU are what pods request that the measured use covers.
 	CoveredMemory int64
+	// Brought is what plugins bring by NUMA node, and Resources what is left of it, nil for none.
+	Brought   []topology.Resource
+	Resources *topology.ResourceFree
 }
 
 // Class is a class of pods whose place depends on no volumes, claims or pods elsewhere, soft spread constraints apart.

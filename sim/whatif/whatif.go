@@ -272,6 +272,7 @@ func reportWithout(r facts.NodeReported, left map[facts.UID]bool) facts.NodeRepo
 	said := *r.Report
 	said.Evictions = nil
 	said.Held = slices.DeleteFunc(slices.Clone(said.Held), func(h facts.HeldNUMA) bool { return left[h.UID] })
+	said.HeldResources = slices.DeleteFunc(slices.Clone(said.HeldResources), func(h facts.HeldResources) bool { return left[h.UID] })
 	said.HeldDevices = slices.DeleteFunc(slices.Clone(said.HeldDevices), func(h facts.HeldDevices) bool { return left[h.UID] })
 	return facts.NodeReported{Node: r.Node, Report: &said}
 }

@@ -17,7 +17,7 @@ import (
 
 // lacksGPUs says how much is missing, where that is an amount.
 func lacksGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(obstacle)) {
-	v := s.View(slot)
+	v := s.View(slot).WithoutResources()
 	add(missingOf(&v, c, v.Refusal(&c.GPU, nil)))
 }
 
@@ -243,6 +243,9 @@ func sayNear(s *cluster.State, slot cluster.Slot, c *cluster.Class, _ *obstacle)
 // sayRefusal continues a sentence that begins with the node; empty if its devices and NUMA nodes do not refuse.
 func sayRefusal(s *cluster.State, slot cluster.Slot, c *cluster.Class, z *topology.NUMARequest) string {
 	v := s.View(slot)
+	if z == nil { // devices by themselves
+		v = v.WithoutResources()
+	}
 	if r := v.Refusal(&c.GPU, z); r.Cause != topology.Fits {
 		return "cannot give what is asked for: " + r.String()
 	}

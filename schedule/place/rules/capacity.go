@@ -108,6 +108,7 @@ type Unused struct {
 	gpus        topology.Free
 	numaNodes   topology.NUMAFree
 	devices     topology.DeviceFree
+	resources   topology.ResourceFree
 }
 
 // restOf copies what a node has left, and returns the node with that.
@@ -124,6 +125,10 @@ func (l *Unused) Load(s *cluster.State, slot cluster.Slot) topology.View {
 		l.numaNodes = *v.NUMAFree
 		v.NUMAFree = &l.numaNodes
 	}
+	if v.ResourcesFree != nil {
+		l.resources = *v.ResourcesFree
+		v.ResourcesFree = &l.resources
+	}
 	return v
 }
 
@@ -131,9 +136,11 @@ func (l *Unused) Load(s *cluster.State, slot cluster.Slot) topology.View {
 // before the next is asked for.
 func grantsThatFit(v *topology.View, left *Unused, c *cluster.Class, most int64) (n int64) {
 	switch {
-	case c.NUMANodes.IsZero() && v.Devices == nil:
+	case !asksDevices(c) && c.NUMANodes.IsZero() && !c.GPU.Near.Required && !v.BringsAny(&c.GPU):
+		return most // nothing but amounts
+	case c.NUMANodes.IsZero() && v.Devices == nil && !v.BringsAny(&c.GPU):
 		return min(most, countedThatFit(v.Shape, v.Free, &c.GPU))
-	case !asksBoth(c) && v.NUMANodes != nil && v.NUMANodes.Ruler == topology.RulerKubelet && c.NUMANodes.Binding == topology.Unbound && !asksDevices(c):
+	case !asksBoth(c) && v.NUMANodes != nil && v.NUMANodes.Ruler == topology.RulerKubelet && c.NUMANodes.Binding == topology.Unbound && !asksDevices(c) && !v.BringsAny(&c.GPU):
 		return most
 	}
 	eachCPU, eachMemory := c.Amounts.Get(resource.CPU), c.Amounts.Get(resource.Memory)

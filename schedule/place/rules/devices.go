@@ -5,7 +5,7 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// GPUs and network cards, and what of a node is held of them together with NUMA nodes. Devices are judged by themselves, NUMA nodes by themselves, and both
+// GPUs and network cards, and what of a node is held of them together with NUMA nodes and with what plugins bring. Devices are judged by themselves, NUMA nodes by themselves, and both
 // at once for pods that ask for both: how near they must be, and what the NUMA nodes that go with the devices take of the node.
 
 // asksDevices reports whether the class asks for GPUs or network cards.
@@ -20,7 +20,7 @@ func FitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 	if !asksDevices(c) {
 		return true
 	}
-	v := s.View(slot)
+	v := s.View(slot).WithoutResources()
 	_, ok := v.Offer(&c.GPU, nil)
 	return ok
 }
@@ -29,8 +29,8 @@ func commitsGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *t
 	if !asksDevices(c) {
 		return grant.GPUs == 0 && grant.NICs == 0
 	}
-	v, devices := s.View(slot), *grant
-	devices.NUMANodes = topology.NUMAGrant{}
+	v, devices := s.View(slot).WithoutResources(), *grant
+	devices.NUMANodes, devices.Resources = topology.NUMAGrant{}, ""
 	return v.Fits(&c.GPU, nil, &devices)
 }
 
@@ -40,7 +40,7 @@ func whyGPUs(s *cluster.State, slot cluster.Slot, c *cluster.Class, add func(str
 	case LacksDeviceReport(s, slot, c):
 		add("node(s) had no fresh report of their devices")
 	case shape.Devices != nil && len(shape.Devices.GPU) > 0:
-		v := s.View(slot)
+		v := s.View(slot).WithoutResources()
 		add("node(s) had " + causes[v.Refusal(&c.GPU, nil).Cause])
 	case shape.GPUs == 0 && !c.GPU.IsZero():
 		add("node(s) had no GPU")
@@ -82,11 +82,20 @@ var causes = [...]string{
 	topology.Apart:             "enough GPUs, but not near enough to each other",
 	topology.NoCardsBeside:     "no free network cards near their GPUs",
 	topology.NoNUMABeside:      "no free exclusive cores near their devices",
+	topology.FewResources:      "too little of what plugins bring left in their NUMA nodes",
+	topology.NoResourceNear:    "too little of what plugins bring left in one NUMA node with the rest",
+	topology.NoPlaces:          "no agent that counts what is asked for by NUMA node",
 	topology.LargerThanMachine: "no part, even empty, that could hold the pod with devices as near as requested",
 }
 
+// asksTogether reports whether what the class asks of a node is judged all at once: asksBoth, or something that plugins bring there by NUMA node. Where it must be
+// near, a node that does not count it so is refused.
+func asksTogether(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	return asksBoth(c) || c.GPU.Resources != "" && (c.GPU.Near.Required || s.CountsResources(slot))
+}
+
 func fitsNear(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
-	if !asksBoth(c) {
+	if !asksTogether(s, slot, c) {
 		return true
 	}
 	_, ok := s.Offer(slot, c)
@@ -94,8 +103,8 @@ func fitsNear(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 }
 
 func commitsNear(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *topology.Grant) bool {
-	if !asksBoth(c) {
-		return true
+	if !asksTogether(s, slot, c) {
+		return grant.Resources == ""
 	}
 	v := s.View(slot)
 	return fitsNear(s, slot, c) && v.Fits(&c.GPU, &c.NUMANodes, grant)

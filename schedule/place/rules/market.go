@@ -196,6 +196,7 @@ func scoreGPUWorth(p *Profile, s *cluster.State, slot cluster.Slot, c *cluster.C
 	if prices == nil {
 		return min(score, MaxWorth/2) // a model that is new since the latest list
 	}
+	v = v.WithoutResources()
 	grant, ok := offerDevices(&v, &c.GPU)
 	if !ok {
 		return 0

@@ -13,7 +13,7 @@ func fitsNUMA(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
 		return true
 	}
 	g, ok := offerNUMA(s, slot, c)
-	return ok && (asksBoth(c) || s.FitsExcess(slot, c, &g))
+	return ok && (asksTogether(s, slot, c) || s.FitsExcess(slot, c, &g))
 }
 
 // offerNUMA is the part of State.Offer that is about NUMA nodes, where nothing has to be near them.
