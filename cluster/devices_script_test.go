@@ -21,7 +21,11 @@ func offer(store *cluster.Store, d *datadriven.TestData) string {
 	}
 	offered[uid] = grant
 	if d.Cmd == "offer" {
-		return fmt.Sprintf("%v %v: gpu %q nic %q NUMA %q\n", ok, rules.Fits(&store.State, slot, class), grant.GPUText(), grant.NICText(), grant.NUMANodes)
+		text := fmt.Sprintf("%v %v: gpu %q nic %q NUMA %q", ok, rules.Fits(&store.State, slot, class), grant.GPUText(), grant.NICText(), grant.NUMANodes)
+		if grant.Resources != "" {
+			text += " " + string(grant.Resources)
+		}
+		return text + "\n"
 	}
 	plan := &cluster.Plan{Placements: []cluster.Placement{{Pod: uid, Node: node, Grant: grant}}}
 	before := world(store)

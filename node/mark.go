@@ -124,7 +124,7 @@ func NeedsAgent(s *Sandbox, c *Container, ours bool) bool {
 
 // placedHere reports whether the Binding says that Hilbert promised the pod something of this node.
 func placedHere(s *Sandbox) bool {
-	for _, key := range []string{spec.AnnotationNUMANodes, spec.AnnotationGPUs, spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationResources} {
+	for _, key := range []string{spec.AnnotationNUMANodes, spec.AnnotationGPUs, spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationResources, spec.AnnotationResourceNUMANodes} {
 		if s.Annotations[key] != "" {
 			return true
 		}

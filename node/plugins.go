@@ -446,10 +446,10 @@ func (c *pluginController) status() (out []spec.NodeResource) {
 			resources[p.client.Info.Resource] = p
 		}
 	}
-	held := make(map[string]*plugin.Amounts)
+	held := make(map[string]*topology.Amounts)
 	for _, h := range c.book.All() {
 		if held[h.Resource] == nil {
-			held[h.Resource] = &plugin.Amounts{}
+			held[h.Resource] = &topology.Amounts{}
 		}
 		held[h.Resource].Add(&h.Amounts)
 		if _, known := resources[h.Resource]; !known {
@@ -460,7 +460,7 @@ func (c *pluginController) status() (out []spec.NodeResource) {
 		p, r := resources[name], spec.NodeResource{Name: name}
 		has := held[name]
 		if has == nil {
-			has = &plugin.Amounts{}
+			has = &topology.Amounts{}
 		}
 		r.Amount = has.Sum()
 		switch {
@@ -473,16 +473,31 @@ func (c *pluginController) status() (out []spec.NodeResource) {
 			capacity, _ := c.book.Capacity(name)
 			r.Amount, r.NUMANodes = max(capacity.Sum(), has.Sum()), c.numaAmounts(&capacity, has)
 		}
+		r.Allocations = c.allocations(name)
 		out = append(out, r)
 	}
 	return out
 }
 
-func (c *pluginController) numaAmounts(capacity, held *plugin.Amounts) (out []spec.NUMAAmount) {
+func (c *pluginController) numaAmounts(capacity, held *topology.Amounts) (out []spec.NUMAAmount) {
 	for i := range c.node.options.Machine.NUMA {
 		if i < topology.MaxNUMANodes && (capacity.NUMA[i] > 0 || held.NUMA[i] > 0) {
 			out = append(out, spec.NUMAAmount{Name: strconv.Itoa(c.node.options.Machine.NUMA[i].ID), Amount: capacity.NUMA[i], Held: held.NUMA[i]})
 		}
+	}
+	return out
+}
+
+// allocations are what pods hold of a resource.
+func (c *pluginController) allocations(resource string) (out []spec.ResourceAllocation) {
+	for _, h := range c.book.Of(resource) {
+		a := spec.ResourceAllocation{PodRef: h.Pod, Far: h.Amounts.Far}
+		for i := range c.node.options.Machine.NUMA {
+			if i < topology.MaxNUMANodes && h.Amounts.NUMA[i] > 0 {
+				a.NUMANodes = append(a.NUMANodes, spec.NUMAPart{Name: strconv.Itoa(c.node.options.Machine.NUMA[i].ID), Amount: h.Amounts.NUMA[i]})
+			}
+		}
+		out = append(out, a)
 	}
 	return out
 }

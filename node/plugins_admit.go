@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -14,6 +15,7 @@ import (
 	"hilbert.dev/hilbert/node/hint"
 	"hilbert.dev/hilbert/node/loop"
 	"hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/topology"
 )
 
 // resourcePlan is the admission of one pod that asks for resources of plugins. Its asks are called beside the loop, all others in it.
@@ -22,6 +24,8 @@ type resourcePlan struct {
 	asks []resourceAsk
 	// own are the hints of what the agent gives itself.
 	own []hint.Resource
+	// promised is where the scheduler counts on it to come from.
+	promised topology.ResourceGrant
 	// most is how many NUMA nodes it may be on; 0: any number.
 	most int
 }
@@ -118,6 +122,11 @@ func (c *pluginController) begin(s *Sandbox, text string) (*resourcePlan, error)
 		return nil, errors.New("what the pod had before is being released")
 	}
 	plan := &resourcePlan{pod: nameOf(s)}
+	if where := s.Annotations[spec.AnnotationResourceNUMANodes]; where != "" {
+		if plan.promised, err = topology.ParseResourceGrant(where); err != nil {
+			return nil, err
+		}
+	}
 	for i := range requests {
 		r := requestOfPlugin(plan.pod, &requests[i])
 		if h := c.book.Holds(s.UID, r.Resource); h != nil && h.Containers != nil {
@@ -134,11 +143,29 @@ func (c *pluginController) begin(s *Sandbox, text string) (*resourcePlan, error)
 	}
 	asked := podOf(s)
 	plan.own = c.node.manager.Hints(&asked)
-	if words, err := spec.DeviceWordsOf(s.Annotations); err == nil && (words.NUMAPolicy == spec.NUMAPolicySingle || words.NUMAPolicy == spec.NUMAPolicyRestricted) {
-		plan.most = 1
-	}
+	plan.most = plan.bound(&asked.Near)
 	c.busy[s.UID]++
 	return plan, nil
+}
+
+// bound is how many NUMA nodes the pod may be on; 0: any number. One that may be on several only because no single one of the machine could hold it is on as many as the
+// scheduler has promised, which has judged that.
+func (p *resourcePlan) bound(near *topology.Near) int {
+	if near.Level < topology.SameNUMA || !near.Required {
+		return 0
+	}
+	promised := p.promised.NUMANodes()
+	for i := range p.own {
+		for _, h := range p.own[i].Hints {
+			if h.Preferred && near.Relax {
+				promised |= h.NUMANodes
+			}
+		}
+	}
+	if !near.Relax {
+		return 1
+	}
+	return max(1, bits.OnesCount8(promised))
 }
 
 // choose merges the hints of all resources, and returns the NUMA nodes that the pod's CPUs are to come from.
@@ -159,6 +186,10 @@ func (c *pluginController) choose(p *resourcePlan) (within uint8, err error) {
 			if a.hints, ok = c.book.Hints(a.request); !ok {
 				return 0, fmt.Errorf("%s: %d asked for: %w", a.request.Resource, a.request.Amount, plugin.ErrNoRoom)
 			}
+		}
+		if known == nil {
+			promised := p.promised.Of(a.request.Resource)
+			a.hints = hint.Prefer(a.hints, promised.NUMANodes())
 		}
 		resources = append(resources, hint.Resource{Name: a.request.Resource, Hints: a.hints})
 	}

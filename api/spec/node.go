@@ -70,8 +70,26 @@ type NodeResource struct {
 	Amount int64 `json:"amount"`
 	// NUMANodes are the NUMA nodes' parts of it, by number; what is near none of them is not in it.
 	NUMANodes []NUMAAmount `json:"numaNodes,omitempty"`
+	// Allocations are what pods hold of it, by NUMA node; the scheduler believes them even where they differ from its promise.
+	Allocations []ResourceAllocation `json:"allocations,omitempty"`
 	// Message says why the plugin does not serve; empty: it does.
 	Message string `json:"message,omitempty"`
+}
+
+// +kubebuilder:object:generate=true
+
+// ResourceAllocation is what one pod holds of a resource.
+type ResourceAllocation struct {
+	PodRef `json:",inline"`
+	// NUMANodes are the amounts by number of the NUMA node, Far that near none of them.
+	NUMANodes []NUMAPart `json:"numaNodes,omitempty"`
+	Far       int64      `json:"far,omitempty"`
+}
+
+// NUMAPart is an amount of one NUMA node.
+type NUMAPart struct {
+	Name   string `json:"name"`
+	Amount int64  `json:"amount"`
 }
 
 // +kubebuilder:object:generate=true

@@ -13,6 +13,10 @@ import (
 // "first:setup/example.com/fpga=1".
 const AnnotationResources = "hilbert.dev/node-resources"
 
+// AnnotationResourceNUMANodes is what the pod was promised of these resources by NUMA node: "example.com/fpga=0:2,1:1;example.com/key=far:1" is two of NUMA node 0, one of
+// NUMA node 1, and a key that is near none. Hilbert writes it with the Binding; nothing else may. The agent gives something else where it has to, and reports it.
+const AnnotationResourceNUMANodes = "hilbert.dev/resource-numa-nodes"
+
 const (
 	endsFirst = "first:"
 	// maxResourceAmount and maxResourceEntries bound what one pod asks for.

@@ -57,6 +57,7 @@ type gpuRequestRecord struct {
 	NIC       nicRecord     `json:"nic,omitzero"`
 	Near      nearRecord    `json:"near,omitzero"`
 	Tenant    uint64        `json:"tenant,omitempty"`
+	Resources string        `json:"resources,omitempty"`
 }
 
 type nicRecord struct {
@@ -76,7 +77,7 @@ func writeGPURequest(r *topology.Request) gpuRequestRecord {
 	return gpuRequestRecord{
 		Milli: r.Milli, Whole: r.Whole, Memory: r.Memory, Isolation: isolationText(r.Isolation),
 		NIC:  nicRecord{r.NIC.Count, r.NIC.Bandwidth, r.NIC.Function, r.NIC.RDMA},
-		Near: nearRecord{levelText(r.Near.Level), r.Near.Required, r.Near.Relax}, Tenant: uint64(r.Tenant),
+		Near: nearRecord{levelText(r.Near.Level), r.Near.Required, r.Near.Relax}, Tenant: uint64(r.Tenant), Resources: string(r.Resources),
 	}
 }
 
@@ -85,6 +86,7 @@ func (r *gpuRequestRecord) request() topology.Request {
 		Milli: r.Milli, Whole: r.Whole, Memory: r.Memory, Isolation: topology.Isolation(r.Isolation),
 		NIC:  topology.NICRequest{Count: r.NIC.Count, Bandwidth: r.NIC.Bandwidth, Function: r.NIC.Function, RDMA: r.NIC.RDMA},
 		Near: topology.Near{Level: topology.Level(r.Near.Level), Required: r.Near.Required, Relax: r.Near.Relax}, Tenant: topology.Tenant(r.Tenant),
+		Resources: topology.ResourceRequest(r.Resources),
 	}
 }
 
@@ -200,6 +202,7 @@ type grantRecord struct {
 	Function  bool          `json:"function,omitempty"`
 	NUMANodes numaText      `json:"numaNodes,omitzero"`
 	Tenant    uint64        `json:"tenant,omitempty"`
+	Resources resourcesText `json:"resources,omitempty"`
 }
 
 type heldDevicesRecord struct {
@@ -210,7 +213,7 @@ type heldDevicesRecord struct {
 func writeGrant(g *topology.Grant) *grantRecord {
 	return &grantRecord{
 		GPUs: members(g.GPUs), Milli: g.Milli, Memory: g.Memory, Isolation: isolationText(g.Isolation), Instance: g.Instance,
-		NICs: members(g.NICs), Bandwidth: g.NIC.Bandwidth, Function: g.NIC.Function, NUMANodes: numaText(g.NUMANodes), Tenant: uint64(g.Tenant),
+		NICs: members(g.NICs), Bandwidth: g.NIC.Bandwidth, Function: g.NIC.Function, NUMANodes: numaText(g.NUMANodes), Tenant: uint64(g.Tenant), Resources: resourcesText(g.Resources),
 	}
 }
 
@@ -224,7 +227,7 @@ func members(set uint16) (list []int) {
 func (g *grantRecord) grant() (out topology.Grant, err error) {
 	out = topology.Grant{
 		Milli: g.Milli, Memory: g.Memory, Isolation: topology.Isolation(g.Isolation), Instance: g.Instance,
-		NIC: topology.NICGrant{Bandwidth: g.Bandwidth, Function: g.Function}, NUMANodes: topology.NUMAGrant(g.NUMANodes), Tenant: topology.Tenant(g.Tenant),
+		NIC: topology.NICGrant{Bandwidth: g.Bandwidth, Function: g.Function}, NUMANodes: topology.NUMAGrant(g.NUMANodes), Tenant: topology.Tenant(g.Tenant), Resources: topology.ResourceGrant(g.Resources),
 	}
 	for _, gpu := range g.GPUs {
 		if gpu < 0 || gpu >= topology.MaxGPUs {

@@ -15,6 +15,7 @@ type (
 	numaText    topology.NUMAGrant // as the Binding's annotation has it
 
 	bandwidthText topology.Bandwidth
+	resourcesText topology.ResourceGrant // as the Binding's annotation has it
 )
 
 func (b bindingText) MarshalText() ([]byte, error) { return []byte(nameOf(bindingNames, b)), nil }
@@ -24,6 +25,12 @@ func (z numaText) MarshalText() ([]byte, error) { return []byte(topology.NUMAGra
 
 func (b bandwidthText) MarshalText() ([]byte, error) {
 	return []byte(topology.Bandwidth(b).String()), nil
+}
+
+func (g *resourcesText) UnmarshalText(text []byte) error {
+	grant, err := topology.ParseResourceGrant(string(text))
+	*g = resourcesText(grant)
+	return err
 }
 
 func (b *bandwidthText) UnmarshalText(text []byte) error {
@@ -86,14 +93,26 @@ type reportRecord struct {
 	HeldDevices []heldDevicesRecord `json:"heldDevices,omitempty"`
 	DeviceNote  string              `json:"deviceNote,omitempty"`
 
-	Headroom   headroomRecord    `json:"headroom,omitzero"`
-	Usage      usageRecord       `json:"usage,omitzero"`
-	Resources  []quantityRecord  `json:"resources,omitempty"`
-	Overcommit overcommitRecord  `json:"overcommit,omitzero"`
-	Evictions  []evictionRecord  `json:"wishes,omitempty"`
-	Apart      []apartRecord     `json:"apart,omitempty"`
-	Refused    []facts.UID       `json:"refused,omitempty"`
-	Events     []nodeEventRecord `json:"events,omitempty"`
+	Headroom      headroomRecord        `json:"headroom,omitzero"`
+	Usage         usageRecord           `json:"usage,omitzero"`
+	Resources     []quantityRecord      `json:"resources,omitempty"`
+	ByNUMANode    []resourceRecord      `json:"resourcesByNUMANode,omitempty"`
+	HeldResources []heldResourcesRecord `json:"heldResources,omitempty"`
+	Overcommit    overcommitRecord      `json:"overcommit,omitzero"`
+	Evictions     []evictionRecord      `json:"wishes,omitempty"`
+	Apart         []apartRecord         `json:"apart,omitempty"`
+	Refused       []facts.UID           `json:"refused,omitempty"`
+	Events        []nodeEventRecord     `json:"events,omitempty"`
+}
+
+type resourceRecord struct {
+	Name    string           `json:"name"`
+	Amounts topology.Amounts `json:"amounts"`
+}
+
+type heldResourcesRecord struct {
+	UID   facts.UID     `json:"uid"`
+	Grant resourcesText `json:"grant"`
 }
 
 type headroomText facts.HeadroomState
@@ -167,6 +186,10 @@ func writeReport(r facts.NodeReported) reportRecord {
 	out.Usage, out.Overcommit = usageRecord(r.Report.Usage), overcommitRecord(r.Report.Overcommit)
 	out.Evictions = each(r.Report.Evictions, func(w facts.EvictionRequest) evictionRecord { return evictionRecord(w) })
 	out.Refused, out.Resources = r.Report.Refused, each(r.Report.Resources, writeQuantity)
+	out.ByNUMANode = each(r.Report.ByNUMANode, func(a topology.Resource) resourceRecord { return resourceRecord(a) })
+	out.HeldResources = each(r.Report.HeldResources, func(h facts.HeldResources) heldResourcesRecord {
+		return heldResourcesRecord{h.UID, resourcesText(h.Grant)}
+	})
 	out.Apart = each(r.Report.Apart, func(a facts.Apart) apartRecord { return apartRecord(a) })
 	out.Events = each(r.Report.Events, func(e facts.NodeEvent) nodeEventRecord { return nodeEventRecord(e) })
 	return out
@@ -198,6 +221,10 @@ func readReport(r *reportRecord) (facts.NodeReported, error) {
 		out.Report.HeldDevices = append(out.Report.HeldDevices, facts.HeldDevices{UID: held.UID, Grant: grant})
 	}
 	out.Report.Resources = each(r.Resources, readQuantity)
+	out.Report.ByNUMANode = each(r.ByNUMANode, func(a resourceRecord) topology.Resource { return topology.Resource(a) })
+	out.Report.HeldResources = each(r.HeldResources, func(h heldResourcesRecord) facts.HeldResources {
+		return facts.HeldResources{UID: h.UID, Grant: topology.ResourceGrant(h.Grant)}
+	})
 	h := &r.Headroom
 	out.Report.Headroom = facts.Headroom{State: facts.HeadroomState(h.State), MilliCPU: h.MilliCPU, Memory: h.Memory, Note: h.Note}
 	out.Report.Usage, out.Report.Overcommit = facts.Usage(r.Usage), facts.Overcommit(r.Overcommit)

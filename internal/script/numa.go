@@ -84,7 +84,7 @@ func Report(t testing.TB, d *datadriven.TestData) facts.NodeReported {
 				r.Held = append(r.Held, facts.HeldNUMA{UID: facts.UID(uid), Grant: numaGrant(t, d, numaNodes)})
 			}
 		default:
-			if !deviceArg(t, d, r, arg) {
+			if !resourceArg(t, d, r, arg) && !deviceArg(t, d, r, arg) {
 				d.Fatalf(t, "report: unknown argument %q", arg.Key)
 			}
 		}

@@ -103,6 +103,7 @@ func Pod(t testing.TB, d *datadriven.TestData) facts.Pod {
 		r.GPU.Tenant = topology.TenantOf(pod.Namespace)
 	}
 	askNUMANodes(t, d, r, amounts)
+	askResources(r)
 	r.ScoreCPU, r.ScoreMemory = amounts[resource.NameCPU], amounts[resource.NameMemory]
 	for _, arg := range d.CmdArgs[1:] {
 		if arg.Key == "gpuset" {
@@ -115,6 +116,9 @@ func Pod(t testing.TB, d *datadriven.TestData) facts.Pod {
 		recordedDevices(t, d, &pod, arg)
 		if arg.Key == "numaNodes" {
 			pod.Grant.NUMANodes = numaGrant(t, d, strings.Join(arg.Vals, ","))
+		}
+		if arg.Key == "recorded" {
+			pod.Grant.Resources = resourceGrant(t, d, first(arg.Vals))
 		}
 	}
 	return pod
@@ -185,7 +189,7 @@ func requirement(t testing.TB, d *datadriven.TestData, r *facts.Requirements, am
 	case "gpu":
 		milli := scaled(t, d, value, 1)
 		r.GPU = topology.Request{Milli: int16(milli % topology.FullGPU), Whole: int8(milli / topology.FullGPU)}
-	case "gpuset", "dedicated", "bandwidth", "shared", "numaNodes", "gpus", "cards":
+	case "gpuset", "dedicated", "bandwidth", "shared", "numaNodes", "gpus", "cards", "recorded":
 	case "zone":
 		r.NodeSelector = []facts.Label{{Key: "zone", Value: value}}
 	case "prefer":
@@ -249,7 +253,7 @@ func Dump(s *cluster.Store) string {
 		} else if shape.GPUs > 0 {
 			fmt.Fprintf(&b, " gpus free=%v", s.GPUs(slot)[:shape.GPUs])
 		}
-		b.WriteString(numaNodes(&s.State, slot) + ":")
+		b.WriteString(numaNodes(&s.State, slot) + resourcesLeft(&s.State, slot) + ":")
 		for _, pod := range s.PodsOn(slot) {
 			fmt.Fprintf(&b, " %s(%s%s%s)", pod.UID, pod.Phase, grant(pod), waiting(pod))
 		}
@@ -286,6 +290,9 @@ func grant(pod *cluster.Pod) string {
 	}
 	if !g.NUMANodes.IsZero() {
 		text += " NUMA " + g.NUMANodes.String()
+	}
+	if g.Resources != "" {
+		text += " " + string(g.Resources)
 	}
 	switch {
 	case pod.Moved():

@@ -61,7 +61,7 @@ func reservation(w *reschedule.Wanted, pod *corev1.Pod, ttl time.Duration) (*v1a
 }
 
 // ours are the annotations that a Binding brings: the scheduler's, not the template's.
-var ours = []string{spec.AnnotationNUMANodes, spec.AnnotationGPUs, spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationResources, spec.AnnotationPriority, spec.AnnotationReservation}
+var ours = []string{spec.AnnotationNUMANodes, spec.AnnotationGPUs, spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationResources, spec.AnnotationResourceNUMANodes, spec.AnnotationPriority, spec.AnnotationReservation}
 
 // template is what the pod asks for, on one of the nodes.
 func template(pod *corev1.Pod, nodes ...string) corev1.PodTemplateSpec {

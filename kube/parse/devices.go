@@ -59,6 +59,7 @@ func deviceRequest(pod *corev1.Pod, list corev1.ResourceList, numaNodes topology
 	r.Memory, impossible = memory, cmp.Or(impossible, why)
 	r.NIC, why = asks.nics()
 	impossible = cmp.Or(impossible, why)
+	r.Resources = resourceRequest(list)
 
 	words, err := spec.DeviceWordsOf(pod.Annotations)
 	if err != nil {
@@ -214,8 +215,8 @@ func nearness(words spec.DeviceWords, r topology.Request, numaNodes topology.NUM
 	devices := !r.IsZero() || r.NIC.Count > 0
 	switch {
 	case near == topology.Near{}:
-	case !devices && numaNodes.IsZero():
-		return topology.Near{}, key + ": the pod requests nothing that can be near: no GPU, no network card, no CPUs of its own; leave it out"
+	case !devices && numaNodes.IsZero() && r.Resources == "":
+		return topology.Near{}, key + ": the pod requests nothing that can be near: no GPU, no network card, no CPUs of its own, nothing that a plugin could bring; leave it out"
 	case !devices && near.Level == topology.SameSwitch:
 		return topology.Near{}, fmt.Sprintf("%s: the pod requests no GPU and no network card, and CPUs hang on no switch; want %s or %s", key, spec.NearNUMA, spec.NearSocket)
 	}

@@ -141,7 +141,7 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// grant reads which GPUs and network cards a bound pod was given. Without a record, or with one that cannot be, the ledger infers it.
+// grant reads which GPUs and network cards a bound pod was given, and what of NUMA nodes that plugins bring. Without a record, or with one that cannot be, the ledger infers it.
 func (p *Parser) grant(pod *corev1.Pod, request *topology.Request) (grant topology.Grant) {
 	for _, record := range [...]struct {
 		key  string
@@ -150,6 +150,7 @@ func (p *Parser) grant(pod *corev1.Pod, request *topology.Request) (grant topolo
 	}{
 		{spec.AnnotationGPUs, !request.IsZero(), func(text string) error { return grant.ParseGPUs(text, request) }},
 		{spec.AnnotationNICs, request.NIC.Count > 0, func(text string) error { return grant.ParseNICs(text, &request.NIC) }},
+		{spec.AnnotationResourceNUMANodes, request.Resources != "", func(text string) error { return readResources(text, &grant, request.Resources) }},
 	} {
 		text, ok := pod.Annotations[record.key]
 		if !ok || !record.asks {

@@ -40,6 +40,9 @@ func (p *Parser) NodeReport(n *nodev1alpha1.CustomNodeResource) *facts.NodeRepor
 	if r.Resources, err = NodeResources(n.Status.Resources); err != nil {
 		p.warner.Warn("customnoderesource "+n.Name, "what plugins bring is malformed, so that the node has none of it", "err", err)
 	}
+	if r.ByNUMANode, r.HeldResources, err = ResourcesByNUMANode(&n.Status.NodeStatus); err != nil {
+		p.warner.Warn("customnoderesource "+n.Name, "what plugins bring by NUMA node is malformed, so that it counts for the node alone", "err", err)
+	}
 	if r.Overcommit, err = p.overcommit(n.Status.Overcommit); err != nil {
 		p.warner.Warn("customnoderesource "+n.Name, "what the node says of over-commitment is malformed, so that no CPU is promised a second time", "err", err)
 	}

@@ -47,6 +47,9 @@ func bindingBody(w *bind.Write) ([]byte, error) {
 	if !w.Grant.NUMANodes.IsZero() {
 		b.Annotations[spec.AnnotationNUMANodes] = w.Grant.NUMANodes.String()
 	}
+	if w.Grant.Resources != "" {
+		b.Annotations[spec.AnnotationResourceNUMANodes] = string(w.Grant.Resources)
+	}
 	if w.Placeholder != "" {
 		b.Annotations[spec.AnnotationReservation] = string(w.Placeholder)
 	}

@@ -74,5 +74,8 @@ func promisesOf(g *topology.Grant) map[string]string {
 	if !g.NUMANodes.IsZero() {
 		promises[spec.AnnotationNUMANodes] = g.NUMANodes.String()
 	}
+	if g.Resources != "" {
+		promises[spec.AnnotationResourceNUMANodes] = string(g.Resources)
+	}
 	return promises
 }

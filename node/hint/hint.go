@@ -2,6 +2,7 @@ package hint
 
 import (
 	"math/bits"
+	"slices"
 )
 
 // Hint is a set of NUMA nodes, by index, that can serve a request together.
@@ -78,6 +79,19 @@ func within(resources []Resource, set uint8) (c Choice, ok bool) {
 		}
 	}
 	return c, true
+}
+
+// Prefer makes the hint of a set of NUMA nodes the only one that is preferred, if there is one: what was promised is preferred. 0 is no set.
+func Prefer(hints []Hint, set uint8) []Hint {
+	at := slices.IndexFunc(hints, func(h Hint) bool { return h.NUMANodes == set })
+	if set == 0 || at < 0 {
+		return hints
+	}
+	out := make([]Hint, len(hints))
+	for i := range hints {
+		out[i] = Hint{NUMANodes: hints[i].NUMANodes, Preferred: i == at}
+	}
+	return out
 }
 
 // narrowest is a resource's best hint within a set: a preferred one, then one with few NUMA nodes, then the lowest.

@@ -14,51 +14,7 @@ import (
 )
 
 // MaxAmount bounds amounts, so that no sum overflows.
-const MaxAmount = 1 << 40
-
-// Amounts are how much there is of a resource in each NUMA node, by index, and near none of them.
-type Amounts struct {
-	NUMA [topology.MaxNUMANodes]int64 `json:"numa"`
-	Far  int64                        `json:"far,omitempty"`
-}
-
-// Sum is all of it.
-func (a *Amounts) Sum() int64 {
-	sum := a.Far
-	for _, n := range a.NUMA {
-		sum += n
-	}
-	return sum
-}
-
-// within is what there is in a set of NUMA nodes, and near none.
-func (a *Amounts) within(set uint8) int64 {
-	sum := max(a.Far, 0)
-	for ; set != 0; set &= set - 1 {
-		sum += max(a.NUMA[bits.TrailingZeros8(set)], 0)
-	}
-	return sum
-}
-
-// Add adds to it.
-func (a *Amounts) Add(b *Amounts) { a.add(b, 1) }
-
-func (a *Amounts) add(b *Amounts, sign int64) {
-	a.Far += sign * b.Far
-	for i := range a.NUMA {
-		a.NUMA[i] += sign * b.NUMA[i]
-	}
-}
-
-// nodes is the set of NUMA nodes that have any.
-func (a *Amounts) nodes() (set uint8) {
-	for i, n := range a.NUMA {
-		if n > 0 {
-			set |= 1 << i
-		}
-	}
-	return set
-}
+const MaxAmount = topology.MaxResourceAmount
 
 // Request is what a pod asks for of one resource.
 type Request struct {
@@ -71,17 +27,17 @@ type Request struct {
 
 // Holding is what a pod holds of one resource.
 type Holding struct {
-	Pod      spec.PodRef `json:"pod"`
-	Resource string      `json:"resource"`
-	Amounts  Amounts     `json:"amounts"`
-	IDs      []string    `json:"ids,omitempty"`
+	Pod      spec.PodRef      `json:"pod"`
+	Resource string           `json:"resource"`
+	Amounts  topology.Amounts `json:"amounts"`
+	IDs      []string         `json:"ids,omitempty"`
 	// Containers is what each container gets, by name.
 	Containers map[string]Contribution `json:"containers,omitempty"`
 }
 
 // Where says that it stays where it is: one hint, or none where it is near no NUMA node.
 func (h *Holding) Where() []hint.Hint {
-	if set := h.Amounts.nodes(); set != 0 {
+	if set := h.Amounts.NUMANodes(); set != 0 {
 		return []hint.Hint{{NUMANodes: set, Preferred: true}}
 	}
 	return nil
@@ -120,30 +76,30 @@ var (
 
 // Book records what there is of plugins' resources, and who holds it. It is not safe for concurrent use.
 type Book struct {
-	capacity map[string]Amounts             // by resource
+	capacity map[string]topology.Amounts    // by resource
 	held     map[string]map[string]*Holding // by pod's UID, then resource
 }
 
 // NewBook returns a book without resources.
 func NewBook() *Book {
-	return &Book{capacity: make(map[string]Amounts), held: make(map[string]map[string]*Holding)}
+	return &Book{capacity: make(map[string]topology.Amounts), held: make(map[string]map[string]*Holding)}
 }
 
 // Offer records what a machine has of a resource. It may be less than what pods hold: then nothing more is given.
-func (b *Book) Offer(resource string, a Amounts) { b.capacity[resource] = a }
+func (b *Book) Offer(resource string, a topology.Amounts) { b.capacity[resource] = a }
 
 // Capacity is what was offered last. False: never.
-func (b *Book) Capacity(resource string) (Amounts, bool) {
+func (b *Book) Capacity(resource string) (topology.Amounts, bool) {
 	a, ok := b.capacity[resource]
 	return a, ok
 }
 
 // Free is what nobody holds. It may be negative where a plugin offers less than before.
-func (b *Book) Free(resource string) Amounts {
+func (b *Book) Free(resource string) topology.Amounts {
 	free := b.capacity[resource]
 	for _, of := range b.held {
 		if h := of[resource]; h != nil {
-			free.add(&h.Amounts, -1)
+			free.Subtract(&h.Amounts)
 		}
 	}
 	return free
@@ -158,7 +114,7 @@ func (b *Book) Hints(r *Request) (hints []hint.Hint, ok bool) {
 	}
 	fewest := 0
 	for set := 1; set <= 0xff; set++ {
-		if set&^int(free.nodes()) != 0 || free.within(uint8(set)) < r.Amount {
+		if set&^int(free.NUMANodes()) != 0 || free.Within(uint8(set)) < r.Amount {
 			continue
 		}
 		if n := bits.OnesCount(uint(set)); fewest == 0 || n < fewest {
@@ -176,7 +132,7 @@ func (b *Book) Hints(r *Request) (hints []hint.Hint, ok bool) {
 func (b *Book) Judge(r *Request, hints []hint.Hint) (kept []hint.Hint, err error) {
 	free := b.Free(r.Resource)
 	for _, h := range hints {
-		if free.within(h.NUMANodes) >= r.Amount {
+		if free.Within(h.NUMANodes) >= r.Amount {
 			kept = append(kept, h)
 		}
 	}
@@ -194,11 +150,11 @@ func (b *Book) Take(r *Request, set uint8, h *Holding) error {
 	if sum := h.Amounts.Sum(); sum != r.Amount {
 		return fmt.Errorf("%s: allocated %d, asked for were %d: %w", r.Resource, sum, r.Amount, ErrLie)
 	}
-	if outside := h.Amounts.nodes() &^ set; set != 0 && outside != 0 {
-		return fmt.Errorf("%s: allocated from NUMA nodes %08b, chosen were %08b: %w", r.Resource, h.Amounts.nodes(), set, ErrLie)
+	if outside := h.Amounts.NUMANodes() &^ set; set != 0 && outside != 0 {
+		return fmt.Errorf("%s: allocated from NUMA nodes %08b, chosen were %08b: %w", r.Resource, h.Amounts.NUMANodes(), set, ErrLie)
 	}
 	free := b.Free(r.Resource)
-	free.add(&h.Amounts, -1)
+	free.Subtract(&h.Amounts)
 	for i, n := range free.NUMA {
 		if n < 0 && h.Amounts.NUMA[i] > 0 {
 			return fmt.Errorf("%s: NUMA node %d has %d fewer than allocated: %w", r.Resource, i, -n, ErrLie)

@@ -166,7 +166,7 @@ func (d *Directory) dial(ctx context.Context, s Socket) (net.Conn, error) {
 func (c *Client) Close() { _ = c.conn.Close() } // calls on it fail, which is all
 
 // Reconcile tells the plugin what pods hold, and returns what there is and what the plugin says that pods hold.
-func (c *Client) Reconcile(ctx context.Context, held []*Holding) (capacity Amounts, has []*Holding, err error) {
+func (c *Client) Reconcile(ctx context.Context, held []*Holding) (capacity topology.Amounts, has []*Holding, err error) {
 	request := &api.ReconcileRequest{}
 	for _, h := range held {
 		request.Held = append(request.Held, &api.Allocation{Pod: podOf(h.Pod), Amounts: c.amountsOf(&h.Amounts), Ids: h.IDs})
@@ -179,7 +179,7 @@ func (c *Client) Reconcile(ctx context.Context, held []*Holding) (capacity Amoun
 		return capacity, nil, c.failed("reconcile", err)
 	}
 	if has, err = c.read.held(c.Info.Resource, answer.GetHeld()); err != nil {
-		return Amounts{}, nil, c.failed("reconcile", err)
+		return topology.Amounts{}, nil, c.failed("reconcile", err)
 	}
 	return capacity, has, nil
 }
@@ -228,7 +228,7 @@ func (c *Client) failed(what string, err error) error {
 	return fmt.Errorf("plugin %s: %s: %w", c.Info.Name, what, err)
 }
 
-func (c *Client) amountsOf(a *Amounts) (out []*api.Amount) {
+func (c *Client) amountsOf(a *topology.Amounts) (out []*api.Amount) {
 	for i := range c.read.machine.NUMA {
 		if i < topology.MaxNUMANodes && a.NUMA[i] > 0 {
 			out = append(out, &api.Amount{NumaNode: int32(c.read.machine.NUMA[i].ID), Amount: a.NUMA[i]})

@@ -98,7 +98,7 @@ func (r *reader) index(number int32) (int, bool) {
 	return 0, false
 }
 
-func (r *reader) amounts(list []*api.Amount) (out Amounts, err error) {
+func (r *reader) amounts(list []*api.Amount) (out topology.Amounts, err error) {
 	if len(list) > topology.MaxNUMANodes+1 {
 		return out, lie("%d amounts: more than the machine has NUMA nodes", len(list))
 	}
