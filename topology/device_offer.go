@@ -11,11 +11,12 @@ import "math/bits"
 //  2. for a part of a GPU: no MIG instance for a request that does not ask for one; the smallest instance; the GPU on which the least
 //     compute is left, then the least memory;
 //  3. what is left in the domain: the fewest idle GPUs, then the least compute, then the least bandwidth and the fewest functions of network
-//     cards, then the fewest CPUs of its NUMA nodes;
+//     cards, then the least of what plugins bring, then the fewest CPUs of its NUMA nodes;
 //  4. the lowest index.
 //
 // In the domain, whole GPUs are those that are best connected (see connected), network cards those that share a switch with the GPUs (see
-// nearest), NUMA nodes those of OfferNUMA. Without Near, NUMA nodes are chosen by themselves.
+// nearest), NUMA nodes those of OfferNUMA, and what plugins bring comes from beside them. Without Near, NUMA nodes are chosen by themselves, unless something
+// is asked for that plugins bring.
 func (v *View) Offer(r *Request, z *NUMARequest) (g Grant, ok bool) {
 	if r.Contradiction(z) != "" {
 		return Grant{}, false
@@ -148,6 +149,7 @@ type rank struct {
 	compute   int64
 	bandwidth int64
 	functions int64
+	brought   int64 // what plugins bring of what is asked for
 	cpus      int32
 }
 
@@ -165,6 +167,8 @@ func (a *rank) less(b *rank) bool {
 		return a.bandwidth < b.bandwidth
 	case a.functions != b.functions:
 		return a.functions < b.functions
+	case a.brought != b.brought:
+		return a.brought < b.brought
 	}
 	return a.cpus < b.cpus
 }
@@ -309,6 +313,9 @@ func (s *search) left(c *candidate, cpus int32) {
 	v, d := s.v, s.v.Shape.Devices
 	c.rank.idle = bits.OnesCount16(c.devices.gpus & s.idle)
 	c.rank.cpus = cpus
+	if s.brought {
+		c.rank.brought = v.resourcesWithin(&s.resources, c.devices.numaNodes)
+	}
 	count := v.Shape.count()
 	gpus := c.devices.gpus & uint16(1<<count-1)
 	if d != nil {

@@ -47,7 +47,7 @@ type Refusal struct {
 	Domains     [MaxGPUs]uint8 // Apart, FewIdle: GPUs that serve, by domain, the most first
 	TooLarge    bool           // FewIdle: even empty, no domain would hold it
 	Text        string         // Contradictory
-	Resource    string         // FewResources, NoResourceNear
+	Resource    string         // FewResources, NoResourceNear; LargerThanMachine, where it is that
 }
 
 // Refusal says why Offer refuses. It costs more than Offer.
@@ -191,6 +191,7 @@ func (v *View) refuseNear(r *Request, z *NUMARequest, out *Refusal) {
 	switch {
 	case !v.couldHold(r, z, out.Level):
 		out.Cause = LargerThanMachine
+		v.nameLarge(&s, out)
 	case served == 0:
 		out.Cause = Apart
 	case !cards:
@@ -313,7 +314,11 @@ func (f *Refusal) places() (text string, domains int) {
 }
 
 func (f *Refusal) tooLarge() string {
-	return fmt.Sprintf("no %s of this machine could hold it, even an empty one", f.Level.word())
+	what := ""
+	if f.Resource != "" {
+		what = fmt.Sprintf(": the most of %[2]s in one is %[1]d, %[3]d asked for", f.Left, f.Resource, f.Asked)
+	}
+	return fmt.Sprintf("no %s of this machine could hold it, even an empty one%s", f.Level.word(), what)
 }
 
 // with is what of a network card is asked for.

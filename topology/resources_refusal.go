@@ -36,6 +36,22 @@ func (v *View) fewest(ask *resourceAsk, set uint8, s shortage) shortage {
 	return s
 }
 
+// nameLarge names, of a request that no domain of the machine could hold, the resource of which none has enough.
+func (v *View) nameLarge(s *search, out *Refusal) {
+	if !s.brought {
+		return
+	}
+	all := NewResourceFree(v.Resources)
+	empty, few := *v, shortage{resource: -1, left: -1}
+	empty.ResourcesFree = &all
+	for i := range s.wide.n {
+		few = empty.fewest(&s.resources, s.wide.of[i].numaNodes, few)
+	}
+	if few.resource >= 0 {
+		out.Asked, out.Left, out.Resource = s.resources[few.resource], few.left, v.Resources[few.resource].Name
+	}
+}
+
 // resourceText is the part of Refusal.String that is about what plugins bring.
 func (f *Refusal) resourceText() string {
 	switch {

@@ -61,6 +61,16 @@ func (v *View) fewResource(ask *resourceAsk, set uint8) int {
 	return -1
 }
 
+// resourcesWithin is how much a set of NUMA nodes has left of all that is asked for.
+func (v *View) resourcesWithin(ask *resourceAsk, set uint8) (left int64) {
+	for i := range min(len(v.Resources), MaxResources) {
+		if ask[i] > 0 {
+			left += v.ResourcesFree[i].Within(set)
+		}
+	}
+	return left
+}
+
 // giveResources chooses what is asked for from a set of NUMA nodes that holds it, beside those of the rest of the grant.
 func (v *View) giveResources(ask *resourceAsk, among uint8, g *Grant) (out ResourceGrant) {
 	beside := g.NUMANodes.NUMANodes() | v.deviceNUMANodes(g)

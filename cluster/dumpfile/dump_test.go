@@ -73,7 +73,7 @@ func TestDumpKeepsEveryField(t *testing.T) {
 
 // aGrant is one that a node could give.
 func aGrant() topology.Grant {
-	return topology.Grant{GPUs: 5, Milli: 300, NUMANodes: topology.NUMAGrant{CPUs: [topology.MaxNUMANodes]uint16{3: 8}, Memory: [topology.MaxNUMANodes]uint32{3: 5}}}
+	return topology.Grant{GPUs: 5, Milli: 300, NUMANodes: topology.NUMAGrant{CPUs: [topology.MaxNUMANodes]uint16{3: 8}, Memory: [topology.MaxNUMANodes]uint32{3: 5}}, Resources: "example.com/fpga=1:2"}
 }
 
 func written(t *testing.T, d *cluster.Dump) []byte {
@@ -120,6 +120,10 @@ func (f *filler) fill(v reflect.Value) {
 	case reflect.Map:
 		v.Set(reflect.ValueOf(map[string]string{fmt.Sprint("k", f.next): fmt.Sprint("v", f.next)}))
 	case reflect.String:
+		if v.Type() == reflect.TypeFor[topology.ResourceGrant]() { // it is checked when it is read
+			v.SetString(fmt.Sprintf("example.com/r%d=0:1,far:2", f.next))
+			return
+		}
 		v.SetString(fmt.Sprintf("s%04d", f.next)) // in order, as sorted lists are
 	case reflect.Bool:
 		v.SetBool(true)
