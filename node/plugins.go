@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,8 +13,6 @@ import (
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/plugin"
-	"hilbert.dev/hilbert/node/report"
-	"hilbert.dev/hilbert/topology"
 )
 
 // pluginController brings resources of plugins to pods: it finds the plugins, keeps the book of who holds what, and compares the book with what plugins say.
@@ -436,70 +433,6 @@ func join(out *plugin.Contribution, more plugin.Contribution, resource string, s
 		out.Annotations[key] = value
 	}
 	return err
-}
-
-// status is what the report says: a resource for each that a plugin serves, and for each that pods hold.
-func (c *pluginController) status() (out []spec.NodeResource) {
-	resources := make(map[string]*pluginState)
-	for _, p := range c.plugins {
-		if p.client != nil && p.client.Info.Resource != "" {
-			resources[p.client.Info.Resource] = p
-		}
-	}
-	held := make(map[string]*topology.Amounts)
-	for _, h := range c.book.All() {
-		if held[h.Resource] == nil {
-			held[h.Resource] = &topology.Amounts{}
-		}
-		held[h.Resource].Add(&h.Amounts)
-		if _, known := resources[h.Resource]; !known {
-			resources[h.Resource] = nil
-		}
-	}
-	for _, name := range sortedKeys(resources) {
-		p, r := resources[name], spec.NodeResource{Name: name}
-		has := held[name]
-		if has == nil {
-			has = &topology.Amounts{}
-		}
-		r.Amount = has.Sum()
-		switch {
-		case p == nil:
-			r.Message = "no plugin serves it"
-		case !p.serves:
-			r.Plugin, r.Message = p.name, report.Message(p.why)
-		default:
-			r.Plugin = p.name
-			capacity, _ := c.book.Capacity(name)
-			r.Amount, r.NUMANodes = max(capacity.Sum(), has.Sum()), c.numaAmounts(&capacity, has)
-		}
-		r.Allocations = c.allocations(name)
-		out = append(out, r)
-	}
-	return out
-}
-
-func (c *pluginController) numaAmounts(capacity, held *topology.Amounts) (out []spec.NUMAAmount) {
-	for i := range c.node.options.Machine.NUMA {
-		if i < topology.MaxNUMANodes && (capacity.NUMA[i] > 0 || held.NUMA[i] > 0) {
-			out = append(out, spec.NUMAAmount{Name: strconv.Itoa(c.node.options.Machine.NUMA[i].ID), Amount: capacity.NUMA[i], Held: held.NUMA[i]})
-		}
-	}
-	return out
-}
-
-// allocations are what pods hold of a resource.
-func (c *pluginController) allocations(resource string) (out []spec.ResourceAllocation) {
-	for _, h := range c.book.Of(resource) {
-		a := spec.ResourceAllocation{PodRef: h.Pod, Far: h.Amounts.Far}
-		for i := range c.node.options.Machine.NUMA {
-			if i < topology.MaxNUMANodes && h.Amounts.NUMA[i] > 0 {
-				a.NUMANodes = append(a.NUMANodes, spec.NUMAPart{Name: strconv.Itoa(c.node.options.Machine.NUMA[i].ID), Amount: h.Amounts.NUMA[i]})
-			}
-		}
-		out = append(out, a)
-	}
-	return out
 }
 
 // close closes all connections when the agent ends. What pods hold stays set up.

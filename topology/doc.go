@@ -9,6 +9,7 @@
 //	              what there is    what is left      a pod asks for   a pod gets
 //	GPUs, cards   Shape, Devices   Free, DeviceFree  Request          Grant
 //	NUMA nodes    NUMAShape        NUMAFree          NUMARequest      NUMAGrant, in the Grant
+//	plugins bring []Resource       ResourceFree      ResourceRequest  ResourceGrant, in the Grant
 //
 // GPUs are counters of FullGPU thousandths. Devices adds what only an agent can report: memory, MIG instances, the party that gives the GPUs out, and
 // which switch, NUMA node and socket each GPU and network card is attached to. A View joins all of one node.
