@@ -167,11 +167,12 @@ func TestBindingCarriesTheGrant(t *testing.T) {
 	}
 	r.server.SetPod(standin.Pod("s", ""))
 	write = bindingOf("s")
-	write.Resources = "main/example.com/fpga=2"
+	write.Resources, write.Grant.Resources = "main/example.com/fpga=2", "example.com/fpga=0:2"
 	if got := r.do(t, write).Outcome; got != bind.Written {
 		t.Fatalf("outcome %d", got)
 	}
-	if pod := r.server.Pod("default", "s"); len(pod.Annotations) != 1 || pod.Annotations["hilbert.dev/node-resources"] != write.Resources {
+	if pod := r.server.Pod("default", "s"); len(pod.Annotations) != 2 || pod.Annotations["hilbert.dev/node-resources"] != write.Resources ||
+		pod.Annotations["hilbert.dev/resource-numa-nodes"] != "example.com/fpga=0:2" {
 		t.Errorf("annotations %v", pod.Annotations)
 	}
 	if pod := r.server.Pod("default", "r"); len(pod.Annotations) != 2 || pod.Annotations["hilbert.dev/reclaimed"] != "1500m/2048Mi" || pod.Annotations["hilbert.dev/priority"] != "-10" {

@@ -170,7 +170,7 @@ func reservationRows() []request {
 		{"of one that is older, that nobody is evicted for it", changesKept(mover, naming(nil)), ""},
 		{"a status", changesKept(admin, map[string]any{"status": map[string]any{"reserved": 1}}, "status"), ""},
 	}
-	for _, key := range []string{spec.AnnotationNUMANodes, spec.AnnotationGPUs, spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationResources, spec.AnnotationPriority, spec.AnnotationReservation} {
+	for _, key := range []string{spec.AnnotationNUMANodes, spec.AnnotationGPUs, spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationResources, spec.AnnotationResourceNUMANodes, spec.AnnotationPriority, spec.AnnotationReservation} {
 		rows = append(rows, request{"with " + key, keeps(owner, plain, annotated(key, "1")), leave})
 	}
 	return rows

@@ -98,7 +98,7 @@ func placements() []request {
 			annotation(requiredPlugins, "[]")), requiredPlugins},
 		{"a mirror by another node", creates(node, plain, mirror, numaNodes, onNode("n2")), "hilbert.dev/numa-nodes: " + written},
 	}
-	for _, key := range []string{spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationResources, spec.AnnotationPriority, spec.AnnotationReservation} {
+	for _, key := range []string{spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationResources, spec.AnnotationResourceNUMANodes, spec.AnnotationPriority, spec.AnnotationReservation} {
 		out = append(out,
 			request{"the owner creates with " + key, creates(owner, plain, annotation(key, "1")), key + ": " + written},
 			request{"the owner adds " + key, patches(owner, "free", annotates(key, `"1"`)), key + ": " + written},

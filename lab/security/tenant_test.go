@@ -35,6 +35,7 @@ var words = []word{
 	{key: spec.AnnotationNICs, value: "eth0"},
 	{key: spec.AnnotationReclaimed, value: "1000m/1024Mi"},
 	{key: spec.AnnotationResources, value: "main/example.com/fpga=1"},
+	{key: spec.AnnotationResourceNUMANodes, value: "example.com/fpga=0:1"},
 	{key: spec.AnnotationPriority, value: "2000000000"},
 	{key: spec.LabelQoS, value: string(spec.QoSDedicated), label: true},
 	{key: spec.LabelQoS, value: string(spec.QoSSystem), label: true},
