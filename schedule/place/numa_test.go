@@ -33,6 +33,7 @@ func drawReport(t *rapid.T) *facts.NodeReport {
 		}
 	}
 	r.Devices = reportDevices(t)
+	reportResources(t, r)
 	if rapid.Bool().Draw(t, "measured") {
 		r.Usage = drawUsage(t)
 	}
@@ -45,8 +46,9 @@ func drawUsage(t *rapid.T) facts.Usage {
 	}
 }
 
-// drawNUMANodes makes some requirements dedicated.
+// drawNUMANodes makes some requirements dedicated, and has some ask for what plugins bring.
 func drawNUMANodes(t *rapid.T, r *facts.Requirements) {
+	drawResources(t, r)
 	if rapid.IntRange(0, 3).Draw(t, "dedicated") > 0 {
 		return
 	}

@@ -159,6 +159,9 @@ func (w *battle) arrive(t *rapid.T) {
 	w.store.Apply(facts.PodUpserted{Pod: *f})
 	w.snapshot.Advance(w.store)
 	pod := w.store.Pod(f.UID)
+	if pod.Class.Absent != "" { // no node has it: it is held, and never placed
+		return
+	}
 	plan := cluster.Plan{Placements: []cluster.Placement{{Pod: f.UID}}}
 	choice, ok := w.placer.Place(pod.Class)
 	if !ok {

@@ -52,7 +52,7 @@ func TestRoomsFollow(t *testing.T) {
 func (w *unitWorld) commit(t *rapid.T) (placed []facts.UID) {
 	ask := w.ask
 	ask.Within = nil
-	ask.Members = slices.DeleteFunc(slices.Clone(ask.Members), func(p *cluster.Pod) bool { return p.Phase != cluster.Pending })
+	ask.Members = slices.DeleteFunc(slices.Clone(ask.Members), func(p *cluster.Pod) bool { return p.Phase != cluster.Pending || p.Class.Absent != "" })
 	ask.Need = 1
 	choices, ok := w.placer.PlaceUnit(&ask)
 	if !ok {

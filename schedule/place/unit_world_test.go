@@ -193,6 +193,9 @@ func (w *unitWorld) apply(pod *facts.Pod) {
 		if pod.Grant.GPUs == 0 && copied.GPU.Count() > 0 || pod.Grant.NICs == 0 && copied.GPU.NIC.Count > 0 {
 			copied.GPU, pod.Grant = topology.Request{}, topology.Grant{NUMANodes: pod.Grant.NUMANodes}
 		}
+		if pod.Grant.Resources == "" {
+			copied.GPU.Resources = ""
+		}
 		if pod.Grant.NUMANodes.IsZero() {
 			copied.NUMANodes = topology.NUMARequest{}
 		}

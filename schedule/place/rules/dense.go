@@ -83,7 +83,7 @@ func (p *Profile) DenseScorer(c *cluster.Class, states *GPUStates) (x DenseScore
 		}
 	}
 	x.scored = [2]int64{c.ScoreCPU - c.PodLevelCPU, c.ScoreMemory - c.PodLevelMemory}
-	plain := c.NUMANodes.IsZero() && !c.AsksReclaimed()
+	plain := c.NUMANodes.IsZero() && !c.AsksReclaimed() && c.GPU.Resources == ""
 	x.priced = p.PriceList() != 0
 	x.Filters = amountsOnly && plain && !asksDevices(c)
 	plain = plain && !p.ReadsLoad() && !p.PricesHosts(c) // a Dense does not say what the node uses, and no bound is known of CPUWorth
