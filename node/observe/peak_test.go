@@ -110,25 +110,39 @@ func TestPeaks(t *testing.T) {
 			had := ever
 			ever = k.peak
 			o := r.Read(time.Duration(r.tick)*5*time.Second, []Cgroup{{ID: "app", Dir: "pod/app", Peak: true}})
-			m := &o.Cgroups[0].Memory
-			got, known := m.Peak.Get()
-			if want := round > 0 && (precise || ever > had); known != want || known && got != high {
-				t.Fatalf("round %d: peak %d %v; want %d, %v: %s", round, got, known, high, want, m.Peak.Reason())
-			}
-			inUse, told := m.PeakInUse.Get()
-			if told != (known && !limited) {
-				t.Fatalf("round %d: in use is told: %v, and the peak: %v, at the limit: %v", round, told, known, limited)
-			}
-			cache, _ := m.InactiveFile.Get()
-			if want := max(0, high-max(cache, before)); told && inUse != want {
-				t.Fatalf("round %d: %d in use; want %d", round, inUse, want)
-			}
-			if told && inUse > used && cacheMost <= max(cache, before) {
-				t.Fatalf("round %d: %d in use, but it had %d without cache at most", round, inUse, used)
-			}
-			before = cache
+			p := peakRound{high: high, used: used, cacheMost: cacheMost, before: before, told: round > 0 && (precise || ever > had), limited: limited}
+			before = p.check(t, &o.Cgroups[0].Memory)
 		}
 	})
+}
+
+// peakRound is what a cgroup did between two readings, in bytes.
+type peakRound struct {
+	high, used int64 // the most at once: with cache, and without
+	cacheMost  int64 // the most cache
+	before     int64 // the cache at the reading before
+	told       bool  // its peak is to be told
+	limited    bool  // it was at its limit
+}
+
+// check compares it with a reading, and returns the cache that was read.
+func (p *peakRound) check(t *rapid.T, m *CgroupMemory) (cache int64) {
+	got, known := m.Peak.Get()
+	if known != p.told || known && got != p.high {
+		t.Fatalf("peak %d %v; want %d, %v: %s", got, known, p.high, p.told, m.Peak.Reason())
+	}
+	inUse, told := m.PeakInUse.Get()
+	if told != (known && !p.limited) {
+		t.Fatalf("in use is told: %v, and the peak: %v, at the limit: %v", told, known, p.limited)
+	}
+	cache, _ = m.InactiveFile.Get()
+	if want := max(0, p.high-max(cache, p.before)); told && inUse != want {
+		t.Fatalf("%d in use; want %d", inUse, want)
+	}
+	if told && inUse > p.used && p.cacheMost <= max(cache, p.before) {
+		t.Fatalf("%d in use, but it had %d without cache at most", inUse, p.used)
+	}
+	return cache
 }
 
 // TestPeaksThatAreNotAskedFor: their file is not opened, and they are not known.

@@ -207,17 +207,9 @@ func (w *siege) enlist() {
 		}
 		members := slices.Clone(u.Pods())
 		slices.SortFunc(members, cluster.MoreImportant)
-		singly, claimed := len(members), 0
-		for _, pod := range members {
-			if pod.Claimed() {
-				claimed++
-			}
-		}
+		singly := len(members)
 		if u.Facts.MinMember > 1 || u.Facts.Indivisible {
-			singly = 0
-			if !u.Facts.Indivisible {
-				singly = max(len(members)-int(u.Facts.MinMember)-claimed, 0)
-			}
+			singly = spareOf(u, members)
 			if len(members) > 0 {
 				add(true, members...)
 			}
@@ -233,6 +225,20 @@ func (w *siege) enlist() {
 			}
 		}
 	}
+}
+
+// spareOf is how many members a gang can lose one by one.
+func spareOf(u *cluster.Unit, members []*cluster.Pod) int {
+	if u.Facts.Indivisible {
+		return 0
+	}
+	spare := len(members) - int(u.Facts.MinMember)
+	for _, pod := range members {
+		if pod.Claimed() {
+			spare--
+		}
+	}
+	return max(spare, 0)
 }
 
 // share lists what may be counted on of a party of which Plans claim some: what is less important than the unit. A gang goes whole if it is claimed
