@@ -201,6 +201,11 @@ func TestTakenUplinks(t *testing.T) {
 	if err := e.followUplinks(all); err != nil {
 		t.Errorf("a default route that leads by the one that is taken is no change: %v", err)
 	}
+	anew := slices.Clone(all)
+	anew[1].index = 7
+	if err := e.followUplinks(anew); !errors.Is(err, ErrUplinksChanged) {
+		t.Errorf("the one that was taken was made anew under its name: %v", err)
+	}
 }
 
 func TestSpeedAndQueues(t *testing.T) {

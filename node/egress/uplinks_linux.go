@@ -176,15 +176,12 @@ func (e *Egress) level() uint64 {
 // followUplinks takes over new names of the uplinks, whose speed and counters are read by name; the programs stay where they are. An uplink that has gone, and one that was
 // missing and has come, are an error: all is opened anew then.
 func (e *Egress) followUplinks(all []iface) error {
-	for slot, one := range e.uplinks {
-		if one.index == 0 {
-			continue
-		}
+	for _, one := range e.followed() {
 		at := slices.IndexFunc(all, func(other iface) bool { return other.index == one.index })
 		if at < 0 {
 			return fmt.Errorf("%s has gone: %w", one.name, ErrUplinksChanged)
 		}
-		e.uplinks[slot].name = all[at].name
+		one.name = all[at].name
 	}
 	for _, name := range e.missing {
 		if slices.ContainsFunc(all, func(one iface) bool { return one.name == name }) {
@@ -204,6 +201,19 @@ func (e *Egress) followUplinks(all []iface) error {
 		}
 	}
 	return nil
+}
+
+// followed are the uplinks that are there, those too whose qdiscs others chose: one of these that was made anew under its name may be free.
+func (e *Egress) followed() (list []*iface) {
+	for slot := range e.uplinks {
+		if e.uplinks[slot].index != 0 {
+			list = append(list, &e.uplinks[slot])
+		}
+	}
+	for i := range e.taken {
+		list = append(list, &e.taken[i].iface)
+	}
+	return list
 }
 
 // Uplinks are the interfaces that have ceilings.
