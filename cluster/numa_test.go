@@ -253,12 +253,8 @@ func (h *hall) commit(t *rapid.T, uid facts.UID) {
 		if why := h.overPromised(slot, uid, &grant, len(off) > 0); why != "" {
 			t.Fatal(why)
 		}
-		if _, free := h.store.NUMANodes(slot); len(off) == 0 && !h.store.Pod(uid).Confirmed() && !slices.ContainsFunc(h.store.PodsOn(slot), (*cluster.Pod).Guessed) {
-			for z := range topology.MaxNUMANodes {
-				if grant.NUMANodes.CPUs[z] > 0 && free[z].CPUs < 0 {
-					t.Fatalf("NUMA node %d is over-promised: %+v", z, free[z])
-				}
-			}
+		if len(off) == 0 && !h.store.Pod(uid).Confirmed() && !slices.ContainsFunc(h.store.PodsOn(slot), (*cluster.Pod).Guessed) {
+			h.cpusLeft(t, slot, &grant)
 		}
 		if reason := h.store.Recheck(uid, rules.Commits); reason != "" && len(off) == 0 && !h.store.Pod(uid).Confirmed() {
 			t.Fatalf("what was just committed is refused: %s", reason)
@@ -268,6 +264,16 @@ func (h *hall) commit(t *rapid.T, uid facts.UID) {
 		return
 	}
 	h.store.Apply(facts.PodRemoved{UID: uid})
+}
+
+// cpusLeft holds that no NUMA node of a grant has fewer CPUs than are promised.
+func (h *hall) cpusLeft(t *rapid.T, slot cluster.Slot, grant *topology.Grant) {
+	_, free := h.store.NUMANodes(slot)
+	for z := range topology.MaxNUMANodes {
+		if grant.NUMANodes.CPUs[z] > 0 && free[z].CPUs < 0 {
+			t.Fatalf("NUMA node %d is over-promised: %+v", z, free[z])
+		}
+	}
 }
 
 // victim is a pod of lower priority on the node, now and then.

@@ -190,29 +190,29 @@ func ParseResourceGrant(text string) (ResourceGrant, error) {
 }
 
 func parseAmounts(field string) (name string, a Amounts, err error) {
-	bad := func() (string, Amounts, error) {
-		return "", Amounts{}, fmt.Errorf("resources by NUMA node: %q: want DOMAIN/NAME=NUMA:AMOUNT, the NUMA node from 0 to %d or %s, each once, as in example.com/fpga=0:2,1:1", field, MaxNUMANodes-1, far)
+	bad := func() error {
+		return fmt.Errorf("resources by NUMA node: %q: want DOMAIN/NAME=NUMA:AMOUNT, the NUMA node from 0 to %d or %s, each once, as in example.com/fpga=0:2,1:1", field, MaxNUMANodes-1, far)
 	}
 	name, rest, ok := strings.Cut(field, "=")
 	if domain, base, qualified := strings.Cut(name, "/"); !ok || !qualified || domain == "" || base == "" || strings.ContainsAny(name, ",: ") {
-		return bad()
+		return "", Amounts{}, bad()
 	}
 	for part := range strings.SplitSeq(rest, ",") {
 		where, text, _ := strings.Cut(part, ":")
 		amount, failed := strconv.ParseInt(text, 10, 64)
 		if failed != nil || amount <= 0 || amount > MaxResourceAmount {
-			return bad()
+			return "", Amounts{}, bad()
 		}
 		at := &a.Far
 		if where != far {
 			z, failed := strconv.ParseUint(where, 10, 8)
 			if failed != nil || z >= MaxNUMANodes {
-				return bad()
+				return "", Amounts{}, bad()
 			}
 			at = &a.NUMA[z]
 		}
 		if *at != 0 {
-			return bad()
+			return "", Amounts{}, bad()
 		}
 		*at = amount
 	}

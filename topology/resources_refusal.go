@@ -54,10 +54,10 @@ func (v *View) nameLarge(s *search, out *Refusal) {
 
 // resourceText is the part of Refusal.String that is about what plugins bring.
 func (f *Refusal) resourceText() string {
-	switch {
-	case f.Cause == NoPlaces:
+	switch f.Cause {
+	case NoPlaces:
 		return fmt.Sprintf("nothing of what is asked for is known to be in one %s: its agent counts none of it by NUMA node", f.Level.word())
-	case f.Cause == FewResources:
+	case FewResources:
 		return fmt.Sprintf("%d of %s left in its NUMA nodes, %d asked for", f.Left, f.Resource, f.Asked)
 	default:
 		return fmt.Sprintf("no %s has %d of %s left beside the rest: the most is %d", f.Level.word(), f.Asked, f.Resource, f.Left)

@@ -40,21 +40,8 @@ func Report(t testing.TB, d *datadriven.TestData) facts.NodeReported {
 			r.Headroom.State, r.Headroom.Note = facts.HeadroomClosed, first(arg.Vals)
 		case "old":
 			r.Headroom.State = facts.HeadroomStale
-		case "wishes":
-			for _, uid := range arg.Vals {
-				uid, urgent := strings.CutSuffix(uid, "!")
-				r.Evictions = append(r.Evictions, facts.EvictionRequest{UID: facts.UID(uid), Namespace: "default", Name: uid, Reason: "Pressure", Urgent: urgent})
-			}
-		case "broken":
-			for _, uid := range arg.Vals {
-				r.Evictions = append(r.Evictions, facts.EvictionRequest{
-					UID: facts.UID(uid), Namespace: "default", Name: uid, Reason: spec.ReasonPromiseBroken, Urgent: true, Broken: true,
-				})
-			}
-		case "refused":
-			for _, uid := range arg.Vals {
-				r.Refused = append(r.Refused, facts.UID(uid))
-			}
+		case "wishes", "broken", "refused":
+			evictionArg(r, arg)
 		case "threads":
 			arg.Scan(t, 0, &shape.Threads)
 		case "cpus":
@@ -90,6 +77,22 @@ func Report(t testing.TB, d *datadriven.TestData) facts.NodeReported {
 		}
 	}
 	return facts.NodeReported{Node: d.CmdArgs[0].Key, Report: r}
+}
+
+// evictionArg reads which pods the node wants evicted: for pressure, urgent where a ! follows, or because their promise is broken; and whose eviction was refused.
+func evictionArg(r *facts.NodeReport, arg datadriven.CmdArg) {
+	for _, uid := range arg.Vals {
+		name, urgent := strings.CutSuffix(uid, "!")
+		e := facts.EvictionRequest{UID: facts.UID(name), Namespace: "default", Name: name, Reason: "Pressure", Urgent: urgent}
+		switch arg.Key {
+		case "refused":
+			r.Refused = append(r.Refused, facts.UID(uid))
+			continue
+		case "broken":
+			e.Reason, e.Urgent, e.Broken = spec.ReasonPromiseBroken, true, true
+		}
+		r.Evictions = append(r.Evictions, e)
+	}
 }
 
 func numaGrant(t testing.TB, d *datadriven.TestData, text string) topology.NUMAGrant {

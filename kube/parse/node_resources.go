@@ -55,8 +55,8 @@ func ResourcesByNUMANode(s *spec.NodeStatus) (brought []topology.Resource, held 
 	if err != nil || len(nodes) > topology.MaxNUMANodes {
 		return nil, nil, err
 	}
-	if _, err = NodeResources(s.Resources); err != nil {
-		return nil, nil, nil // it counts for nothing anyway, and that is said
+	if _, malformed := NodeResources(s.Resources); malformed != nil {
+		return nil, nil, nil // it counts for nothing anyway, and NodeResources says so to its own caller
 	}
 	grants := make(map[facts.UID][]topology.Resource)
 	for i := range s.Resources {
