@@ -401,6 +401,9 @@ func (s *Scheduler) transition(r bind.Transition, now time.Time) {
 		s.owners.Arrived(pod)
 		s.turns.Arrived(pod)
 		s.queue.AddDelayed(pod, s.retries.next(r.Pod, now))
+		if u := s.queue.Unit(r.Pod); u != nil { // a snapshot from before may have it at its place still, and not know why it lost that
+			u.NotBefore = max(u.NotBefore, s.store.Revision())
+		}
 		if !r.Unsent {
 			s.sayWhy(pod, facts.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
 		}
@@ -414,7 +417,7 @@ func (s *Scheduler) transition(r bind.Transition, now time.Time) {
 			s.hold(pod, 0, now)
 			return
 		}
-		s.enqueue(pod, 0, now)
+		s.enqueue(pod, s.store.Revision(), now)
 	case bind.Vanished:
 		s.retries.forget(r.Pod)
 		s.vanished[r.Pod] = struct{}{}

@@ -45,6 +45,12 @@ func NodeResources(list []spec.NodeResource) (out []resource.Quantity, err error
 	return out, nil
 }
 
+// counts reports whether what a report says of resources counts: what is malformed does not.
+func counts(list []spec.NodeResource) bool {
+	_, err := NodeResources(list)
+	return err == nil
+}
+
 // ResourcesByNUMANode turns what a node's agent says of NUMA nodes that plugins bring into the ledger's terms: what each has of it, and what pods hold, by UID. A resource of
 // which it names no NUMA node is not in it.
 func ResourcesByNUMANode(s *spec.NodeStatus) (brought []topology.Resource, held []facts.HeldResources, err error) {
@@ -55,8 +61,8 @@ func ResourcesByNUMANode(s *spec.NodeStatus) (brought []topology.Resource, held 
 	if err != nil || len(nodes) > topology.MaxNUMANodes {
 		return nil, nil, err
 	}
-	if _, malformed := NodeResources(s.Resources); malformed != nil {
-		return nil, nil, nil // it counts for nothing anyway, and NodeResources says so to its own caller
+	if !counts(s.Resources) {
+		return nil, nil, nil // NodeResources says so to its own caller
 	}
 	grants := make(map[facts.UID][]topology.Resource)
 	for i := range s.Resources {
