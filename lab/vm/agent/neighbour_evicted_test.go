@@ -29,11 +29,11 @@ const (
 
 // evictsCulprits has the agent tell harm and act on it. The service's own indicator alone can say so here: what is waited for CPUs is not so many deviations.
 const evictsCulprits = `writeInterval: 1s, kubeletThresholds: File, lending: {refreshInterval: 10s}, ` + offersSoon + `,
-  interference: {mode: act, deviations: 8, releaseAfter: 60s}`
+  interference: {mode: act, deviations: 8, limitShare: 1, releaseAfter: 60s}`
 
 // TestHarmfulNeighbourIsEvicted: a reclaimed pod holds a lock of the kernel, which a service needs for each request, as long as its own work takes. The service waits for no CPU; its own
-// indicator shows the harm. The culprit is named and limited, which makes it hold the lock for longer, and so it is evicted through the scheduler, with the reason in its event. Another
-// reclaimed pod, which uses CPU all the time, stays. Then the service is as fast as before, and the two are to be kept apart.
+// indicator shows the harm. The culprit is named and limited to what it used, which does not help, and so it is evicted through the scheduler, with the reason in its event. (A tighter limit has
+// it use less while the harm stays, and who uses less may be named no more.) Another reclaimed pod, which uses CPU all the time, stays. Then the service is as fast as before, and the two are to be kept apart.
 func TestHarmfulNeighbourIsEvicted(t *testing.T) {
 	long(t)
 	r := newRig(t)
