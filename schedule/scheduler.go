@@ -400,10 +400,7 @@ func (s *Scheduler) transition(r bind.Transition, now time.Time) {
 		}
 		s.owners.Arrived(pod)
 		s.turns.Arrived(pod)
-		s.queue.AddDelayed(pod, s.retries.next(r.Pod, now))
-		if u := s.queue.Unit(r.Pod); u != nil { // a snapshot from before may have it at its place still, and not know why it lost that
-			u.NotBefore = max(u.NotBefore, s.store.Revision())
-		}
+		s.queue.AddDelayed(pod, s.store.Revision(), s.retries.next(r.Pod, now)) // a snapshot from before does not know why it lost its place
 		if !r.Unsent {
 			s.sayWhy(pod, facts.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
 		}

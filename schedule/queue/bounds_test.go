@@ -80,7 +80,7 @@ func TestChangesOfIdleQuotaAreSkipped(t *testing.T) {
 func TestAddDelayed(t *testing.T) {
 	w := newWorld()
 	w.see(facts.PodUpserted{Pod: podFacts("n", "p", 1)})
-	w.q.AddDelayed(w.store.Pod("n/p"), w.now.Add(time.Second))
+	w.q.AddDelayed(w.store.Pod("n/p"), 0, w.now.Add(time.Second))
 	if err := w.q.verify(); err != nil {
 		t.Fatal(err)
 	}

@@ -75,9 +75,9 @@ func (q *Queue) Add(pod *cluster.Pod) (u *Unit, parked bool) {
 	return q.join(pod, seen, time.Time{})
 }
 
-// AddDelayed makes a pod that does not wait here wait from a time on; with it the gang that it is a member of.
-func (q *Queue) AddDelayed(pod *cluster.Pod, until time.Time) {
-	seen := q.Remove(pod.UID)
+// AddDelayed makes a pod that does not wait here wait from a time on, and until a revision is seen; with it the gang that it is a member of.
+func (q *Queue) AddDelayed(pod *cluster.Pod, seen changes.Revision, until time.Time) {
+	seen = max(seen, q.Remove(pod.UID))
 	if pod.Unit == nil {
 		q.Delay(q.newSingle(pod, seen), until)
 		return

@@ -131,7 +131,7 @@ func (s *scripted) decide(t *testing.T, d *datadriven.TestData) string {
 	case "add-delayed": // a pod whose Binding failed comes back
 		pod := facts.UID(d.CmdArgs[1].Key)
 		s.store.Release(pod)
-		s.q.AddDelayed(s.store.Pod(pod), time.Unix(0, 0).Add(duration(t, d)))
+		s.q.AddDelayed(s.store.Pod(pod), 0, time.Unix(0, 0).Add(duration(t, d)))
 	default:
 		d.Fatalf(t, "unknown command %q", d.Cmd)
 	}
