@@ -9,6 +9,7 @@
 package explain
 
 import (
+	"context"
 	"io"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ import (
 	"hilbert.dev/hilbert/cmd/hilbert/output"
 	"hilbert.dev/hilbert/cmd/hilbert/render"
 	"hilbert.dev/hilbert/internal/nearest"
+	"hilbert.dev/hilbert/kube/reach"
 	kubevpa "hilbert.dev/hilbert/kube/vpa"
 	"hilbert.dev/hilbert/schedule/inspect"
 )
@@ -186,6 +188,18 @@ func (f *flags) answer(cmd *cobra.Command, of subject) (output.Answer, error) {
 		return f.nodeConfiguration(cmd.Context(), of.name)
 	}
 	return f.pod(cmd.Context(), of.namespace, of.name)
+}
+
+// read reads an object of a kind that only the API server has, and returns what else can be asked there.
+func (f *flags) read(ctx context.Context, kind, plural, path string, into any) (*reach.Inspector, error) {
+	if f.From != "" {
+		return nil, exitcode.Usagef("explain %s: a file has no %s; leave out --from", kind, plural)
+	}
+	inspector, err := reach.Reach(f.Target)
+	if err != nil {
+		return nil, ask.Cause(err)
+	}
+	return inspector, ask.Cause(inspector.Get(ctx, path, into))
 }
 
 // subject reads the arguments: KIND NAME, KIND NAMESPACE/NAME, or KIND/NAME.

@@ -9,9 +9,6 @@ import (
 
 	nodev1alpha1 "hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cmd/exitcode"
-	"hilbert.dev/hilbert/cmd/hilbert/ask"
-	"hilbert.dev/hilbert/kube/reach"
 )
 
 // configurationAnswer is how far a NodeConfiguration has come, and what it waits for.
@@ -24,16 +21,9 @@ type configurationAnswer struct {
 
 // nodeConfiguration reads the object, whose status says it all.
 func (f *flags) nodeConfiguration(ctx context.Context, name string) (*configurationAnswer, error) {
-	if f.From != "" {
-		return nil, exitcode.Usagef("explain nodeconfiguration: a file has no NodeConfigurations; leave out --from")
-	}
-	inspector, err := reach.Reach(f.Target)
-	if err != nil {
-		return nil, ask.Cause(err)
-	}
 	var c nodev1alpha1.NodeConfiguration
-	if err := inspector.Get(ctx, "/apis/"+nodev1alpha1.GroupVersion.String()+"/"+nodev1alpha1.NodeConfigurations+"/"+name, &c); err != nil {
-		return nil, ask.Cause(err)
+	if _, err := f.read(ctx, kindNodeConf, "NodeConfigurations", "/apis/"+nodev1alpha1.GroupVersion.String()+"/"+nodev1alpha1.NodeConfigurations+"/"+name, &c); err != nil {
+		return nil, err
 	}
 	return &configurationAnswer{c.Name, c.Spec.Paused, c.Spec.Expires, c.Status}, nil
 }

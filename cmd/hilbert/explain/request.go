@@ -14,9 +14,6 @@ import (
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cmd/exitcode"
-	"hilbert.dev/hilbert/cmd/hilbert/ask"
-	"hilbert.dev/hilbert/kube/reach"
 )
 
 // mostWaiting bounds how many waiting pods of a request are told.
@@ -49,16 +46,10 @@ func requestPath(namespace string) string {
 
 // request reads the object, which says how each container stands, and those of its pods that have no node.
 func (f *flags) request(ctx context.Context, namespace, name string) (*requestAnswer, error) {
-	if f.From != "" {
-		return nil, exitcode.Usagef("explain resourcerequest: a file has no ResourceRequests; leave out --from")
-	}
-	inspector, err := reach.Reach(f.Target)
-	if err != nil {
-		return nil, ask.Cause(err)
-	}
 	var r v1alpha1.ResourceRequest
-	if err := inspector.Get(ctx, requestPath(namespace)+"/"+name, &r); err != nil {
-		return nil, ask.Cause(err)
+	inspector, err := f.read(ctx, kindRequest, "ResourceRequests", requestPath(namespace)+"/"+name, &r)
+	if err != nil {
+		return nil, err
 	}
 	a := &requestAnswer{Namespace: r.Namespace, Name: r.Name, Asks: r.Spec.Asks, Status: r.Status}
 	var pods corev1.PodList

@@ -8,9 +8,6 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
-	"hilbert.dev/hilbert/cmd/exitcode"
-	"hilbert.dev/hilbert/cmd/hilbert/ask"
-	"hilbert.dev/hilbert/kube/reach"
 )
 
 // tideAnswer is how the nodes of a TidePool are divided, and why.
@@ -21,16 +18,9 @@ type tideAnswer struct {
 
 // tidePool reads the object, whose status says it all.
 func (f *flags) tidePool(ctx context.Context, name string) (*tideAnswer, error) {
-	if f.From != "" {
-		return nil, exitcode.Usagef("explain tidepool: a file has no TidePools; leave out --from")
-	}
-	inspector, err := reach.Reach(f.Target)
-	if err != nil {
-		return nil, ask.Cause(err)
-	}
 	var p v1alpha1.TidePool
-	if err := inspector.Get(ctx, "/apis/"+v1alpha1.GroupVersion.String()+"/"+v1alpha1.TidePools+"/"+name, &p); err != nil {
-		return nil, ask.Cause(err)
+	if _, err := f.read(ctx, kindTidePool, "TidePools", "/apis/"+v1alpha1.GroupVersion.String()+"/"+v1alpha1.TidePools+"/"+name, &p); err != nil {
+		return nil, err
 	}
 	return &tideAnswer{p.Name, p.Status}, nil
 }

@@ -14,8 +14,6 @@ import (
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/cmd/exitcode"
-	"hilbert.dev/hilbert/cmd/hilbert/ask"
 	"hilbert.dev/hilbert/control/recommend"
 	"hilbert.dev/hilbert/control/vpa"
 	"hilbert.dev/hilbert/kube/reach"
@@ -59,16 +57,10 @@ type growthRoom struct {
 
 // vpa reads the object, which has what was decided, and the room that is kept.
 func (f *flags) vpa(ctx context.Context, namespace, name string) (*vpaAnswer, error) {
-	if f.From != "" {
-		return nil, exitcode.Usagef("explain vpa: a file has no VerticalPodAutoscalers; leave out --from")
-	}
-	inspector, err := reach.Reach(f.Target)
-	if err != nil {
-		return nil, ask.Cause(err)
-	}
 	var v kubevpa.Autoscaler
-	if err := inspector.Get(ctx, kubevpa.Path(namespace)+"/"+name, &v); err != nil {
-		return nil, ask.Cause(err)
+	inspector, err := f.read(ctx, kindVPA, "VerticalPodAutoscalers", kubevpa.Path(namespace)+"/"+name, &v)
+	if err != nil {
+		return nil, err
 	}
 	a := answerOf(&v)
 	a.Rooms, err = rooms(ctx, inspector, namespace)

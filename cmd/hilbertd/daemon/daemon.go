@@ -85,30 +85,24 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 		return agent.Run(ctx, config, onNode)
 	case slices.Contains(config.Roles, spec.RoleWatchdog):
 		return agent.RunWatchdog(ctx, config, onNode)
-	case slices.Contains(config.Roles, spec.RoleController):
-		connection, err := o.connect(config)
-		if err != nil {
-			return err
-		}
-		return controller.Run(ctx, config, controller.Options{Connection: connection, Log: log, OnListen: o.OnListen})
-	case slices.Contains(config.Roles, spec.RoleMetrics):
-		connection, err := o.connect(config)
-		if err != nil {
-			return err
-		}
-		return metrics.Run(ctx, config, metrics.Options{Connection: connection, Log: log, OnListen: o.OnListen})
 	case spec.IsScheduler(config.Roles):
 		return runScheduler(ctx, config, o, log)
 	}
-	return runLeader(ctx, config, o, log)
-}
-
-// runLeader schedules, or stands by.
-func runLeader(ctx context.Context, config *spec.Configuration, o Options, log *slog.Logger) error {
 	connection, err := o.connect(config)
 	if err != nil {
 		return err
 	}
+	switch {
+	case slices.Contains(config.Roles, spec.RoleController):
+		return controller.Run(ctx, config, controller.Options{Connection: connection, Log: log, OnListen: o.OnListen})
+	case slices.Contains(config.Roles, spec.RoleMetrics):
+		return metrics.Run(ctx, config, metrics.Options{Connection: connection, Log: log, OnListen: o.OnListen})
+	}
+	return runLeader(ctx, connection, config, o, log)
+}
+
+// runLeader schedules, or stands by.
+func runLeader(ctx context.Context, connection *apiserver.Connection, config *spec.Configuration, o Options, log *slog.Logger) error {
 	by := clock.OrReal(o.Clock)
 	m := newMeter(by.Now, log)
 	endTraces, err := m.trace(config.Tracing)
