@@ -41,7 +41,7 @@ type SplitRound struct {
 	// Messages that the leader has sent, and schedulers that it has shed as too slow.
 	Messages int `json:"messages"`
 	Shed     int `json:"shed"`
-	// Seconds is the time from the first creation to the last nodeName seen, CreatedSeconds that to the answer to the last creation.
+	// Seconds is the time from the first creation to the last nodeName seen, CreatedSeconds that to the answer to the last creation. Either may end first: the API server tells a watch of a pod before it answers who has created it.
 	Seconds        float64 `json:"seconds"`
 	CreatedSeconds float64 `json:"createdSeconds"`
 }

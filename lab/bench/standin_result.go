@@ -27,7 +27,7 @@ type StandinRound struct {
 	CPUMicrosPerPod        float64 `json:"cpuMicrosPerPod"`
 	StandinCPUMicrosPerPod float64 `json:"standinCPUMicrosPerPod"`
 	PeakBytes              int64   `json:"peakBytes"`
-	// Seconds is the time from the first creation to the last nodeName seen, CreatedSeconds that to the answer to the last creation.
+	// Seconds is the time from the first creation to the last nodeName seen, CreatedSeconds that to the answer to the last creation. Either may end first: the API server tells a watch of a pod before it answers who has created it.
 	Seconds        float64 `json:"seconds"`
 	CreatedSeconds float64 `json:"createdSeconds"`
 }
