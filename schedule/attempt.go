@@ -323,7 +323,7 @@ func (a *attempt) abandonDevices() {
 func (a *attempt) withdrawNominations() {
 	for _, pod := range a.unit.Members() {
 		if pod.Nominated != "" && !pod.NeverPreempts && !a.decider().Preempts.AwaitsVictims(pod) {
-			a.s.binder.WithdrawNomination(pod, a.now)
+			a.s.binder.Conditions().WithdrawNomination(pod, a.now)
 		}
 	}
 }

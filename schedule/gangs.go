@@ -93,13 +93,13 @@ func (s *Scheduler) refreshUnits(now time.Time) {
 	for _, u := range s.gangs.list {
 		s.queue.Refresh(u)
 		if u.Facts == nil {
-			s.binder.ForgetUnit(u.UnitName)
+			s.binder.Conditions().ForgetUnit(u.UnitName)
 			s.podEvents.ForgetUnit(u.UnitName)
 		} else if u.Bound() >= u.MinMember() {
 			whole := facts.UnitCondition{
 				Met: true, Reason: spec.ReasonScheduled, Message: fmt.Sprintf("%d members have places, %d are needed", u.Bound(), u.MinMember()),
 			}
-			if s.binder.SetUnitCondition(u, whole, now) && !s.noPodEvents {
+			if s.binder.Conditions().SetUnit(u, whole, now) && !s.noPodEvents {
 				s.podEvents.UnitPlaced(u, whole.Message)
 			}
 		}
@@ -123,7 +123,7 @@ func (s *Scheduler) setConditions(u *queue.Unit, why facts.Condition, now time.T
 			why = facts.Condition{Reason: spec.ReasonTimedOut, Message: "not complete within its timeout; Hilbert keeps trying. " + why.Message}
 			said.Message = why.Reason + ": " + why.Message
 		}
-		if s.binder.SetUnitCondition(u.Gang, facts.UnitCondition{Reason: why.Reason, Message: why.Message}, now) && !s.noPodEvents {
+		if s.binder.Conditions().SetUnit(u.Gang, facts.UnitCondition{Reason: why.Reason, Message: why.Message}, now) && !s.noPodEvents {
 			s.podEvents.UnitFailed(u.Gang, why.Message)
 		}
 	}

@@ -261,7 +261,7 @@ func (s *Scheduler) applyEffect(e cluster.Effect, now time.Time) {
 	switch e.Kind {
 	case cluster.Waits:
 		if held {
-			s.binder.WithdrawCondition(pod)
+			s.binder.Conditions().Withdraw(pod)
 		}
 		s.enqueue(pod, seen, now)
 	case cluster.VolumesMoved:
@@ -296,7 +296,7 @@ func (s *Scheduler) hold(pod *cluster.Pod, seen changes.Revision, now time.Time)
 // has written one.
 func (s *Scheduler) withdrawNomination(pod *cluster.Pod, written bool, now time.Time) {
 	if written || pod.Nominated != "" {
-		s.binder.WithdrawNomination(pod, now)
+		s.binder.Conditions().WithdrawNomination(pod, now)
 	}
 }
 

@@ -14,7 +14,7 @@ func (s *Scheduler) sayWhy(pod *cluster.Pod, why facts.Condition, now time.Time)
 		s.store.Placeholders().Say(pod.UID, why)
 		return
 	}
-	s.binder.SetCondition(pod, why, now)
+	s.binder.Conditions().Set(pod, why, now)
 	if !s.noPodEvents {
 		s.podEvents.Failed(pod, why.Message)
 	}

@@ -4,12 +4,35 @@ import (
 	"slices"
 	"time"
 
+	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/dra"
-	"hilbert.dev/hilbert/internal/deadline"
+	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/volumes"
 )
 
+// claims knows what must be written about the claims of a pod before its Binding, and what the answers and the watch mean for that. It writes nothing and
+// keeps nothing: how far a placement has come is in its row, what is owed the ledger says.
+//
+// # Volumes
+//
+// A placement of a pod with unbound claims has two more steps before its Binding. Each claim, or the volume that was chosen for it, is told (WriteVolume);
+// then the row waits until the watch has seen all claims bound.
+//
+//	WriteVolume   c  n    a volume is provisioned for claim c on node n; or v is bound to c
+//	                      the watch sees that c is bound
+//	WriteBinding  p  n
+//
+// A row that waits holds nothing but its node: no goroutine, no lock and no place in flight. The driver refuses by taking the node off the claim again; that
+// releases the placement, as does a volume that turns out to be elsewhere, and the end of Binding.VolumeTimeout.
+//
+// The rows of a Plan with several placements form a plan group if one of them has such claims. No claim is told anything before the victims of all have left,
+// no member is bound before the claims of all are, and one failure sends all back. A member that is placed by itself meanwhile is one of the group: otherwise it
+// would be bound though the others lose their places.
+//
+// # Devices
+//
 // A placement of a pod with ResourceClaims has two more writes for each claim that it gives devices to, one for each that has some already. They are made at the
-// same step as the writes about volumes (volumes.go), with the same rules for plan groups.
+// same step as the writes about volumes, with the same rules for plan groups.
 //
 //	WriteClaim    c      claim c gets its finalizer, so that it is not deleted while it is allocated
 //	WriteClaim    c  p   c is given its devices, and reserved for pod p
@@ -17,48 +40,45 @@ import (
 //
 // The answer is enough to go on, unless a device has conditions that its driver must set first: then the row waits for the watch to see them.
 //
-// If the placement comes to nothing, what was written, or may have been, is given back (GiveBackClaim). The ledger says what is owed, and no pod that uses the claim
-// is decided before the watch has seen it given back.
+// If the placement comes to nothing, what was written, or may have been, is given back (giveBacks).
+type claims struct{ store *cluster.Store }
 
-// MaxGiveBacksInFlight bounds the GiveBackClaim writes under way.
-const MaxGiveBacksInFlight = 16
+// claimProgress is how far a row has come with its pod's claims.
+type claimProgress struct {
+	// Of volumes.
+	obligation    volumes.Obligation // the write in flight
+	told          []facts.ClaimName  // claims about which was written
+	awaitsVolumes bool               // it pauses until its claims are bound
+	volumesReady  bool               // they are
 
-// giveBacks are the claims that must be given back after a placement that failed.
-type giveBacks struct {
-	rows    []giveBack // that wait, the oldest first
-	flights map[uint64]giveBack
+	// Of ResourceClaims.
+	claim       *dra.Obligation   // the write in flight, nil: it is not about one
+	protected   []facts.ClaimName // that have their finalizer
+	claimsSince int64             // when the first was written
 }
 
-type giveBack struct {
-	dra.GiveBack
-	attempts int
-	until    time.Time
+// owes reports whether the row has claims that must be bound before the pod is.
+func (c claims) owes(r *row) bool { return !r.volumesReady && c.of(r.pod) }
+
+// of reports whether a pod has claims, of volumes or of devices, that the API server must be told of, or that must be waited for.
+func (c claims) of(uid facts.UID) bool {
+	return c.store.Volumes().Owes(uid) || c.store.ResourceClaims().Owes(uid)
 }
 
-// nextObligation is the next write about the row's ResourceClaims that can be made now.
-func (b *Binder) nextObligation(r *row) (o dra.Obligation, ok bool) {
-	for _, o := range b.store.ResourceClaims().Obligations(r.pod) {
-		if !o.Waits && (!o.Protect || !slices.Contains(r.protected, o.Claim)) {
-			return o, true
+// ofAny reports whether a pod of a Plan has such claims.
+func (c claims) ofAny(plan *cluster.Plan) bool {
+	return slices.ContainsFunc(plan.Placements, func(p cluster.Placement) bool { return c.of(p.Pod) })
+}
+
+// next makes the next write about the row's claims the one to be started. It reports whether there is one; without, the row waits for the claims to be bound.
+func (c claims) next(r *row, now time.Time) bool {
+	for _, o := range c.store.Volumes().Obligations(r.pod) {
+		if !slices.Contains(r.told, o.Claim) {
+			r.obligation, r.claim = o, nil
+			return true
 		}
 	}
-	return o, false
-}
-
-// queueClaims queues a row again that waits while it has something to write: another pod's write came first.
-func (b *Binder) queueClaims(r *row) bool {
-	if _, ok := b.nextObligation(r); !ok {
-		return false
-	}
-	b.pausing.Remove(r.position)
-	r.awaitsVolumes, r.stage, r.attempts = false, queued, 0
-	b.enqueue(r)
-	return true
-}
-
-// startClaim starts the next write about the row's ResourceClaims, and reports whether there is one.
-func (b *Binder) startClaim(r *row, now time.Time) bool {
-	o, ok := b.nextObligation(r)
+	o, ok := c.nextDevices(r)
 	if !ok {
 		return false
 	}
@@ -66,96 +86,95 @@ func (b *Binder) startClaim(r *row, now time.Time) bool {
 		r.claimsSince = now.Unix() // a repetition must say the same
 	}
 	o.Time = r.claimsSince
-	b.store.ResourceClaims().Writing(&o)
+	c.store.ResourceClaims().Writing(&o)
 	r.claim = &o
-	b.start(r)
 	return true
 }
 
-// finishClaim takes the answer to a write about a claim. What certainly was not written need not be given back.
-func (b *Binder) finishClaim(r *row, result Result, now time.Time) {
+// nextDevices is the next write about the row's ResourceClaims that can be made now.
+func (c claims) nextDevices(r *row) (o dra.Obligation, ok bool) {
+	for _, o := range c.store.ResourceClaims().Obligations(r.pod) {
+		if !o.Waits && (!o.Protect || !slices.Contains(r.protected, o.Claim)) {
+			return o, true
+		}
+	}
+	return o, false
+}
+
+// answered decides after a write about the row's claims was answered.
+func (c claims) answered(r *row, result *Result) nextStep {
+	if r.claim != nil {
+		return c.devicesAnswered(r, result)
+	}
+	switch {
+	case result.Outcome == Conflict && r.attempts > 0 && r.obligation.Volume == "": // with ourselves, after an answer that was lost, or with somebody else: the watch will say
+		return r.repeat(WriteVolume)
+	case result.Outcome == Written, result.Outcome == Conflict && r.attempts > 0: // after an answer that was lost, the conflict is with ourselves; the watch will say
+		r.told, r.attempts = append(r.told, r.obligation.Claim), 0
+		return nextStep{do: queues}
+	case result.Outcome == Unknown, result.Outcome == NotSent && r.attempts > 0:
+		return r.repeat(WriteVolume)
+	case result.Outcome == NotSent:
+		return notSent(result.Message)
+	}
+	return released("bind claim " + r.obligation.Claim.String() + ": " + result.Message)
+}
+
+// devicesAnswered decides after a write about a ResourceClaim was answered. What certainly was not written need not be given back.
+func (c claims) devicesAnswered(r *row, result *Result) nextStep {
 	o := *r.claim
 	r.claim = nil
 	refused := result.Outcome != Written && result.Outcome != Unknown && r.attempts == 0
 	if result.Outcome == Written || refused {
-		b.store.ClaimsChanged(b.store.ResourceClaims().Wrote(&o, result.Outcome == Written))
+		c.store.ClaimsChanged(c.store.ResourceClaims().Wrote(&o, result.Outcome == Written))
 	}
 	switch {
-	case b.store.Pod(r.pod).Claimed():
-		b.preempted(r)
-	case r.group != nil && r.group.broken:
-		b.released(r, lostMember, true)
 	case result.Outcome == Written:
 		if o.Protect {
 			r.protected = append(r.protected, o.Claim)
 		}
 		r.attempts = 0
-		b.enqueue(r)
+		return nextStep{do: queues}
 	case result.Outcome == Unknown, result.Outcome == NotSent && r.attempts > 0:
-		r.attempts++
 		r.claim = &o // to be written again
-		b.pause(r, WriteVolume, now, backoff(r.attempts))
+		return r.repeat(WriteVolume)
 	case result.Outcome == NotSent:
-		b.released(r, "not sent: "+result.Message, true)
+		return notSent(result.Message)
 	case result.Outcome == Gone:
-		b.released(r, "allocate claim "+o.Claim.String()+": it is gone, or another has its name", false)
-	default:
-		b.released(r, "allocate claim "+o.Claim.String()+": "+result.Message, false)
+		return released("allocate claim " + o.Claim.String() + ": it is gone, or another has its name")
 	}
+	return released("allocate claim " + o.Claim.String() + ": " + result.Message)
 }
 
-// startGiveBacks starts the writes that give claims back. They wait for the answer to the write that they take back.
-func (b *Binder) startGiveBacks(now time.Time) {
-	for g, ok := b.store.ResourceClaims().NextGiveBack(); ok; g, ok = b.store.ResourceClaims().NextGiveBack() {
-		b.giveBacks.rows = append(b.giveBacks.rows, giveBack{GiveBack: g})
-	}
-	if len(b.giveBacks.rows) == 0 {
-		return
-	}
-	b.giveBacks.rows = slices.DeleteFunc(b.giveBacks.rows, func(g giveBack) bool {
-		if len(b.giveBacks.flights) >= MaxGiveBacksInFlight || g.until.After(now) || b.unanswered[g.Pod] > 0 {
-			return false
-		}
-		b.next++
-		b.giveBacks.flights[b.next] = g
-		b.ready = append(b.ready, Write{
-			ID: WriteID{OwnerClaims, b.next}, Kind: GiveBackClaim, Pod: g.Pod, Namespace: g.Claim.Namespace, Name: g.Claim.Name, GiveBack: g.GiveBack,
-		})
-		return true
-	})
-}
+// claimState is how the claims of a row that waits for them stand.
+type claimState uint8
 
-func (b *Binder) finishGiveBack(result Result, now time.Time) {
-	g, ok := b.giveBacks.flights[result.ID.Number]
-	if !ok {
-		return
-	}
-	delete(b.giveBacks.flights, result.ID.Number)
-	switch result.Outcome {
-	case Written:
-		b.store.ClaimsChanged(b.store.ResourceClaims().GaveBack(&g.GiveBack, result.Version))
-	case Gone:
-		b.store.ClaimsChanged(b.store.ResourceClaims().GaveBack(&g.GiveBack, 0))
-	case Refused, Withheld:
-		if g.Deallocate { // somebody else uses it by now
-			g.Deallocate = false
-			b.giveBacks.rows = append(b.giveBacks.rows, g)
-			return
-		}
-		b.store.ClaimsChanged(b.store.ResourceClaims().GaveBack(&g.GiveBack, 0))
-	default:
-		g.attempts++
-		g.until = now.Add(backoff(g.attempts))
-		b.giveBacks.rows = append(b.giveBacks.rows, g)
-	}
-}
+const (
+	claimsPending claimState = iota // the watch has not seen them bound
+	claimsFailed                    // they will not be
+	claimsOwed                      // there is something to write: another pod's write came first
+	claimsBound
+)
 
-func (g *giveBacks) nextWake() (time.Time, bool) {
-	var next deadline.Earliest
-	if len(g.flights) < MaxGiveBacksInFlight {
-		for i := range g.rows {
-			next.Add(g.rows[i].until, true)
-		}
+// state says how the claims of a row that waits for them stand, and why they fail if they do.
+func (c claims) state(r *row) (state claimState, why string) {
+	slot := c.store.Slot(r.node)
+	if slot == cluster.NoSlot {
+		return claimsPending, "" // ReleaseFromLostNodes follows
 	}
-	return next.Time()
+	ready, failed := c.store.Volumes().Progress(r.pod, c.store.Node(slot))
+	allocated, failedClaim := c.store.ResourceClaims().Progress(r.pod)
+	switch {
+	case failed != "":
+		return claimsFailed, "binding volumes: " + failed
+	case failedClaim != "":
+		return claimsFailed, "allocating devices: " + failedClaim
+	}
+	if _, owed := c.nextDevices(r); owed {
+		return claimsOwed, ""
+	}
+	if ready && allocated {
+		return claimsBound, ""
+	}
+	return claimsPending, ""
 }

@@ -18,7 +18,7 @@
 //
 // # Placements with victims
 //
-// A Plan with victims has three more steps before its Bindings (evict.go). Example: pod p is to replace pod v on node n.
+// A Plan with victims has three more steps before its Bindings (victims.go). Example: pod p is to replace pod v on node n.
 //
 //	WriteNomination  p  n    users see where p goes, and after a restart Hilbert does too
 //	WriteDisruption  v       condition DisruptionTarget, with the reason
@@ -34,13 +34,28 @@
 //
 // # Conditions
 //
-// SetCondition asks for a condition to be written. These writes are coalesced and bounded apart from the Bindings, so that telling users why
-// pods wait never delays binding others (condition.go).
+// Conditions.Set asks for a condition to be written. These writes are coalesced and bounded apart from the Bindings, so that telling users why
+// pods wait never delays binding others.
 //
 // # Owners of writes
 //
 // A WriteID names the owner of its write, and the owner takes the result. Owners are placements, evictions and conditions here, or another
 // package that hands writes to the same shell, such as schedule/relief.
+//
+// # Parts
+//
+//	Binder       takes Plans, answers and what the watch has seen, and makes the parts go on
+//	placements   the table of rows: queued, in flight, pausing, or waiting
+//	row.after…   what the answer to a Binding, a read or a nomination means (answers.go)
+//	claims       what must be written about a pod's claims before its Binding, and what the answers mean
+//	planGroups   placements that stand or fall together
+//	evictions    what is written about each victim, and which placements wait for it
+//	giveBacks    claims to be given back after a placement that failed
+//	Conditions   what is told to users who wait
+//	outbox       the writes that are ready; it numbers them
+//
+// The parts know the ledger, the table and the outbox, and no more. Where something in one of them has consequences for a placement, it returns them (a nextStep,
+// the rows whose victim has left), and the Binder draws them: only it releases a placement or lets one go on.
 //
 // # Invariants
 //

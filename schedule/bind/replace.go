@@ -12,24 +12,22 @@ import (
 // Replaceable reports whether the pod has a placement that waits for victims, its own or those of its plan group, and that another Plan may replace now:
 // no write about the pod is under way, and no other pod waits for it to leave.
 func (b *Binder) Replaceable(uid facts.UID) bool {
-	r := b.rows[uid]
-	return r != nil && r.awaits() && r.stage != inFlight && b.unanswered[uid] == 0 && !b.store.Pod(uid).Claimed()
+	r := b.placements.rows[uid]
+	return r != nil && r.awaits() && r.stage != inFlight && b.placements.unanswered[uid] == 0 && !b.store.Pod(uid).Claimed()
 }
 
 // Awaits reports whether the pod has a placement that waits for victims, its own or those of its plan group.
 func (b *Binder) Awaits(uid facts.UID) bool {
-	r := b.rows[uid]
+	r := b.placements.rows[uid]
 	return r != nil && r.awaits()
 }
-
-func (r *row) awaits() bool { return !r.bindsVolumes() && (r.hasVictims() || r.group.waits()) }
 
 // Recheck judges a placement that waits for victims on the newest state, as if they had left. The empty string: it may stay.
 func (b *Binder) Recheck(uid facts.UID) string { return b.store.Recheck(uid, b.check) }
 
 // GiveUp releases a placement that waits for victims, and those of its plan group.
 func (b *Binder) GiveUp(uid facts.UID, why string) {
-	if r := b.rows[uid]; r != nil && r.awaits() && r.stage != inFlight {
+	if r := b.placements.rows[uid]; r != nil && r.awaits() && r.stage != inFlight {
 		b.released(r, why, true)
 	}
 }
@@ -38,7 +36,7 @@ func (b *Binder) GiveUp(uid facts.UID, why string) {
 // even if the Plan is rejected; its plan group breaks then.
 func (b *Binder) replaced(plan *cluster.Plan, committed bool) {
 	for _, uid := range plan.Replaces {
-		r := b.rows[uid]
+		r := b.placements.rows[uid]
 		if r == nil || b.store.Pod(uid).Phase != cluster.Pending {
 			continue
 		}

@@ -27,14 +27,19 @@ func (a subject) compare(b subject) int {
 	return cmp.Or(cmp.Compare(a.pod, b.pod), cmp.Compare(a.unit.Namespace, b.unit.Namespace), cmp.Compare(a.unit.Name, b.unit.Name))
 }
 
-// conditions coalesces the condition writes, PodScheduled=False of pods and PodGroupInitiallyScheduled of PodGroups, so that a backlog of pending
+// Conditions coalesces the condition writes, PodScheduled=False of pods and PodGroupInitiallyScheduled of PodGroups, so that a backlog of pending
 // pods does not flood the API server. There is at most one row per subject and the newest message wins; a message with the same reason is written
 // at most once per MinInterval; a token bucket bounds all writes together, except those that say that a PodGroup is scheduled. What the bucket
 // lets through next, dueRows says.
 //
 // Example: a pod is refused three times in a second, with "3 nodes: cpu", "2 nodes: cpu" and again "3 nodes: cpu". The first is written, the others
 // wait for MinInterval, and then there is nothing to write, because the condition says so already.
-type conditions struct {
+//
+// A row ends when its pod is settled or its unit is gone; a row that is forgotten writes nothing any more.
+type Conditions struct {
+	store *cluster.Store
+	out   *outbox
+
 	cfg      spec.Conditions
 	rows     map[subject]*conditionRow
 	due      dueRows
@@ -61,23 +66,23 @@ type conditionRow struct {
 	withdraw, withdrawing bool
 }
 
-func newConditions(cfg spec.Conditions) conditions {
-	return conditions{
-		cfg: cfg, rows: make(map[subject]*conditionRow), flights: make(map[uint64]*conditionRow), tokens: float64(cfg.Burst),
+func newConditions(store *cluster.Store, out *outbox, cfg spec.Conditions) Conditions {
+	return Conditions{
+		store: store, out: out, cfg: cfg, rows: make(map[subject]*conditionRow), flights: make(map[uint64]*conditionRow), tokens: float64(cfg.Burst),
 		later: heap.New(
 			func(a, b *conditionRow) bool { return cmp.Or(a.at.Compare(b.at), a.compare(b.subject)) < 0 },
 			func(r *conditionRow, i int) { r.position = i }),
 	}
 }
 
-// SetCondition asks for a pod's PodScheduled condition to be written. It does nothing if the condition says so already.
-func (b *Binder) SetCondition(pod *cluster.Pod, want facts.Condition, now time.Time) {
-	b.conditions.set(&conditionRow{subject: subject{pod: pod.UID}, queue: pod.Queue().Name, written: unmet(pod.Reported)}, unmet(want), now)
+// Set asks for a pod's PodScheduled condition to be written. It does nothing if the condition says so already.
+func (c *Conditions) Set(pod *cluster.Pod, want facts.Condition, now time.Time) {
+	c.set(&conditionRow{subject: subject{pod: pod.UID}, queue: pod.Queue().Name, written: unmet(pod.Reported)}, unmet(want), now)
 }
 
 // WithdrawNomination asks for a pod's nomination to be cleared, together with the condition that is to be written, if there is one.
-func (b *Binder) WithdrawNomination(pod *cluster.Pod, now time.Time) {
-	c, key := &b.conditions, subject{pod: pod.UID}
+func (c *Conditions) WithdrawNomination(pod *cluster.Pod, now time.Time) {
+	key := subject{pod: pod.UID}
 	r := c.rows[key]
 	if r == nil {
 		reported := unmet(pod.Reported)
@@ -89,21 +94,21 @@ func (b *Binder) WithdrawNomination(pod *cluster.Pod, now time.Time) {
 }
 
 // withdraws reports whether the write that clears a pod's nomination is under way.
-func (c *conditions) withdraws(pod facts.UID) bool {
+func (c *Conditions) withdraws(pod facts.UID) bool {
 	r := c.rows[subject{pod: pod}]
 	return r != nil && r.withdrawing
 }
 
-// SetUnitCondition asks for the condition of a unit's PodGroup to be written. A condition that was True once stays so: nothing is written after that, and the
+// SetUnit asks for the condition of a unit's PodGroup to be written. A condition that was True once stays so: nothing is written after that, and the
 // answer is false.
-func (b *Binder) SetUnitCondition(u *cluster.Unit, want facts.UnitCondition, now time.Time) bool {
+func (c *Conditions) SetUnit(u *cluster.Unit, want facts.UnitCondition, now time.Time) bool {
 	if u.Facts == nil || u.Facts.Reported.Met {
 		return false
 	}
 	key := subject{unit: u.UnitName}
-	r := b.conditions.rows[key]
+	r := c.rows[key]
 	if r != nil && r.unitUID != u.Facts.UID { // its PodGroup was made anew: what was said of the other is not said of this one
-		b.conditions.forget(key)
+		c.forget(key)
 		r = nil
 	}
 	if r != nil && r.want.Met {
@@ -113,27 +118,27 @@ func (b *Binder) SetUnitCondition(u *cluster.Unit, want facts.UnitCondition, now
 	if pods := u.Pods(); len(pods) > 0 {
 		fresh.queue = pods[0].Queue().Name
 	}
-	b.conditions.set(fresh, want, now)
+	c.set(fresh, want, now)
 	return true
 }
 
-// WithdrawCondition drops a pod's condition that is not in flight yet: the reason is gone.
-func (b *Binder) WithdrawCondition(pod *cluster.Pod) {
+// Withdraw drops a pod's condition that is not in flight yet: the reason is gone.
+func (c *Conditions) Withdraw(pod *cluster.Pod) {
 	key := subject{pod: pod.UID}
-	if r := b.conditions.rows[key]; r != nil && !r.inFlight {
-		b.conditions.forget(key)
+	if r := c.rows[key]; r != nil && !r.inFlight {
+		c.forget(key)
 	}
 }
 
 // ForgetUnit drops the condition of a unit that is gone.
-func (b *Binder) ForgetUnit(name facts.UnitName) { b.conditions.forget(subject{unit: name}) }
+func (c *Conditions) ForgetUnit(name facts.UnitName) { c.forget(subject{unit: name}) }
 
 func unmet(c facts.Condition) facts.UnitCondition {
 	return facts.UnitCondition{Reason: c.Reason, Message: c.Message}
 }
 
 // set asks for a condition. fresh is the row of its subject, should there be none yet.
-func (c *conditions) set(fresh *conditionRow, want facts.UnitCondition, now time.Time) {
+func (c *Conditions) set(fresh *conditionRow, want facts.UnitCondition, now time.Time) {
 	r := c.rows[fresh.subject]
 	if r == nil {
 		if fresh.written == want {
@@ -148,7 +153,7 @@ func (c *conditions) set(fresh *conditionRow, want facts.UnitCondition, now time
 }
 
 // schedule queues a row that differs from what is written: now, or after MinInterval.
-func (c *conditions) schedule(r *conditionRow, now time.Time) {
+func (c *Conditions) schedule(r *conditionRow, now time.Time) {
 	if r.inFlight || r.want == r.written && !r.withdraw {
 		return
 	}
@@ -171,7 +176,7 @@ func (c *conditions) schedule(r *conditionRow, now time.Time) {
 }
 
 // refill adds the tokens of the time that has passed.
-func (c *conditions) refill(now time.Time) {
+func (c *Conditions) refill(now time.Time) {
 	if !c.refilled.IsZero() && now.After(c.refilled) {
 		earned := float64(now.Sub(c.refilled).Seconds() * c.cfg.PerSecond) // the conversion keeps it from fusing with the sum
 		c.tokens = min(c.tokens+earned, float64(c.cfg.Burst))
@@ -179,43 +184,39 @@ func (c *conditions) refill(now time.Time) {
 	c.refilled = now
 }
 
-func (c *conditions) ready(store *cluster.Store, writes []Write, next *uint64, now time.Time) []Write {
+// ready hands out the writes that can be started now.
+func (c *Conditions) ready(now time.Time) {
 	if c.due.Len() == 0 && len(c.met) == 0 && c.later.Len() == 0 {
-		return writes
+		return
 	}
 	for len(c.met) > 0 && len(c.flights) < MaxConditionsInFlight {
 		r := c.met[0]
 		c.met = c.met[1:]
-		writes, _ = c.start(r, store, writes, next, now)
+		c.start(r, now)
 	}
 	c.refill(now)
 	for c.later.Len() > 0 && !now.Before(c.later.First().at.Add(c.cfg.MinInterval.D())) {
 		c.due.push(c.later.Pop())
 	}
 	for c.due.Len() > 0 && c.tokens >= 1 && len(c.flights) < MaxConditionsInFlight {
-		r := c.due.pop()
-		var started bool
-		if writes, started = c.start(r, store, writes, next, now); started {
+		if c.start(c.due.pop(), now) {
 			c.tokens--
 		}
 	}
-	return writes
 }
 
-// start adds a row's write, if there is still something to write.
-func (c *conditions) start(r *conditionRow, store *cluster.Store, writes []Write, next *uint64, now time.Time) (_ []Write, started bool) {
+// start hands out a row's write, if there is still something to write.
+func (c *Conditions) start(r *conditionRow, now time.Time) (started bool) {
 	r.waiting = false
-	write, ok := r.write(store)
+	write, ok := r.write(c.store)
 	if !ok || r.dropped || r.want == r.written && !r.withdraw {
-		return writes, false
+		return false
 	}
-	*next++
-	write.ID = WriteID{OwnerCondition, *next}
 	r.inFlight = true
-	c.flights[*next] = r
+	c.flights[c.out.add(OwnerCondition, &write)] = r
 	r.written, r.at = r.want, now
 	r.withdraw, r.withdrawing = false, r.withdraw
-	return append(writes, write), true
+	return true
 }
 
 // write makes the row's Write; ok is false when its subject has no such condition any more.
@@ -237,7 +238,8 @@ func (r *conditionRow) write(store *cluster.Store) (w Write, ok bool) {
 	return Write{Kind: WriteCondition, Pod: r.pod, Namespace: pod.Namespace, Name: pod.Name, Condition: condition, Withdraw: r.withdraw}, true
 }
 
-func (c *conditions) finish(result Result, now time.Time) {
+// finish applies the answer to a write.
+func (c *Conditions) finish(result *Result, now time.Time) {
 	r := c.flights[result.ID.Number]
 	if r == nil {
 		return
@@ -259,7 +261,14 @@ func (c *conditions) finish(result Result, now time.Time) {
 	c.schedule(r, now)
 }
 
-func (c *conditions) forget(key subject) {
+// reconfigure goes on with other settings. A full bucket stays full.
+func (c *Conditions) reconfigure(cfg spec.Conditions) {
+	c.tokens = max(c.tokens+float64(cfg.Burst-c.cfg.Burst), 0)
+	c.cfg = cfg
+}
+
+// forget ends the row of a subject.
+func (c *Conditions) forget(key subject) {
 	if r := c.rows[key]; r != nil {
 		r.dropped = true
 		delete(c.rows, key)
@@ -269,7 +278,7 @@ func (c *conditions) forget(key subject) {
 	}
 }
 
-func (c *conditions) nextWake(now time.Time) (time.Time, bool) {
+func (c *Conditions) nextWake(now time.Time) (time.Time, bool) {
 	switch {
 	case len(c.met) > 0 && len(c.flights) < MaxConditionsInFlight:
 		return now, true
