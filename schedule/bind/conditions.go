@@ -274,6 +274,8 @@ func (c *Conditions) forget(key subject) {
 		delete(c.rows, key)
 		if r.position >= 0 {
 			c.later.Remove(r.position)
+		} else if r.waiting {
+			c.due.drop()
 		}
 	}
 }

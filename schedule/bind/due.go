@@ -6,9 +6,25 @@ package bind
 //
 // Example: 100,000 pods of queue a fit nowhere, and at 50 writes a second their messages take half an hour. A pod of queue b that fits nowhere
 // is told so by the second write.
+//
+// A row whose subject is gone stays where it is until its turn comes, and is skipped then. Where turns come slower than subjects go, these rows would gather, so
+// they are taken out when they are more than half of all.
 type dueRows struct {
 	first, again turns
 	firsts       int // popped in a row while updates waited
+	dropped      int // at least so many rows were dropped since they were last taken out
+}
+
+// fewDropped rows are not worth being taken out.
+const fewDropped = 64
+
+// drop takes note that a row was dropped.
+func (d *dueRows) drop() {
+	if d.dropped++; d.dropped > fewDropped && 2*d.dropped > d.Len() {
+		d.first.purge()
+		d.again.purge()
+		d.dropped = 0
+	}
 }
 
 // updateShare: one in so many writes is an update, if there are any.
@@ -68,6 +84,28 @@ func (t *turns) pop() *conditionRow {
 		delete(t.byQueue, name)
 	}
 	return r
+}
+
+// purge takes out the rows that were dropped.
+func (t *turns) purge() {
+	var order fifo[string]
+	t.n = 0
+	for _, name := range t.order.list[t.order.head:] {
+		rows := t.byQueue[name]
+		var kept fifo[*conditionRow] // a new list: the old one's memory comes back
+		for _, r := range rows.list[rows.head:] {
+			if !r.dropped {
+				kept.push(r)
+			}
+		}
+		if *rows = kept; kept.Len() == 0 {
+			delete(t.byQueue, name)
+			continue
+		}
+		order.push(name)
+		t.n += kept.Len()
+	}
+	t.order = order
 }
 
 // fifo is a list that gives the oldest element first. Its memory follows its length.

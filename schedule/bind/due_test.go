@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
+	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
@@ -82,4 +85,37 @@ func TestDueRows(t *testing.T) {
 			t.Fatal("an empty list keeps queues")
 		}
 	})
+}
+
+// TestForgottenConditionsLeave has pods come and go faster than the bucket lets conditions through. What is kept follows the pods that are there.
+func TestForgottenConditionsLeave(t *testing.T) {
+	t.Parallel()
+	now, out := time.Unix(1000, 0), outbox{}
+	c := newConditions(cluster.NewStore(), &out, spec.Conditions{MinInterval: spec.Duration(time.Second), PerSecond: 1, Burst: 1})
+	c.tokens = 0
+	set := func(i int) subject {
+		key := subject{pod: facts.UID(fmt.Sprint(i))}
+		c.set(&conditionRow{subject: key, queue: fmt.Sprint(i % 3)}, facts.UnitCondition{Reason: "Unschedulable"}, now)
+		return key
+	}
+	const lasting = 30
+	for i := range lasting {
+		set(i)
+	}
+	for i := range 10_000 {
+		c.forget(set(lasting + i))
+		if most := 2*lasting + fewDropped + 2; c.due.Len() > most {
+			t.Fatalf("%d pods wait, and %d conditions are kept; want %d at most", lasting, c.due.Len(), most)
+		}
+	}
+	for left := lasting; left > 0; { // those that stay are still there, in their order
+		r := c.due.pop()
+		if r.dropped {
+			continue
+		}
+		if want := facts.UID(fmt.Sprint(lasting - left)); r.pod != want {
+			t.Fatalf("the condition of pod %s is next, want that of %s", r.pod, want)
+		}
+		left--
+	}
 }
