@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/node/watchdog"
 	"hilbert.dev/hilbert/topology"
 )
@@ -17,7 +18,7 @@ type Absence struct {
 	// Kernel writes knobs while it is the agent's turn; it is Options.Kernel too.
 	Kernel *watchdog.Fenced
 	// Plan keeps the plan.
-	Plan Store
+	Plan store.Store
 }
 
 // absenceController says each second that the agent lives, leaves with each change of the pools a plan for the time when it does not, and has the turn to
@@ -29,14 +30,14 @@ type absenceController struct {
 	lending *lendingController
 	devices *deviceInjector
 	knobs   *knobController
-	saver   *saver
+	saver   *store.Saver
 	beats   uint64
 }
 
 func newAbsenceController(n *nodeState, with *Absence, lending *lendingController, devices *deviceInjector, knobs *knobController) *absenceController {
 	a := &absenceController{node: n, with: with, lending: lending, devices: devices, knobs: knobs, beats: uint64(n.now().UnixNano())}
 	if with != nil {
-		a.saver = newSaver(n, with.Plan, func(err error) {
+		a.saver = store.NewSaver(n.loop, n.now, with.Plan, func(err error) {
 			if err != nil {
 				n.log.Error("the plan for the agent's absence cannot be written", "err", err)
 			}
@@ -60,7 +61,7 @@ func (a *absenceController) hold() {
 		seen, err = a.with.Directory.Take(seen, watchdog.Agent)
 	}
 	if err != nil {
-		a.node.events.problems.set(spec.ReasonKnobRefused, err.Error())
+		a.node.events.Problems.Set(spec.ReasonKnobRefused, err.Error())
 		return
 	}
 	a.with.Kernel.Took(seen)
@@ -95,7 +96,7 @@ func (a *absenceController) beat() {
 // leave writes the plan, if it has changed.
 func (a *absenceController) leave(now time.Time) {
 	if a.with != nil && a.node.runtime.synced {
-		a.saver.save(a.plan().Encode(), now)
+		a.saver.Save(a.plan().Encode(), now)
 	}
 }
 

@@ -72,7 +72,7 @@ func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fix
 	for i := range order {
 		s := &order[i]
 		if asked, _, known := d.node.manager.Pod(s.UID); known && requests[s.ID] > asked.MilliCPU { // it has grown since the checkpoint
-			d.node.events.notes(nameOf(s), d.node.manager.Resize(s.UID, requests[s.ID]).Notes)
+			d.node.events.Notes(nameOf(s), d.node.manager.Resize(s.UID, requests[s.ID]).Notes)
 		}
 	}
 	for i := range containers {
@@ -208,9 +208,9 @@ func (d *admission) adopt(s *Sandbox, fixed, running topology.CPUSet) {
 			p.Fixed = running
 		}
 		v := d.node.manager.Admit(p)
-		d.node.events.notes(nameOf(s), v.Notes)
+		d.node.events.Notes(nameOf(s), v.Notes)
 		if v.Refused != nil {
-			d.node.events.note(nameOf(s), allocate.Note(*v.Refused))
+			d.node.events.Note(nameOf(s), allocate.Note(*v.Refused))
 			d.node.counts.Refused[v.Refused.Reason]++
 			d.plugins.unmanaged[s.UID] = true
 			return
@@ -239,7 +239,7 @@ func (d *admission) exclusive(ctx context.Context) (map[PodKey]topology.CPUSet, 
 // unadjusted leaves a pod as it is: while the kubelet does not say which pods have which CPUs, any narrowing could take CPUs that it gave.
 func (d *admission) unadjusted(s Sandbox, why error) {
 	d.node.loop.Post(func() {
-		d.node.events.note(nameOf(&s), allocate.Note{Reason: spec.ReasonKubeletRules, Message: "not adjusted: " + why.Error()})
+		d.node.events.Note(nameOf(&s), allocate.Note{Reason: spec.ReasonKubeletRules, Message: "not adjusted: " + why.Error()})
 	})
 }
 
@@ -257,7 +257,7 @@ func (d *admission) admit(s *Sandbox, fixed topology.CPUSet) error {
 		return errors.New("hilbert: " + d.devices.own.Message + "; the kubelet tries again")
 	}
 	v := d.node.manager.Admit(p)
-	d.node.events.notes(nameOf(s), v.Notes)
+	d.node.events.Notes(nameOf(s), v.Notes)
 	if v.Refused != nil {
 		d.promises.refuse(nameOf(s), *v.Refused, &p)
 		d.checkpoint.save()
@@ -278,7 +278,7 @@ func (d *admission) remember(s *Sandbox) {
 	}
 	d.profiles.match(p)
 	if s.Trouble != "" {
-		d.node.events.note(p.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: s.Trouble})
+		d.node.events.Note(p.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: s.Trouble})
 	}
 }
 
@@ -290,7 +290,7 @@ func (d *admission) attach(c *Container) *container {
 	}
 	d.devices.numbers.recallFunctions(out.pod.name.UID, c.CDI)
 	if c.Trouble != "" {
-		d.node.events.note(out.pod.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: c.Trouble})
+		d.node.events.Note(out.pod.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: c.Trouble})
 	}
 	return out
 }
@@ -317,7 +317,7 @@ func (d *admission) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out
 		return created{}, err
 	}
 	v := d.node.manager.Confirm(s.UID)
-	d.node.events.notes(nameOf(s), v.Notes)
+	d.node.events.Notes(nameOf(s), v.Notes)
 	if v.Refused != nil {
 		p := podOf(s)
 		d.promises.refuse(nameOf(s), *v.Refused, &p)

@@ -34,6 +34,8 @@ const (
 	applyTimeout = time.Second
 	// exclusiveTimeout bounds a question to the kubelet.
 	exclusiveTimeout = time.Second
+	// maxGiveBack is how long an agent that ends waits for the kernel to have what it gives back.
+	maxGiveBack = 2 * time.Second
 )
 
 // Options are what an Agent is made of.
@@ -135,8 +137,9 @@ type Agent struct {
 	missed     *missedContainers
 	absence    *absenceController
 
-	onTick, onObservation []controller
-	rounds                uint64 // of the laws
+	onTick        []ticker
+	onObservation []controller
+	rounds        uint64 // of the laws
 }
 
 // New returns an agent that has taken its checkpoint over. It fails where the machine cannot be allocated from. A checkpoint that cannot be
@@ -156,10 +159,10 @@ func New(o Options) (*Agent, error) {
 		return nil, err
 	}
 	for _, p := range o.Problems {
-		a.node.events.problems.set(p.Reason, p.Message)
+		a.node.events.Problems.Set(p.Reason, p.Message)
 	}
 	if o.Changed != "" {
-		a.node.events.noteTransient(spec.ReasonMachineChanged, o.Changed)
+		a.node.events.NoteTransient(spec.ReasonMachineChanged, o.Changed)
 	}
 	a.promises.closed = a.checkpoint.restore()
 	a.plugins.restore()
@@ -205,7 +208,7 @@ func (a *Agent) addControllers() (err error) {
 	a.clock = &clockCheck{events: n.events}
 	laws := newLawState(n, a.lending, a.eviction, a.overcommit)
 
-	a.onTick = []controller{
+	a.onTick = []ticker{
 		a.clock,
 		a.knobs,
 		a.promises,
@@ -221,18 +224,18 @@ func (a *Agent) addControllers() (err error) {
 		a.missed,
 	}
 	a.onObservation = []controller{
-		a.profiles,     // what to scrape
-		a.lending,      // how many cores and how much headroom
-		a.storage,      // what pods hold of file systems
-		a.eviction,     // which pods have to go
-		a.memory,       // limits, protection, and what is reclaimed
-		a.bursts,       // which pods may go beyond their limits for a moment
-		a.bandwidth,    // whose memory bandwidth is read
-		a.interference, // which neighbours harm
-		a.overcommit,   // how much CPU may be promised a second time
-		a.usage,        // what the node uses
-		a.overuse,      // which online pods hold more memory than they requested
-		a.health,       // how pods fare
+		a.profiles,       // what to scrape
+		a.lending,        // how many cores and how much headroom
+		timed{a.storage}, // what pods hold of file systems
+		a.eviction,       // which pods have to go
+		a.memory,         // limits, protection, and what is reclaimed
+		a.bursts,         // which pods may go beyond their limits for a moment
+		a.bandwidth,      // whose memory bandwidth is read
+		a.interference,   // which neighbours harm
+		a.overcommit,     // how much CPU may be promised a second time
+		a.usage,          // what the node uses
+		a.overuse,        // which online pods hold more memory than they requested
+		a.health,         // how pods fare
 		laws,
 	}
 	return nil
@@ -242,9 +245,6 @@ func (a *Agent) addControllers() (err error) {
 func (a *Agent) Ask(timeout time.Duration, f func(*Agent)) bool {
 	return a.node.loop.Ask(timeout, func() { f(a) })
 }
-
-// maxGiveBack is how long an agent that ends waits for the kernel to have what it gives back.
-const maxGiveBack = 2 * time.Second
 
 // Run runs the loop until ctx ends. What is lent goes back to the online pods then, for nobody would take it back when they need it; else what runs on the
 // node goes on as it is.
@@ -329,14 +329,20 @@ func (a *Agent) workers() []func(context.Context) {
 // tick has everything compared with the kernel, and tries again what failed.
 func (a *Agent) tick(now time.Time) {
 	a.node.counts.Ticks++
-	a.round(a.onTick, &inputs{now: now})
+	changed := false
+	for _, c := range a.onTick {
+		changed = c.Tick(now) || changed
+	}
+	if changed {
+		a.apply()
+	}
 }
 
 // wasRead is called beside the loop after each reading of the counters.
 func (a *Agent) wasRead(reversed uint64) {
 	a.node.loop.Post(func() {
 		if reversed > 0 {
-			a.node.events.noteTransient(spec.ReasonCountersReversed, fmt.Sprintf("%d counters of the kernel went backwards; no rate was made of them", reversed))
+			a.node.events.NoteTransient(spec.ReasonCountersReversed, fmt.Sprintf("%d counters of the kernel went backwards; no rate was made of them", reversed))
 		}
 		a.observed(a.node.now())
 	})
@@ -355,15 +361,15 @@ func (a *Agent) observed(now time.Time) {
 	in := inputs{now: now, seen: a.sensor.sense(now), reportsFail: a.reporter.failing, noLending: a.eviction.stopsLending() || a.interference.stopsGrowth(now) || a.governors.stopsGrowth(now), noMemory: a.thresholds.withholds()}
 	defer in.seen.release()
 	a.tellUse(in.seen, now)
-	a.round(a.onObservation, &in)
+	a.round(&in)
 	a.rounds++
 	a.reporter.noteLess(now)
 }
 
-// round gives each controller its turn, in order, and carries out what they have changed.
-func (a *Agent) round(controllers []controller, in *inputs) {
+// round gives each controller of onObservation its turn, in order, and carries out what they have changed.
+func (a *Agent) round(in *inputs) {
 	changed := false
-	for _, c := range controllers {
+	for _, c := range a.onObservation {
 		changed = c.Tick(in) || changed
 	}
 	if changed {
@@ -468,8 +474,8 @@ func (a *Agent) State() State {
 	n := a.node
 	s := State{
 		Counts: *n.counts, Allocated: n.manager.Report().Counts, Connected: n.runtime.connected, Synced: n.runtime.synced,
-		Ready: len(n.events.problems) == 0, Pods: len(n.pods.byUID), Containers: len(n.pods.containers),
-		Knobs: len(a.knobs.desired[0]) + len(a.knobs.desired[1]), Waiting: n.loop.Waiting(), Lost: n.runtime.why, Broken: len(a.promises.broken), EventsDropped: n.events.book.dropped,
+		Ready: len(n.events.Problems) == 0, Pods: len(n.pods.byUID), Containers: len(n.pods.containers),
+		Knobs: len(a.knobs.desired[0]) + len(a.knobs.desired[1]), Waiting: n.loop.Waiting(), Lost: n.runtime.why, Broken: len(a.promises.broken), EventsDropped: n.events.Dropped(),
 	}
 	s.Colocation, s.Evicting, s.Stops = a.lending.colocation(n.now(), a.eviction), a.eviction.state.Counts, a.eviction.stops
 	s.Shrinking, s.LogPages = a.memory.shrinker.Counts(), a.memory.logs.bytes

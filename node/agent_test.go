@@ -302,7 +302,7 @@ func TestBrokenPromise(t *testing.T) {
 	}
 	w.eventually("it opens again, once it was told of the last refusal", func() (open bool) {
 		w.agent.Ask(10*time.Second, func(a *Agent) {
-			a.promises.Tick(&inputs{now: time.Now().Add(2 * reopenAfter)})
+			a.promises.Tick(time.Now().Add(2 * reopenAfter))
 			open = !closed(a.Status())
 		})
 		return open
@@ -421,7 +421,7 @@ func TestClockJumps(t *testing.T) {
 	if told := w.events(); len(told) != 1 || !strings.HasPrefix(told[0], ": "+spec.ReasonClockJumped) {
 		t.Errorf("events %v", told)
 	}
-	w.agent.Ask(10*time.Second, func(a *Agent) { a.node.events.Tick(&inputs{now: time.Now().Add(2 * transientFor)}) })
+	w.agent.Ask(10*time.Second, func(a *Agent) { a.node.events.Tick(time.Now().Add(2 * time.Minute)) })
 	if got := w.condition(); !strings.HasPrefix(got, "true") {
 		t.Error(got)
 	}

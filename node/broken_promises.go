@@ -43,7 +43,7 @@ type brokenPromise struct {
 // refuse says that a pod cannot run here, and handles the promise that this breaks, if any.
 func (b *brokenPromises) refuse(p spec.PodRef, r allocate.Refusal, asked *allocate.Pod) {
 	b.node.counts.Refused[r.Reason]++
-	b.node.events.note(p, allocate.Note(r))
+	b.node.events.Note(p, allocate.Note(r))
 	if r.Reason != spec.ReasonPromiseBroken {
 		return
 	}
@@ -90,12 +90,12 @@ func (b *brokenPromises) status() (out []spec.BrokenPromise) {
 	return out
 }
 
-// Tick implements controller: it opens NUMA nodes and devices again whose closing has served its purpose, and forgets pods that are not tried any more.
-func (b *brokenPromises) Tick(in *inputs) (changed bool) {
-	b.broken = slices.DeleteFunc(b.broken, func(known brokenPromise) bool { return in.now.Sub(known.at) >= brokenFor })
+// Tick implements ticker: it opens NUMA nodes and devices again whose closing has served its purpose, and forgets pods that are not tried any more.
+func (b *brokenPromises) Tick(now time.Time) (changed bool) {
+	b.broken = slices.DeleteFunc(b.broken, func(known brokenPromise) bool { return now.Sub(known.at) >= brokenFor })
 	over := func(at time.Time) bool {
 		reported := b.node.ports.Report == nil || b.reporter.written.After(at)
-		return reported && in.now.Sub(at) >= reopenAfter
+		return reported && now.Sub(at) >= reopenAfter
 	}
 	b.closed = slices.DeleteFunc(b.closed, func(c closedNUMANode) bool {
 		if over(c.at) {

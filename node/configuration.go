@@ -8,6 +8,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/store"
 )
 
 // configurationController swaps the parameters of the laws while the agent runs: those of the file, or what the controller role has told the node in their place. What
@@ -23,13 +24,13 @@ type configurationController struct {
 	memory   *memoryController
 	// thresholds compares the marks of eviction with the kubelet's, again after each swap.
 	thresholds *thresholdController
-	saver      *saver
+	saver      *store.Saver
 	applied    *spec.AppliedConfiguration // nil: nothing was told
 }
 
 func newConfigurationController(n *nodeState, l *lendingController, e *evictionController, m *memoryController, t *thresholdController) *configurationController {
 	c := &configurationController{node: n, file: n.options.Config, lending: l, eviction: e, memory: m, thresholds: t}
-	c.saver = newSaver(n, n.ports.Configuration, func(err error) {
+	c.saver = store.NewSaver(n.loop, n.now, n.ports.Configuration, func(err error) {
 		if err != nil {
 			n.log.Warn("the configuration cannot be kept; an agent that starts without the API server runs with its file", "err", err)
 		}
@@ -114,7 +115,7 @@ func (c *configurationController) keep(w *spec.WantedConfiguration, now time.Tim
 		c.node.log.Error("the configuration cannot be kept", "err", err) // a mistake of ours
 		return
 	}
-	c.saver.save(data, now)
+	c.saver.Save(data, now)
 }
 
 // errSwapped ends a record: a replay would go on with the parameters of before.

@@ -8,23 +8,35 @@ import (
 	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/events"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/loop"
 	"hilbert.dev/hilbert/topology"
 )
 
-// controller is responsible for one concern of the node, such as lending or devices, and owns all state of it. The Agent keeps its controllers in two
-// ordered slices, one for each tick and one for each observation of the kernel's counters, and calls Tick in that order. What takes long, Tick starts
-// beside the loop; its result comes back as a message.
-type controller interface {
+// ticker is a controller that compares the node with what was decided. A controller is responsible for one concern of the node, such as devices or eviction, and owns all
+// state of it. The Agent keeps those of each tick, and those of each observation, in an ordered slice, and calls Tick in that order. What takes long, Tick starts beside the
+// loop; its result comes back as a message.
+type ticker interface {
 	// Tick looks at the node and decides. It returns whether placements or desired knobs have changed, so that they must be applied.
+	Tick(now time.Time) (changed bool)
+}
+
+// controller is one that runs a law on each observation of the kernel's counters.
+type controller interface {
 	Tick(in *inputs) (changed bool)
 }
 
-// inputs are what controllers see in one round. The lower fields are filled by controllers for those that come later in the order.
+// timed is a controller that needs of an observation only when it was made.
+type timed struct{ ticker }
+
+// Tick implements controller.
+func (t timed) Tick(in *inputs) (changed bool) { return t.ticker.Tick(in.now) }
+
+// inputs are what the laws' controllers see in one round. The lower fields are filled by controllers for those that come later in the order.
 type inputs struct {
 	now time.Time
-	// seen is what was observed; nil in the rounds of the ticker.
+	// seen is what was observed.
 	seen *observation
 	// reportsFail is since when the report cannot be written; zero: it can.
 	reportsFail time.Time
@@ -44,7 +56,7 @@ type nodeState struct {
 	ports   *Ports
 	log     *slog.Logger
 	loop    *loop.Loop
-	events  *events
+	events  *events.Recorder
 	counts  *Counts
 	manager *allocate.Manager
 	pods    *podTable
@@ -60,9 +72,7 @@ func newNodeState(o *Options, manager *allocate.Manager) *nodeState {
 	by := clock.OrReal(o.Clock)
 	return &nodeState{
 		options: o, ports: &o.Ports, log: o.Log, loop: loop.New(), counts: counts, manager: manager, pods: newPodTable(by.Now), now: by.Now,
-		events: &events{
-			problems: make(problems), transient: make(map[string]time.Time), counts: counts.Notes, log: o.Log, now: by.Now,
-		},
+		events:  events.NewRecorder(o.Log, by.Now, counts.Notes),
 		runtime: runtimeState{why: "not connected yet"}, started: by.Now().Add(-o.Uptime),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/gpu"
+	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -28,7 +29,7 @@ type deviceNumbersFile struct {
 type deviceNumbers struct {
 	node  *nodeState
 	known deviceNumbersFile
-	saver *saver
+	saver *store.Saver
 	// kept are the numbers of GPUs and cards that are on disk, and writing those that are being written.
 	kept, writing string
 	// changed is called in the loop when a write has ended; err is why the last one failed.
@@ -38,7 +39,7 @@ type deviceNumbers struct {
 
 func newDeviceNumbers(n *nodeState, changed func()) *deviceNumbers {
 	d := &deviceNumbers{node: n, changed: changed}
-	d.saver = newSaver(n, n.ports.Devices, d.written)
+	d.saver = store.NewSaver(n.loop, n.now, n.ports.Devices, d.written)
 	d.load()
 	return d
 }
@@ -62,11 +63,12 @@ func (n *deviceNumbers) load() {
 	}
 	if err != nil {
 		n.node.counts.CheckpointErrors++
-		n.node.events.problems.set(spec.ReasonCheckpointLost, "devices: "+err.Error())
+		n.node.events.Problems.Set(spec.ReasonCheckpointLost, "devices: "+err.Error())
 		n.node.log.Warn("the numbers of devices cannot be read; they are numbered anew", "err", err)
 		return
 	}
-	n.saver.saved, n.kept = data, n.numbering()
+	n.kept = n.numbering()
+	n.saver.Loaded(data)
 }
 
 // numbering is which number belongs to which GPU, instance and card, as text. What else is kept changes often, and nobody is told of it by number.
@@ -94,10 +96,10 @@ func (n *deviceNumbers) save(now time.Time) {
 		n.written(err)
 		return
 	}
-	if !n.saver.busy {
+	if !n.saver.Writes() {
 		n.writing = n.numbering()
 	}
-	n.saver.save(data, now)
+	n.saver.Save(data, now)
 }
 
 // written takes the end of a write.
@@ -106,7 +108,7 @@ func (n *deviceNumbers) written(err error) {
 		n.node.counts.CheckpointErrors++
 		n.err = fmt.Errorf("the numbers of devices cannot be kept: %w", err)
 	} else {
-		n.node.events.problems.resolve(spec.ReasonCheckpointLost)
+		n.node.events.Problems.Resolve(spec.ReasonCheckpointLost)
 		n.kept = n.writing
 		n.writing = n.numbering() // of what is written next, if there is something
 	}

@@ -124,12 +124,12 @@ func (d *deviceController) reopen(over func(at time.Time) bool) {
 	})
 }
 
-// Tick implements controller.
-func (d *deviceController) Tick(in *inputs) (changed bool) {
-	if err := d.numbers.saver.late(in.now); err != nil {
-		d.node.events.problems.set(spec.ReasonCheckpointLost, "devices: "+err.Error())
+// Tick implements ticker.
+func (d *deviceController) Tick(now time.Time) (changed bool) {
+	if err := d.numbers.saver.Late(now); err != nil {
+		d.node.events.Problems.Set(spec.ReasonCheckpointLost, "devices: "+err.Error())
 	}
-	d.inspect(in.now)
+	d.inspect(now)
 	return false
 }
 

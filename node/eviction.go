@@ -93,7 +93,7 @@ func (c *evictionController) notify(notices []evict.Notice) {
 	for i := range notices {
 		n := &notices[i]
 		if now[n.Pod.UID] = true; !c.told[n.Pod.UID] {
-			c.node.events.note(n.Pod, allocate.Note{Reason: spec.ReasonEvictionNotice, Message: n.Message})
+			c.node.events.Note(n.Pod, allocate.Note{Reason: spec.ReasonEvictionNotice, Message: n.Message})
 		}
 	}
 	c.told = now
@@ -108,7 +108,7 @@ func (c *evictionController) stop(s *evict.Stop, now time.Time) {
 	}
 	c.stopped[s.Pod.UID] = now.Add(c.params.Escalation.KeepStopped.D())
 	c.stops++
-	c.node.events.note(p.name, allocate.Note{Reason: spec.ReasonStopped, Message: s.Message})
+	c.node.events.Note(p.name, allocate.Note{Reason: spec.ReasonStopped, Message: s.Message})
 	file := p.cgroup + "/cgroup.kill"
 	c.node.loop.Work(func(context.Context) {
 		if err := c.node.options.Kernel.Write(file, "1"); err != nil {

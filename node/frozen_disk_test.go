@@ -185,7 +185,7 @@ func TestFrozenDiskIsTold(t *testing.T) {
 	w.start()
 	w.store.freeze()
 	w.mustRun(sandbox("a", 2, "qos=dedicated_cores"))
-	w.agent.Ask(time.Second, func(a *Agent) { a.checkpoint.saver.began = time.Now().Add(-time.Minute) })
+	w.agent.Ask(time.Second, func(a *Agent) { a.checkpoint.Tick(time.Now().Add(time.Minute)) })
 	w.eventually("it says so", func() bool { return strings.Contains(w.condition(), "the disk has not answered for") })
 	w.store.thaw()
 	w.eventually("it is over", func() bool { return !strings.Contains(w.condition(), spec.ReasonCheckpointLost) })

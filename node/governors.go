@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/store"
 )
 
 // Governor keeps one resource of the node, as disks or the network, between online and reclaimed pods. It is called at each tick, beside the loop,
@@ -54,7 +55,7 @@ type governorController struct {
 	// They are on disk, so that an agent that starts while nobody answers does not take others.
 	uplinks      []string
 	uplinksFault error
-	saver        *saver
+	saver        *store.Saver
 	// network and memoryFull are as last seen, at that time.
 	network    NetworkUse
 	memoryFull bool
@@ -64,7 +65,7 @@ type governorController struct {
 // newGovernorController returns a controller that goes on from the uplinks that are on disk.
 func newGovernorController(n *nodeState) *governorController {
 	g := &governorController{node: n}
-	g.saver = newSaver(n, n.ports.Uplinks, func(err error) {
+	g.saver = store.NewSaver(n.loop, n.now, n.ports.Uplinks, func(err error) {
 		if err != nil {
 			n.log.Warn("the uplinks that the Node names cannot be kept; an agent that starts without the API server takes those of its configuration", "err", err)
 		}
@@ -93,14 +94,14 @@ func (g *governorController) restore() {
 	g.uplinks = kept
 }
 
-// Tick implements controller: it runs the governors on the pods that are here now, beside the loop, unless they are still at work.
-func (g *governorController) Tick(in *inputs) (changed bool) {
+// Tick implements ticker: it runs the governors on the pods that are here now, beside the loop, unless they are still at work.
+func (g *governorController) Tick(now time.Time) (changed bool) {
 	n := g.node
 	if len(n.options.Governors) == 0 || g.busy || !n.loop.Running() || !n.lends() {
 		return false
 	}
 	g.busy = true
-	at, pods, parameters, faults := in.now.Sub(n.started), g.pods(), n.options.Config.Lending.LendingParameters, g.faults()
+	at, pods, parameters, faults := now.Sub(n.started), g.pods(), n.options.Config.Lending.LendingParameters, g.faults()
 	if len(g.uplinks) > 0 {
 		parameters.Network.Uplinks = g.uplinks
 	}
@@ -123,7 +124,7 @@ func (g *governorController) Tick(in *inputs) (changed bool) {
 			}
 		}
 		n.loop.Post(func() {
-			g.busy, g.knobs, g.network, g.memoryFull, g.seen = false, knobs, network, full, in.now
+			g.busy, g.knobs, g.network, g.memoryFull, g.seen = false, knobs, network, full, now
 			g.note(append(notes, faults...))
 			n.apply()
 		})
@@ -148,7 +149,7 @@ func (g *governorController) annotated(annotations map[string]string) {
 		g.node.log.Error("the uplinks cannot be kept", "err", err) // a mistake of ours
 		return
 	}
-	g.saver.save(data, g.node.now())
+	g.saver.Save(data, g.node.now())
 }
 
 // faults are what is wrong with what the Node says of its uplinks.
@@ -187,7 +188,7 @@ func (g *governorController) pods() (out []enforce.Pod) {
 			level = spec.QoSDedicated
 		}
 		if p.trafficFault != nil {
-			g.node.events.note(p.name, allocate.Note{Reason: spec.ReasonInvalidQoS, Message: p.trafficFault.Error()})
+			g.node.events.Note(p.name, allocate.Note{Reason: spec.ReasonInvalidQoS, Message: p.trafficFault.Error()})
 			p.trafficFault = nil // it is told once
 		}
 		out = append(out, enforce.Pod{Cgroup: p.cgroup, Level: level, Background: p.background})
@@ -200,7 +201,7 @@ func (g *governorController) note(notes []allocate.Note) {
 	told := make(map[allocate.Note]bool, len(notes))
 	for _, n := range notes {
 		if told[n] = true; !g.notes[n] {
-			g.node.events.note(spec.PodRef{}, n)
+			g.node.events.Note(spec.PodRef{}, n)
 		}
 	}
 	g.notes = told

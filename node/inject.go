@@ -54,7 +54,7 @@ func (j *deviceInjector) inject(s *Sandbox, c *Container) (cdi.Edits, error) {
 		}
 		if err != nil {
 			j.node.counts.Withheld[reason]++
-			j.node.events.note(nameOf(s), allocate.Note{Reason: reason, Message: "container " + c.Name + ": " + err.Error()})
+			j.node.events.Note(nameOf(s), allocate.Note{Reason: reason, Message: "container " + c.Name + ": " + err.Error()})
 			return cdi.Edits{}, errors.New("hilbert: " + reason + ": " + err.Error())
 		}
 		pod.Grant = &given

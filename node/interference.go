@@ -202,7 +202,7 @@ func (c *interferenceController) limit(now time.Time) (changed bool) {
 		case known == nil:
 			known = &cpuLimit{}
 			c.limits[p.name.UID] = known
-			c.node.events.note(p.name, allocate.Note{Reason: spec.ReasonCulpritLimited, Message: "it gets less CPU for a while, because it harms a service of the node"})
+			c.node.events.Note(p.name, allocate.Note{Reason: spec.ReasonCulpritLimited, Message: "it gets less CPU for a while, because it harms a service of the node"})
 		}
 		if known.value != value {
 			known.value, changed = value, true
@@ -342,7 +342,7 @@ func (c *interferenceController) tell() {
 		p := c.node.pods.byUID[f.Victim]
 		if what := string(f.Step) + f.Culprit; p != nil && c.told[f.Victim] != what {
 			c.told[f.Victim] = what
-			c.node.events.note(p.name, allocate.Note{Reason: spec.ReasonInterference, Message: fmt.Sprintf("%s: %s", c.step(f), f.Reason)})
+			c.node.events.Note(p.name, allocate.Note{Reason: spec.ReasonInterference, Message: fmt.Sprintf("%s: %s", c.step(f), f.Reason)})
 		}
 	}
 	maps.DeleteFunc(c.told, func(uid, _ string) bool { return !found[uid] })

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
@@ -34,8 +35,8 @@ func newKnobController(n *nodeState, governors *governorController, memory *memo
 	return k
 }
 
-// Tick implements controller: both writers compare everything with the kernel.
-func (k *knobController) Tick(*inputs) (changed bool) {
+// Tick implements ticker: both writers compare everything with the kernel.
+func (k *knobController) Tick(time.Time) (changed bool) {
 	if k.interference.makeWay() {
 		k.update()
 	}
@@ -144,12 +145,12 @@ func (k *knobController) written(r *enforce.WriteResult) {
 	for _, refused := range r.Outcome.Refused {
 		log.Warn("the kernel refuses a value", "knob", refused.Knob.Path(), "value", refused.Value, "err", refused.Err)
 	}
-	problems := k.node.events.problems
+	problems := k.node.events.Problems
 	switch {
 	case len(r.Outcome.Refused) > 0:
 		first := r.Outcome.Refused[0]
-		problems.set(spec.ReasonKnobRefused, fmt.Sprintf("%s = %s: %v", first.Knob.Path(), first.Value, first.Err))
+		problems.Set(spec.ReasonKnobRefused, fmt.Sprintf("%s = %s: %v", first.Knob.Path(), first.Value, first.Err))
 	case r.Tick && r.Outcome.BackingOff == 0:
-		problems.resolve(spec.ReasonKnobRefused)
+		problems.Resolve(spec.ReasonKnobRefused)
 	}
 }

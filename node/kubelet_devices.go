@@ -174,7 +174,7 @@ func (k *kubeletDevices) noteUnknown(p spec.PodRef, d kubelet.Device) {
 		k.told = make(map[string]bool)
 	}
 	k.told[key] = true
-	k.node.events.note(p, allocate.Note{
+	k.node.events.Note(p, allocate.Note{
 		Reason: spec.ReasonDeviceUnknown, Message: fmt.Sprintf("the kubelet gave it %s, and it is not known which GPU that is", d),
 	})
 }

@@ -27,13 +27,13 @@ type storagePoller struct {
 	asking  bool
 }
 
-// Tick implements controller: it asks when that is due, beside the loop.
-func (p *storagePoller) Tick(in *inputs) (changed bool) {
+// Tick implements ticker: it asks when that is due, beside the loop.
+func (p *storagePoller) Tick(now time.Time) (changed bool) {
 	reader := p.node.options.Storage
-	if reader == nil || p.asking || !p.node.loop.Running() || !p.asked.IsZero() && in.now.Sub(p.asked) < storageEvery {
+	if reader == nil || p.asking || !p.node.loop.Running() || !p.asked.IsZero() && now.Sub(p.asked) < storageEvery {
 		return false
 	}
-	p.asking, p.asked = true, in.now
+	p.asking, p.asked = true, now
 	p.node.loop.Work(func(ctx context.Context) {
 		reading, outcome, err := reader.Read(ctx)
 		p.node.loop.Post(func() { p.answered(reading, outcome, err) })

@@ -43,9 +43,9 @@ func newThresholdController(n *nodeState, params *evict.Params, read ThresholdRe
 
 func (c *thresholdController) reads() bool { return c.read != nil && c.node.lends() }
 
-// Tick implements controller.
-func (c *thresholdController) Tick(in *inputs) (changed bool) {
-	c.ask(in.now)
+// Tick implements ticker.
+func (c *thresholdController) Tick(now time.Time) (changed bool) {
+	c.ask(now)
 	return false
 }
 
@@ -85,15 +85,15 @@ func (c *thresholdController) answered(thresholds []evict.Threshold, err error) 
 
 // withhold lends no memory for a reason, or lends it where there is none.
 func (c *thresholdController) withhold(reason, why string) {
-	problems := c.node.events.problems
+	problems := c.node.events.Problems
 	if _, told := problems[c.reason]; told && reason == "" {
 		c.node.log.Info("memory is lent again")
 	} else if reason != "" && problems[reason] != why {
 		c.node.log.Warn("no memory is lent", "reason", reason, "why", why)
 	}
-	problems.resolve(c.reason)
+	problems.Resolve(c.reason)
 	if c.reason = reason; reason != "" {
-		problems.set(reason, why)
+		problems.Set(reason, why)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/overcommit"
+	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -215,13 +216,13 @@ type lawState struct {
 	lending    *lendingController
 	eviction   *evictionController
 	overcommit *overcommitController
-	saver      *saver
+	saver      *store.Saver
 	saved      time.Time // when the state was last saved
 }
 
 func newLawState(n *nodeState, lending *lendingController, eviction *evictionController, over *overcommitController) *lawState {
 	l := &lawState{node: n, lending: lending, eviction: eviction, overcommit: over}
-	l.saver = newSaver(n, n.ports.LawState, func(err error) {
+	l.saver = store.NewSaver(n.loop, n.now, n.ports.LawState, func(err error) {
 		if err != nil {
 			n.log.Warn("what was learned cannot be kept; after a restart it is learned anew", "err", err)
 		}
@@ -245,7 +246,7 @@ func (l *lawState) Tick(in *inputs) (changed bool) {
 		n.log.Error("what was learned cannot be kept", "err", err) // a mistake of ours
 		return false
 	}
-	l.saver.save(data, in.now)
+	l.saver.Save(data, in.now)
 	return false
 }
 

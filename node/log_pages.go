@@ -48,7 +48,7 @@ func (l *logPages) tell(problems []string) {
 	told := make(map[string]bool, len(problems))
 	for _, problem := range problems {
 		if told[problem] = true; !l.notes[problem] {
-			l.node.events.note(spec.PodRef{}, allocate.Note{Reason: reasonLogPages, Message: problem + ": page cache of its log files is not dropped"})
+			l.node.events.Note(spec.PodRef{}, allocate.Note{Reason: reasonLogPages, Message: problem + ": page cache of its log files is not dropped"})
 		}
 	}
 	l.notes = told

@@ -101,7 +101,7 @@ func (c *memoryBandwidth) judge(now time.Time, silent []intensive.Pod, said int)
 	for _, uid := range uids {
 		if p := c.node.pods.byUID[uid]; p != nil && !c.node.manager.Pools.Measured(uid) {
 			const giga = 1e9
-			c.node.events.note(p.name, allocate.Note{Reason: spec.ReasonMemoryIntensive, Message: fmt.Sprintf(
+			c.node.events.Note(p.name, allocate.Note{Reason: spec.ReasonMemoryIntensive, Message: fmt.Sprintf(
 				"it was read to take more memory bandwidth than %.1f GB/s (node.memoryBandwidth.intensiveBytesPerSecond) for a minute, and counts as memory-intensive on this node", float64(threshold)/giga)})
 		}
 	}

@@ -192,12 +192,12 @@ func TestFullMemoryStopsGrowth(t *testing.T) {
 		l.mustRun(sandbox("web", 6, "qos=shared_cores"))
 		l.mustRun(batch)
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			a.onTick = slices.DeleteFunc(a.onTick, func(c controller) bool { return c == controller(a.governors) }) // by the test's time alone
+			a.onTick = slices.DeleteFunc(a.onTick, func(c ticker) bool { return c == ticker(a.governors) }) // by the test's time alone
 			a.options.Governors = []Governor{c.full}
 		})
 		for second := range 60 {
 			if second < c.looks {
-				l.agent.Ask(time.Minute, func(a *Agent) { a.governors.Tick(&inputs{now: l.now}) })
+				l.agent.Ask(time.Minute, func(a *Agent) { a.governors.Tick(l.now) })
 				l.eventually("the governor has looked", func() (done bool) {
 					l.agent.Ask(time.Minute, func(a *Agent) { done = a.governors.seen.Equal(l.now) })
 					return done

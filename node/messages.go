@@ -7,6 +7,7 @@ import (
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/gpu/kubelet"
 	"hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -91,25 +92,18 @@ type Ports struct {
 	// KubeletDevices are the pods that the kubelet lists, with the devices that it gave them for device plugins.
 	KubeletDevices func(ctx context.Context) ([]kubelet.ListedPod, error)
 	// Checkpoint keeps what must outlast the process.
-	Checkpoint Store
+	Checkpoint store.Store
 	// LawState keeps what the laws have learned; it may be lost.
-	LawState Store
+	LawState store.Store
 	// Configuration keeps the last good configuration that the node was told.
-	Configuration Store
+	Configuration store.Store
 	// Uplinks keeps the uplinks that the Node's annotation named last.
-	Uplinks Store
+	Uplinks store.Store
 	// Devices keeps which number belongs to which GPU and network card.
-	Devices Store
+	Devices store.Store
 	// Resources keeps what pods hold of the resources that plugins bring.
-	Resources Store
+	Resources store.Store
 }
 
 // PodKey names a pod as people do; a spec.PodRef says which one of that name.
 type PodKey struct{ Namespace, Name string }
-
-// Store keeps one value. Save returns when it would outlast a loss of power, and leaves the old value where it fails. Load returns nil
-// where nothing was ever saved.
-type Store interface {
-	Load() ([]byte, error)
-	Save(data []byte) error
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
@@ -55,8 +56,8 @@ func (m *missedContainers) note(sandboxes []Sandbox, containers []Container) {
 	}
 }
 
-// Tick implements controller: it judges each of them once, as soon as that can be done.
-func (m *missedContainers) Tick(*inputs) (changed bool) {
+// Tick implements ticker: it judges each of them once, as soon as that can be done.
+func (m *missedContainers) Tick(time.Time) (changed bool) {
 	if len(m.waiting) == 0 || !m.node.loop.Running() || m.node.options.Devices != nil && !m.devices.judged {
 		return false
 	}
@@ -89,11 +90,11 @@ func (m *missedContainers) judge(c *missedContainer) (ended bool) {
 		return false
 	case !placedHere(&c.sandbox) && !said(&c.sandbox) || known.cgroup == "":
 		m.node.counts.MissedLeft++
-		m.node.events.note(name, allocate.Note{Reason: spec.ReasonStartedWithoutAgent, Message: "container " + c.container.Name + " " + why + "; it is left alone, for the pod is not Hilbert's"})
+		m.node.events.Note(name, allocate.Note{Reason: spec.ReasonStartedWithoutAgent, Message: "container " + c.container.Name + " " + why + "; it is left alone, for the pod is not Hilbert's"})
 		return false
 	}
 	m.node.counts.MissedEnded++
-	m.node.events.note(name, allocate.Note{Reason: spec.ReasonStartedWithoutAgent, Message: "container " + c.container.Name + " " + why + "; it is ended, and made anew"})
+	m.node.events.Note(name, allocate.Note{Reason: spec.ReasonStartedWithoutAgent, Message: "container " + c.container.Name + " " + why + "; it is ended, and made anew"})
 	file := known.cgroup + "/cgroup.kill"
 	m.node.loop.Work(func(context.Context) {
 		if err := m.node.options.Kernel.Write(file, "1"); err != nil {

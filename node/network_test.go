@@ -30,13 +30,13 @@ func TestNetworkRequestsEviction(t *testing.T) {
 		l, web, low, high := crowded(t)
 		l.agent.Ask(time.Minute, func(a *Agent) {
 			a.eviction.params.Network.PerHour = perHour
-			a.onTick = slices.DeleteFunc(a.onTick, func(c controller) bool { return c == controller(a.governors) }) // by the test's time alone
+			a.onTick = slices.DeleteFunc(a.onTick, func(c ticker) bool { return c == ticker(a.governors) }) // by the test's time alone
 			a.options.Governors = []Governor{&uplink{map[string]advise.Sample{
 				web.Cgroup: advise.Known(9e6), low.Cgroup: advise.Known(2e5), high.Cgroup: advise.Known(9e5),
 			}}}
 		})
 		look := func() {
-			l.agent.Ask(time.Minute, func(a *Agent) { a.governors.Tick(&inputs{now: l.now}) })
+			l.agent.Ask(time.Minute, func(a *Agent) { a.governors.Tick(l.now) })
 			l.eventually("the governor has looked", func() (done bool) {
 				l.agent.Ask(time.Minute, func(a *Agent) { done = a.governors.seen.Equal(l.now) })
 				return done
@@ -77,7 +77,7 @@ func TestUplinksByAnnotation(t *testing.T) {
 	l, _, _, _ := crowded(t)
 	governor := &adjusted{}
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		a.onTick = slices.DeleteFunc(a.onTick, func(c controller) bool { return c == controller(a.governors) }) // by the test's time alone
+		a.onTick = slices.DeleteFunc(a.onTick, func(c ticker) bool { return c == ticker(a.governors) }) // by the test's time alone
 		a.options.Governors = []Governor{governor}
 		a.options.Config.Lending.Network.Uplinks = []string{"file0"}
 	})
@@ -95,7 +95,7 @@ func TestUplinksByAnnotation(t *testing.T) {
 		l.agent.Annotated(map[string]string{spec.AnnotationUplinks: c.says})
 		l.agent.Ask(time.Minute, func(a *Agent) {
 			a.governors.seen = time.Time{}
-			a.governors.Tick(&inputs{now: l.now.Add(time.Duration(i) * time.Second)})
+			a.governors.Tick(l.now.Add(time.Duration(i) * time.Second))
 		})
 		l.eventually("the governor has run", func() (done bool) {
 			l.agent.Ask(time.Minute, func(a *Agent) { done = !a.governors.seen.IsZero() })
@@ -152,7 +152,7 @@ func TestGovernorsKnowTrafficClasses(t *testing.T) {
 	l := newLender(t)
 	governor := &adjusted{}
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		a.onTick = slices.DeleteFunc(a.onTick, func(c controller) bool { return c == controller(a.governors) }) // by the test's time alone
+		a.onTick = slices.DeleteFunc(a.onTick, func(c ticker) bool { return c == ticker(a.governors) }) // by the test's time alone
 		a.options.Governors = []Governor{governor}
 	})
 	want := map[string]bool{}
@@ -176,7 +176,7 @@ func TestGovernorsKnowTrafficClasses(t *testing.T) {
 				}
 			}
 			a.governors.seen = time.Time{}
-			a.governors.Tick(&inputs{now: l.now.Add(time.Second)})
+			a.governors.Tick(l.now.Add(time.Second))
 		})
 		l.eventually("the governor has run", func() (done bool) {
 			l.agent.Ask(time.Minute, func(a *Agent) { done = !a.governors.seen.IsZero() })

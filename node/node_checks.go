@@ -11,6 +11,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/events"
 )
 
 // missingTicks is for how many ticks a pod's cgroup must be gone before the pod is taken for gone.
@@ -20,8 +21,8 @@ const missingTicks = 2
 // of the end of a sandbox that it took over from before its own restart.
 type vanishedPods struct{ node *nodeState }
 
-// Tick implements controller.
-func (v vanishedPods) Tick(*inputs) (changed bool) {
+// Tick implements ticker.
+func (v vanishedPods) Tick(time.Time) (changed bool) {
 	for _, p := range v.node.pods.sorted() {
 		if p.cgroup == "" {
 			continue
@@ -50,9 +51,9 @@ const maxBestEffortWeight = 10
 // weightCheck looks at what protects online pods where they share a CPU with BestEffort ones. It is the kubelet's, and never written here.
 type weightCheck struct{ node *nodeState }
 
-// Tick implements controller.
-func (w weightCheck) Tick(*inputs) (changed bool) {
-	problems := w.node.events.problems
+// Tick implements ticker.
+func (w weightCheck) Tick(time.Time) (changed bool) {
+	problems := w.node.events.Problems
 	for _, p := range w.node.pods.byUID {
 		above := path.Dir(p.cgroup)
 		if !p.bestEffort || above == "." || above == "/" {
@@ -64,12 +65,12 @@ func (w weightCheck) Tick(*inputs) (changed bool) {
 			return false // not known, so nothing to say
 		}
 		if weight > maxBestEffortWeight {
-			problems.set(spec.ReasonBestEffortWeight, fmt.Sprintf("%s has cpu.weight %d; the kubelet makes it 1. Online pods are not protected from BestEffort ones on their CPUs", above, weight))
+			problems.Set(spec.ReasonBestEffortWeight, fmt.Sprintf("%s has cpu.weight %d; the kubelet makes it 1. Online pods are not protected from BestEffort ones on their CPUs", above, weight))
 			return false
 		}
 		break // they share it
 	}
-	problems.resolve(spec.ReasonBestEffortWeight)
+	problems.Resolve(spec.ReasonBestEffortWeight)
 	return false
 }
 
@@ -78,22 +79,22 @@ const maxClockDrift = 2 * time.Second
 
 // clockCheck notes jumps of the wall clock. Nothing here depends on it; the times that people read do.
 type clockCheck struct {
-	events *events
+	events *events.Recorder
 	last   time.Time // the last tick
 }
 
-// Tick implements controller.
-func (c *clockCheck) Tick(in *inputs) (changed bool) {
+// Tick implements ticker.
+func (c *clockCheck) Tick(now time.Time) (changed bool) {
 	if !c.last.IsZero() {
-		c.compare(in.now.Round(0).Sub(c.last.Round(0)), in.now.Sub(c.last))
+		c.compare(now.Round(0).Sub(c.last.Round(0)), now.Sub(c.last))
 	}
-	c.last = in.now
+	c.last = now
 	return false
 }
 
 // compare is given how much time passed since the last tick by the wall clock and by the monotonic one.
 func (c *clockCheck) compare(wall, monotonic time.Duration) {
 	if jump := wall - monotonic; jump.Abs() > maxClockDrift {
-		c.events.noteTransient(spec.ReasonClockJumped, fmt.Sprintf("the clock jumped by %v", jump.Round(time.Second)))
+		c.events.NoteTransient(spec.ReasonClockJumped, fmt.Sprintf("the clock jumped by %v", jump.Round(time.Second)))
 	}
 }

@@ -37,7 +37,7 @@ func (c *overuseController) Tick(in *inputs) (changed bool) {
 	for i := range c.found {
 		o := &c.found[i]
 		if told[o.Pod.UID] = true; !c.told[o.Pod.UID] {
-			c.node.events.note(o.Pod, allocate.Note{Reason: spec.ReasonMemoryOveruse, Message: overuseText(o)})
+			c.node.events.Note(o.Pod, allocate.Note{Reason: spec.ReasonMemoryOveruse, Message: overuseText(o)})
 		}
 	}
 	c.told = told

@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/node/store"
 )
 
 // pluginController brings resources of plugins to pods: it finds the plugins, keeps the book of who holds what, and compares the book with what plugins say.
@@ -25,7 +26,7 @@ import (
 type pluginController struct {
 	node    *nodeState
 	book    *plugin.Book
-	saver   *saver
+	saver   *store.Saver
 	plugins map[string]*pluginState // by name
 	// busy counts what is under way for a pod, by UID: an admission, or releases. Nothing else begins for it meanwhile.
 	busy map[string]int
@@ -62,12 +63,12 @@ type pluginState struct {
 
 func newPluginController(n *nodeState) *pluginController {
 	c := &pluginController{node: n, book: plugin.NewBook(), plugins: make(map[string]*pluginState), busy: make(map[string]int), unmanaged: make(map[string]bool)}
-	c.saver = newSaver(n, n.ports.Resources, func(err error) {
+	c.saver = store.NewSaver(n.loop, n.now, n.ports.Resources, func(err error) {
 		if err != nil {
-			n.events.problems.set(spec.ReasonCheckpointLost, err.Error())
+			n.events.Problems.Set(spec.ReasonCheckpointLost, err.Error())
 			return
 		}
-		n.events.problems.resolve(spec.ReasonCheckpointLost)
+		n.events.Problems.Resolve(spec.ReasonCheckpointLost)
 	})
 	return c
 }
@@ -110,14 +111,14 @@ func (c *pluginController) save() {
 	}
 	data, err := json.Marshal(resourcesState{resourcesVersion, c.book.All()})
 	if err != nil {
-		c.node.events.problems.set(spec.ReasonCheckpointLost, err.Error())
+		c.node.events.Problems.Set(spec.ReasonCheckpointLost, err.Error())
 		return
 	}
-	c.saver.save(data, c.node.now())
+	c.saver.Save(data, c.node.now())
 }
 
-// Tick implements controller: it releases what pods held that are gone, and looks for plugins when it is time.
-func (c *pluginController) Tick(in *inputs) (changed bool) {
+// Tick implements ticker: it releases what pods held that are gone, and looks for plugins when it is time.
+func (c *pluginController) Tick(now time.Time) (changed bool) {
 	directory := c.node.options.Plugins
 	if directory == nil || !c.node.loop.Running() {
 		return false
@@ -126,10 +127,10 @@ func (c *pluginController) Tick(in *inputs) (changed bool) {
 		c.releaseGone()
 	}
 	c.save()
-	if c.looking || !c.looked.IsZero() && in.now.Sub(c.looked) < c.node.options.Config.Plugins.Interval.D() {
+	if c.looking || !c.looked.IsZero() && now.Sub(c.looked) < c.node.options.Config.Plugins.Interval.D() {
 		return false
 	}
-	c.looking, c.looked = true, in.now
+	c.looking, c.looked = true, now
 	c.node.loop.Work(func(context.Context) {
 		sockets, notes, err := directory.List()
 		c.node.loop.Post(func() { c.found(sockets, notes, err) })
@@ -144,9 +145,9 @@ func (c *pluginController) found(sockets []plugin.Socket, notes []string, err er
 		notes, sockets = []string{err.Error()}, nil
 	}
 	if len(notes) > 0 {
-		c.node.events.problems.set(spec.ReasonPluginFailed, strings.Join(notes, "; "))
+		c.node.events.Problems.Set(spec.ReasonPluginFailed, strings.Join(notes, "; "))
 	} else {
-		c.node.events.problems.resolve(spec.ReasonPluginFailed)
+		c.node.events.Problems.Resolve(spec.ReasonPluginFailed)
 	}
 	for _, name := range sortedKeys(c.plugins) {
 		if p := c.plugins[name]; !p.busy && !slices.ContainsFunc(sockets, func(s plugin.Socket) bool { return s.Name == name }) {
@@ -255,7 +256,7 @@ func (c *pluginController) compared(p *pluginState, told, has []*plugin.Holding)
 		uid := h.Pod.UID
 		if lost := !knows[uid] && c.book.Holds(uid, resource) == h; lost && !p.told[uid] {
 			c.counts.Lost++
-			c.node.events.note(h.Pod, allocate.Note{Reason: spec.ReasonPluginLost, Message: fmt.Sprintf("plugin %s does not know that it holds %d of %s", p.name, h.Amounts.Sum(), resource)})
+			c.node.events.Note(h.Pod, allocate.Note{Reason: spec.ReasonPluginLost, Message: fmt.Sprintf("plugin %s does not know that it holds %d of %s", p.name, h.Amounts.Sum(), resource)})
 		} else if !lost {
 			delete(p.told, uid)
 			continue
@@ -291,7 +292,7 @@ func requestOfPlugin(pod spec.PodRef, r *spec.ResourceRequest) *plugin.Request {
 func (c *pluginController) fail(p *pluginState, err error) {
 	c.counts.Failures++
 	if p.serves || p.why != err.Error() {
-		c.node.events.note(spec.PodRef{}, allocate.Note{Reason: spec.ReasonPluginFailed, Message: err.Error()})
+		c.node.events.Note(spec.PodRef{}, allocate.Note{Reason: spec.ReasonPluginFailed, Message: err.Error()})
 	}
 	why := err.Error()
 	p.serves, p.why = false, why

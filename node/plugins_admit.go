@@ -236,7 +236,7 @@ func (c *pluginController) undo(p *resourcePlan, why error) {
 	c.done(p.pod.UID)
 	c.counts.Refused++
 	c.node.counts.Refused[spec.ReasonPluginFailed]++
-	c.node.events.note(p.pod, allocate.Note{Reason: spec.ReasonPluginFailed, Message: why.Error()})
+	c.node.events.Note(p.pod, allocate.Note{Reason: spec.ReasonPluginFailed, Message: why.Error()})
 	for i := range p.asks {
 		a := &p.asks[i]
 		c.book.Drop(p.pod.UID, a.request.Resource)

@@ -56,7 +56,7 @@ func (c *profileController) match(p *pod) {
 		conflict = fmt.Sprintf("the ServiceProfile %s is followed; %s is younger, and selects the pod too", best, others[0])
 	}
 	if conflict != "" && conflict != p.conflict {
-		c.node.events.note(p.name, allocate.Note{Reason: spec.ReasonProfileConflict, Message: conflict})
+		c.node.events.Note(p.name, allocate.Note{Reason: spec.ReasonProfileConflict, Message: conflict})
 	}
 	p.conflict = conflict
 }

@@ -23,8 +23,8 @@ type quietController struct {
 // quietEvery is how often what is set is compared with the kernel while nothing changes.
 const quietEvery = 10 * time.Second
 
-// Tick implements controller.
-func (q *quietController) Tick(in *inputs) (changed bool) {
+// Tick implements ticker.
+func (q *quietController) Tick(now time.Time) (changed bool) {
 	n := q.node
 	keeper := n.options.Quiet
 	if keeper == nil || q.busy || !n.loop.Running() || !n.runtime.connected || n.options.Mode != spec.ModeAgent {
@@ -33,10 +33,10 @@ func (q *quietController) Tick(in *inputs) (changed bool) {
 	set := quiet.Settings(n.options.Config.QuietCPUs)
 	all := n.options.Machine.AllCPUs()
 	held := all.Minus(n.manager.Shareable())
-	if same := held == q.held && set == q.set; same && in.now.Before(q.next) {
+	if same := held == q.held && set == q.set; same && now.Before(q.next) {
 		return false
 	}
-	q.busy, q.held, q.set, q.next = true, held, set, in.now.Add(quietEvery)
+	q.busy, q.held, q.set, q.next = true, held, set, now.Add(quietEvery)
 	n.loop.Work(func(context.Context) {
 		notes := keeper.Step(all, held, set)
 		n.loop.Post(func() {
@@ -52,7 +52,7 @@ func (q *quietController) tell(notes []quiet.Note) {
 	told := make(map[quiet.Note]bool, len(notes))
 	for _, note := range notes {
 		if told[note] = true; !q.notes[note] {
-			q.node.events.note(spec.PodRef{}, allocate.Note(note))
+			q.node.events.Note(spec.PodRef{}, allocate.Note(note))
 		}
 	}
 	q.notes = told

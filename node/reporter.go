@@ -53,7 +53,7 @@ func (p *reporter) build(now time.Time) *spec.NodeReport {
 	if n.runtime.away(now) {
 		p.closeAll(&r)
 	}
-	conditions := []spec.NodeCondition{n.events.problems.condition(n.options.Mode, n.options.Why)}
+	conditions := []spec.NodeCondition{n.events.Problems.Condition(n.options.Mode, n.options.Why)}
 	for _, c := range []*spec.NodeCondition{p.overuse.condition(), p.plugins.condition(now)} {
 		if c != nil {
 			conditions = append(conditions, *c)
@@ -66,7 +66,7 @@ func (p *reporter) build(now time.Time) *spec.NodeReport {
 	out.Status.Configuration, out.Status.Health = p.configuration.applied.DeepCopy(), p.health.status(now)
 	out.Status.Interference = p.interference.status(now)
 	out.Status.Overcommit = p.overcommit.status(now)
-	out.Status.BrokenPromises, out.Status.Events = p.promises.status(), n.events.book.status()
+	out.Status.BrokenPromises, out.Status.Events = p.promises.status(), n.events.Status()
 	return out
 }
 

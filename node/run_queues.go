@@ -87,7 +87,7 @@ func (q *runQueueController) looked(waits *runqueue.Waits, err error, victims []
 		if unsupported, ok := errors.AsType[*runqueue.Unsupported](err); ok {
 			q.why = unsupported.Error()
 		}
-		q.node.events.noteTransient(spec.ReasonRunQueuesUnseen, fmt.Sprintf("for whom services wait is not seen: %v", err))
+		q.node.events.NoteTransient(spec.ReasonRunQueuesUnseen, fmt.Sprintf("for whom services wait is not seen: %v", err))
 		return
 	}
 	q.counts.Looked += waits.Over

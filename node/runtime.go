@@ -26,7 +26,7 @@ func (a *Agent) Disconnected(why error) {
 			a.node.log.Warn("not connected to the container runtime", "err", why)
 		}
 		a.node.runtime.updater, a.node.runtime.connected, a.node.runtime.why = nil, false, why.Error()
-		a.node.events.problems.set(spec.ReasonRuntimeLost, why.Error())
+		a.node.events.Problems.Set(spec.ReasonRuntimeLost, why.Error())
 	})
 }
 
@@ -42,7 +42,7 @@ func (a *Agent) Synchronize(ctx context.Context, sandboxes []Sandbox, containers
 		a.absence.hold()
 		a.admission.synchronize(sandboxes, containers, fixed)
 		a.node.log.Info("the container runtime told what runs", "pods", len(a.node.pods.byUID), "containers", len(a.node.pods.containers))
-		a.node.events.problems.resolve(spec.ReasonRuntimeLost)
+		a.node.events.Problems.Resolve(spec.ReasonRuntimeLost)
 		a.node.runtime.synced, a.node.runtime.lost = true, time.Time{}
 		a.devices.inspectNow(a.node.now()) // only now can processes be found that compute on a GPU that was not given to them
 	})
@@ -68,7 +68,7 @@ func (a *Agent) RunSandbox(ctx context.Context, s Sandbox) error {
 func (a *Agent) ResizeSandbox(ctx context.Context, s Sandbox, to Amounts) error {
 	return a.node.loop.Call(ctx, func() {
 		if p := a.node.pods.byUID[s.UID]; p != nil {
-			a.node.events.notes(p.name, a.node.manager.Resize(s.UID, to.MilliCPU).Notes)
+			a.node.events.Notes(p.name, a.node.manager.Resize(s.UID, to.MilliCPU).Notes)
 			a.node.apply()
 		}
 	})
@@ -219,8 +219,8 @@ func (u *runtimeUpdates) run(ctx context.Context) {
 	}
 }
 
-// Tick implements controller: what failed is tried again.
-func (u *runtimeUpdates) Tick(*inputs) (changed bool) {
+// Tick implements ticker: what failed is tried again.
+func (u *runtimeUpdates) Tick(time.Time) (changed bool) {
 	u.send()
 	return false
 }

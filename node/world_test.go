@@ -19,6 +19,7 @@ import (
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/gpu/kubelet"
 	"hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/node/watchdog"
 	"hilbert.dev/hilbert/topology"
 )
@@ -253,7 +254,7 @@ func (w *world) Update(updates []Update) (failed []string, err error) {
 func (w *world) start() {
 	w.Helper()
 	directory := watchdog.Directory(w.directory)
-	w.absence = &Absence{Directory: directory, Kernel: &watchdog.Fenced{Kernel: w.kernel, Directory: directory}, Plan: File(directory.PlanPath())}
+	w.absence = &Absence{Directory: directory, Kernel: &watchdog.Fenced{Kernel: w.kernel, Directory: directory}, Plan: store.File(directory.PlanPath())}
 	config := spec.Default().Node
 	config.TickInterval, config.WriteInterval = spec.Duration(20*time.Millisecond), spec.Duration(time.Millisecond)
 	config.Devices.Interval = config.TickInterval
@@ -473,7 +474,11 @@ func (w *world) broken() (names []string) {
 func (w *world) events() (out []string) {
 	w.agent.Ask(time.Minute, func(a *Agent) {
 		for _, e := range a.Status().Status.Events {
-			out = append(out, podOfEvent(&e).Name+": "+e.Reason+": "+e.Message)
+			name := "" // of the node
+			if e.Pod != nil {
+				name = e.Pod.Name
+			}
+			out = append(out, name+": "+e.Reason+": "+e.Message)
 		}
 	})
 	return out

@@ -281,20 +281,20 @@ func (k *mapKernel) Update(updates []node.Update) (failed []string, err error) {
 	return nil, nil
 }
 
-// mapStore is a node.Store in memory.
+// mapStore is a store.Store in memory.
 type mapStore struct {
 	mu   sync.Mutex
 	data []byte
 }
 
-// Load implements node.Store.
+// Load implements store.Store.
 func (s *mapStore) Load() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.data, nil
 }
 
-// Save implements node.Store.
+// Save implements store.Store.
 func (s *mapStore) Save(data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 // kernelWeight is what each cgroup has by itself.
 const kernelWeight = 100
 
-// Store keeps a value over restarts; node.File is one.
+// Store keeps a value over restarts; store.File is one.
 type Store interface {
 	Load() ([]byte, error) // nil: there is none
 	Save(data []byte) error

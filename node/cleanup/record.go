@@ -10,7 +10,7 @@ import (
 // recordVersion is what this agent writes.
 const recordVersion = 1
 
-// Store keeps a value over restarts; node.File is one.
+// Store keeps a value over restarts; store.File is one.
 type Store interface {
 	Load() ([]byte, error) // nil: there is none
 	Save(data []byte) error

@@ -22,7 +22,7 @@ type Files interface {
 	Write(Place, string) error
 }
 
-// Store keeps a value over restarts; node.File is one.
+// Store keeps a value over restarts; store.File is one.
 type Store interface {
 	Load() ([]byte, error) // nil: there is none
 	Save(data []byte) error

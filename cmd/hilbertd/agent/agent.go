@@ -30,6 +30,7 @@ import (
 	"hilbert.dev/hilbert/node/rdt"
 	"hilbert.dev/hilbert/node/runqueue"
 	"hilbert.dev/hilbert/node/scrape"
+	"hilbert.dev/hilbert/node/store"
 )
 
 const (
@@ -161,10 +162,10 @@ func runOnce(ctx context.Context, config *spec.Configuration, o *Options, change
 
 // keepIn has an agent keep in a directory what must outlast it.
 func keepIn(directory string, p *node.Ports) {
-	for name, store := range map[string]*node.Store{
+	for name, kept := range map[string]*store.Store{
 		"checkpoint": &p.Checkpoint, "law-state": &p.LawState, "configuration": &p.Configuration, "uplinks": &p.Uplinks, "devices": &p.Devices, "resources": &p.Resources,
 	} {
-		*store = node.File(filepath.Join(directory, name+".json"))
+		*kept = store.File(filepath.Join(directory, name+".json"))
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"hilbert.dev/hilbert/node/nri"
 	"hilbert.dev/hilbert/node/quiet"
 	"hilbert.dev/hilbert/node/rdt"
+	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -48,7 +49,7 @@ func quietKeeper(config *spec.Configuration, roots realnode.Roots, kernel enforc
 	if _, err := os.Stat(directory); err != nil {
 		directory = filepath.Join(roots.Proc, "irq")
 	}
-	return quiet.NewKeeper(quiet.Machine{Directory: directory, Cgroups: kernel}, node.File(filepath.Join(config.Node.StateDirectory, quietFile)))
+	return quiet.NewKeeper(quiet.Machine{Directory: directory, Cgroups: kernel}, store.File(filepath.Join(config.Node.StateDirectory, quietFile)))
 }
 
 // giveBackQuiet gives interrupts and the host's services the CPUs that they had before any agent.
@@ -81,7 +82,7 @@ func setParts(config *spec.Configuration, mode string) (out []cleanup.Part) {
 // resetUnset gives back what an agent before this one has set and this one does not, and records what it sets. Else limits would stay for ever when lending is
 // switched off. CPUs are not given back here: the kubelet takes them over by itself. What goes wrong does not keep the agent from starting.
 func resetUnset(config *spec.Configuration, mode string, roots realnode.Roots, kernel enforce.Kernel, log *slog.Logger) {
-	record := node.File(filepath.Join(config.Node.StateDirectory, setFile))
+	record := store.File(filepath.Join(config.Node.StateDirectory, setFile))
 	before, err := cleanup.Load(record)
 	if err != nil {
 		log.Warn("it is not known what an agent before this one has set; all is taken back that this one does not set", "err", err)
@@ -131,7 +132,7 @@ func cleanUp(ctx context.Context, config *spec.Configuration, log *slog.Logger, 
 		return err
 	}
 	defer unlock()
-	parts, err := cleanup.Load(node.File(filepath.Join(state, setFile)))
+	parts, err := cleanup.Load(store.File(filepath.Join(state, setFile)))
 	if err != nil || parts == nil {
 		parts = cleanup.Parts() // they are not known
 	}

@@ -19,6 +19,7 @@ import (
 	"hilbert.dev/hilbert/cmd/hilbertd/endpoints/endpointstest"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/cleanup"
+	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/node/watchdog"
 	"hilbert.dev/hilbert/topology"
 )
@@ -136,7 +137,7 @@ func TestCleanupWithoutRuntime(t *testing.T) {
 	h.cgroups.Files["kubepods/burstable/pod"+pod1+"/cpuset.cpus"] = "0-1"
 	h.cgroups.Files["kubepods/burstable/pod"+pod1+"/memory.low"] = "4096"
 	h.withCgroups(t)
-	record := node.File(filepath.Join(h.config.Node.StateDirectory, setFile))
+	record := store.File(filepath.Join(h.config.Node.StateDirectory, setFile))
 	if err := cleanup.Save(record, []cleanup.Part{cleanup.CPU}); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +185,7 @@ func TestLendingSwitchedOff(t *testing.T) {
 			if !maps.Equal(got, c.want) {
 				t.Errorf("the pod has %v, want %v", got, c.want)
 			}
-			record := node.File(filepath.Join(h.config.Node.StateDirectory, setFile))
+			record := store.File(filepath.Join(h.config.Node.StateDirectory, setFile))
 			want := []cleanup.Part{cleanup.CPU}
 			if c.lends {
 				want = cleanup.Parts()
@@ -215,10 +216,10 @@ func TestCleanupKnowsStateFiles(t *testing.T) {
 	keepIn("/state", &ports)
 	kept := reflect.ValueOf(ports)
 	for i := range kept.NumField() {
-		if kept.Type().Field(i).Type != reflect.TypeFor[node.Store]() {
+		if kept.Type().Field(i).Type != reflect.TypeFor[store.Store]() {
 			continue
 		}
-		file, ok := reflect.TypeAssert[node.File](kept.Field(i))
+		file, ok := reflect.TypeAssert[store.File](kept.Field(i))
 		if !ok || !slices.Contains(stateFiles, filepath.Base(string(file))) {
 			t.Errorf("%s, %v, is not removed", kept.Type().Field(i).Name, file)
 		}

@@ -23,6 +23,7 @@ import (
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/rdt"
+	"hilbert.dev/hilbert/node/store"
 )
 
 // governors returns the governors that the configuration switches on, and their metrics. Each divides one resource between online and reclaimed pods: disks,
@@ -44,7 +45,7 @@ func governors(n *spec.Node, mode string, roots realnode.Roots, kernel enforce.K
 		return nil, nil, fmt.Errorf("node.lending.io: %w", err)
 	}
 	control := blkio.NewControl(kernel, os.DirFS(roots.Sys), hostMounts(roots.Proc), podsTop(kernel), params)
-	control.KeepWeight(node.File(filepath.Join(n.StateDirectory, podsWeightFile)))
+	control.KeepWeight(store.File(filepath.Join(n.StateDirectory, podsWeightFile)))
 	out = append(out, &disks{control, l.IO, log})
 	sent := &network{at: roots, wanted: l.Network, log: log}
 	out, metrics = append(out, sent), append(metrics, sent)

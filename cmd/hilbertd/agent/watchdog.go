@@ -15,6 +15,7 @@ import (
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/nri"
+	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/node/watchdog"
 )
 
@@ -37,7 +38,7 @@ func absence(roots realnode.Roots, kernel enforce.Kernel, log *slog.Logger) (*no
 		return nil, kernel
 	}
 	fenced := &watchdog.Fenced{Kernel: kernel, Directory: directory}
-	return &node.Absence{Directory: directory, Kernel: fenced, Plan: node.File(directory.PlanPath())}, fenced
+	return &node.Absence{Directory: directory, Kernel: fenced, Plan: store.File(directory.PlanPath())}, fenced
 }
 
 // RunWatchdog runs a node's watchdog until ctx ends.

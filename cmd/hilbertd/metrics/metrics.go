@@ -23,7 +23,7 @@ import (
 	"hilbert.dev/hilbert/kube/apiserver"
 	kubemetrics "hilbert.dev/hilbert/kube/metrics"
 	"hilbert.dev/hilbert/kube/visibility"
-	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/store"
 )
 
 const (
@@ -56,8 +56,8 @@ type role struct {
 	groups    *kubemetrics.Groups
 	holders   map[string]kubemetrics.Holder
 	lookedAt  time.Time
-	keep      node.Store // nil: profiles are not kept
-	unwritten string     // the last error of writing, so that it is told once
+	keep      store.Store // nil: profiles are not kept
+	unwritten string      // the last error of writing, so that it is told once
 }
 
 // SetPod implements kube/metrics' Sink.
@@ -122,7 +122,7 @@ func newRole(c *spec.Metrics, log *slog.Logger) (*role, error) {
 		}
 	}
 	if c.Checkpoint != "" {
-		m.keep = node.File(c.Checkpoint)
+		m.keep = store.File(c.Checkpoint)
 		m.restore()
 	}
 	m.written = m.began

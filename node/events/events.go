@@ -1,7 +1,8 @@
-package node
+package events
 
 import (
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,11 +11,14 @@ import (
 	"hilbert.dev/hilbert/node/allocate"
 )
 
-// problems are what keeps the node from being seen or ruled whole: a message for each reason.
-type problems map[string]string
+// Problems are what keeps the node from being seen or ruled whole: a message for each reason.
+type Problems map[string]string
 
-func (t problems) set(reason, message string) { t[reason] = message }
-func (t problems) resolve(reason string)      { delete(t, reason) }
+// Set says that there is a problem, in place of what was said of it before.
+func (t Problems) Set(reason, message string) { t[reason] = message }
+
+// Resolve says that there is none any more.
+func (t Problems) Resolve(reason string) { delete(t, reason) }
 
 // severity orders the reasons: the condition's own reason is the first that holds.
 var severity = []string{
@@ -22,8 +26,8 @@ var severity = []string{
 	spec.ReasonTooManyNUMANodes, spec.ReasonNoNUMAInformation, spec.ReasonPressureMissing, spec.ReasonCountersReversed, spec.ReasonClockJumped,
 }
 
-// condition is AgentReady.
-func (t problems) condition(mode, why string) spec.NodeCondition {
+// Condition is AgentReady.
+func (t Problems) Condition(mode, why string) spec.NodeCondition {
 	c := spec.NodeCondition{Type: spec.ConditionAgentReady, Reason: spec.ReasonAgentRunning, True: true}
 	if mode == spec.ModeKubelet {
 		c.Reason, c.Message = spec.ReasonKubeletRules, why
@@ -31,7 +35,7 @@ func (t problems) condition(mode, why string) spec.NodeCondition {
 	if len(t) == 0 {
 		return c
 	}
-	order := sortedKeys(t)
+	order := slices.Sorted(maps.Keys(t))
 	slices.SortStableFunc(order, func(x, y string) int { return rank(x) - rank(y) })
 	var words []string
 	for _, reason := range order {
@@ -51,13 +55,13 @@ func rank(reason string) int {
 // transientFor is how long something that happened once stays in the condition.
 const transientFor = time.Minute
 
-// events tells people what happens: the report lists each note, for hilbertd to write it as an Event, a count by reason, and the condition AgentReady for as long
+// Recorder tells people what happens: the report lists each note, for hilbertd to write it as an Event, a count by reason, and the condition AgentReady for as long
 // as there is a problem.
 //
 // A problem stands until it is resolved, for example that the runtime is lost. Something that happened and is over, such as a jump of the clock, is
 // transient: it stays in the condition for a minute.
-type events struct {
-	problems  problems
+type Recorder struct {
+	Problems  Problems
 	transient map[string]time.Time // until when, by reason
 	counts    map[string]uint64    // notes, by reason
 	book      eventBook
@@ -65,14 +69,26 @@ type events struct {
 	now       func() time.Time
 }
 
-// notes tells of a pod, or of the node where the name is empty.
-func (e *events) notes(p spec.PodRef, notes []allocate.Note) {
+// NewRecorder returns a recorder that has nothing to tell yet. It counts notes in counts, by reason.
+func NewRecorder(log *slog.Logger, now func() time.Time, counts map[string]uint64) *Recorder {
+	return &Recorder{Problems: make(Problems), transient: make(map[string]time.Time), counts: counts, log: log, now: now}
+}
+
+// Status is what the report says of what happened.
+func (e *Recorder) Status() []spec.NodeEvent { return e.book.status() }
+
+// Dropped is how many events the report had no room for.
+func (e *Recorder) Dropped() uint64 { return e.book.dropped }
+
+// Notes tells of a pod, or of the node where the name is empty.
+func (e *Recorder) Notes(p spec.PodRef, notes []allocate.Note) {
 	for _, n := range notes {
-		e.note(p, n)
+		e.Note(p, n)
 	}
 }
 
-func (e *events) note(p spec.PodRef, n allocate.Note) {
+// Note tells of a pod, or of the node where the name is empty.
+func (e *Recorder) Note(p spec.PodRef, n allocate.Note) {
 	e.counts[n.Reason]++
 	e.log.Debug("noted", "pod", p.Namespace+"/"+p.Name, "reason", n.Reason, "message", n.Message)
 	if p == (spec.PodRef{}) {
@@ -81,25 +97,25 @@ func (e *events) note(p spec.PodRef, n allocate.Note) {
 	e.book.record(p, n.Reason, n.Message, e.now())
 }
 
-// noteTransient tells of something about the node that is over already. While it is in the condition, more of the same is only counted.
-func (e *events) noteTransient(reason, message string) {
+// NoteTransient tells of something about the node that is over already. While it is in the condition, more of the same is only counted.
+func (e *Recorder) NoteTransient(reason, message string) {
 	if _, known := e.transient[reason]; known {
 		e.counts[reason]++
 	} else {
-		e.note(spec.PodRef{}, allocate.Note{Reason: reason, Message: message})
-		e.problems.set(reason, message)
+		e.Note(spec.PodRef{}, allocate.Note{Reason: reason, Message: message})
+		e.Problems.Set(reason, message)
 	}
 	e.transient[reason] = e.now().Add(transientFor)
 }
 
-// Tick implements controller: it takes what is over out of the condition.
-func (e *events) Tick(in *inputs) (changed bool) {
+// Tick implements ticker: it takes what is over out of the condition.
+func (e *Recorder) Tick(now time.Time) (changed bool) {
 	for reason, until := range e.transient {
-		if in.now.After(until) {
+		if now.After(until) {
 			delete(e.transient, reason)
-			e.problems.resolve(reason)
+			e.Problems.Resolve(reason)
 		}
 	}
-	e.book.expire(in.now)
+	e.book.expire(now)
 	return false
 }
