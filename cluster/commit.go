@@ -15,7 +15,7 @@ import (
 // The order of Commit is: find the victims and check them; suppose that they have left and that the nodes reserved for the Plan are open; place
 // pod after pod, each checked on the state that the placements before it left; on the first failure take the placements back; end the
 // supposition. After a rejection the ledger is as it was, but for its log. What a judgement takes away and gives back changes no queue's
-// right to look again, which is what Store.inJudgement says.
+// right to look again, which is what chargeBook.supposing says.
 type judgement struct {
 	s       *Store
 	plan    *Plan
@@ -93,14 +93,14 @@ func (j *judgement) mayGiveUp() bool {
 // giveUp takes the pods that the Plan replaces off their nodes. What other pods there are guessed to hold is not guessed anew before the Plan is judged: that might be the very
 // GPUs that the Plan takes, though others are as free.
 func (j *judgement) giveUp() {
-	j.s.inJudgement, j.s.keepGuesses = true, true
+	j.s.charges.supposing, j.s.keepGuesses = true, true
 	for _, uid := range slices.Concat(j.plan.Replaces, j.plan.Takes) {
 		pod := j.s.pods.byUID[uid]
 		j.given = append(j.given, givenPlace{pod, pod.Scheduled, pod.tookBack, pod.Class, pod.Phase, pod.node, pod.slot, pod.Grant(), slices.Clone(pod.victims), pod.Unit != nil && pod.Unit.Running()})
 		j.s.takeBack(pod)
 		j.s.catchUp(pod)
 	}
-	j.s.inJudgement, j.s.keepGuesses = false, false
+	j.s.charges.supposing, j.s.keepGuesses = false, false
 }
 
 // guessAnew guesses again what pods hold on nodes on which others gave up their places.
@@ -209,7 +209,7 @@ func (j *judgement) placeOne(p *Placement, check Check) (reason string, seen cha
 	if reason := check(&j.s.State, slot, pod.Class, grant); reason != "" {
 		return reason, j.s.touched[slot]
 	}
-	if short, over := j.s.shortfall(pod, slot, grant); over && !j.isCharged(pod) {
+	if short, over := j.s.charges.shortfall(pod, slot, grant); over && !j.isCharged(pod) {
 		j.short = short
 		return RejectQuota, j.s.log.Len()
 	}

@@ -297,10 +297,10 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 	}
 	said, covered := row.report, row.covered
 	cpu, memory := s.ScoreRequested(slot)
-	s.provideGPUs(slot, -1)
+	s.charges.provideGPUs(slot, -1)
 	row.report = r
 	reshaped := s.reshape(slot)
-	s.provideGPUs(slot, 1)
+	s.charges.provideGPUs(slot, 1)
 	s.recountSlot(slot)
 	var headroom *facts.Headroom
 	if r != nil {
@@ -311,7 +311,7 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 	if reshaped || cpu != cpuNow || memory != memoryNow || !sameNUMAShape(said, r) || !before.is(&s.State, slot) {
 		changed |= changes.Freed | changes.Charged
 	}
-	changed |= s.measured(slot, said, covered)
+	changed |= s.usage.reported(slot, said, covered)
 	if changed&^changes.Measured == 0 && !sameHeadroom(said, r) {
 		changed |= changes.Recalled // nothing in amounts, but why there is none
 	}

@@ -187,7 +187,7 @@ func (t *Trial) End() { t.state.Rollback(t.mark) }
 // back when judge has ended; what judge places or releases stays.
 func (s *Store) supposing(gone []*Pod, open ReservationID, judge func()) {
 	mark := s.Mark()
-	s.inJudgement = true
+	s.charges.supposing = true
 	for _, pod := range gone {
 		if pod.slot != NoSlot {
 			s.try(trialEntry{what: lifted, quiet: true, slot: pod.slot, pod: pod, class: pod.Class, held: pod.holding()})
@@ -216,5 +216,5 @@ func (s *Store) supposing(gone []*Pod, open ReservationID, judge func()) {
 			s.grants.recount(pod.slot)
 		}
 	}
-	s.inJudgement = false
+	s.charges.supposing = false
 }

@@ -26,13 +26,13 @@ func (s *Store) settleKinds() {
 	}
 	for i, node := range s.nodes {
 		if slot := Slot(i); node != nil && slices.ContainsFunc(node.Allocatable, func(q resource.Quantity) bool { return slices.Contains(waited, q.Name) }) {
-			s.provide(slot, -1)
+			s.charges.provide(slot, -1)
 			s.fillAllocatable(slot, node)
-			s.provide(slot, 1)
+			s.charges.provide(slot, 1)
 			if r := s.grants.reports[node.Name]; r != nil {
 				s.lend(slot, &r.Headroom)
 			}
-			s.recharge(slot)
+			s.charges.recharge(slot)
 			s.note(slot, changes.Redefined|changes.Freed|changes.Charged)
 		}
 	}
@@ -57,12 +57,12 @@ func (s *Store) recount(names []string) {
 		old, slot := pod.Class, pod.slot
 		if slot != NoSlot {
 			s.move(slot, old, -1)
-			s.spend(pod, -1)
+			s.charges.spend(pod, -1)
 		}
 		s.refer(pod, replaced[old])
 		if slot != NoSlot {
 			s.move(slot, pod.Class, 1)
-			s.spend(pod, 1)
+			s.charges.spend(pod, 1)
 			s.note(slot, changes.Freed|changes.Charged)
 		}
 		if pod.wants() {

@@ -4,7 +4,6 @@ import (
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/topology"
 )
 
 // slotTable says which node is in which slot. A slot that a node has left is given to the next node that comes.
@@ -40,7 +39,7 @@ func (s *Store) upsertNode(n *facts.Node) {
 		return
 	}
 	s.setAllocatable(slot, n)
-	s.provideGPUs(slot, -1)
+	s.charges.provideGPUs(slot, -1)
 	s.views[slot] = s.dra.View(n)
 	regpu := s.nodes[slot] == nil || s.nodes[slot].GPU != n.GPU
 	s.setNode(slot, n)
@@ -50,8 +49,8 @@ func (s *Store) upsertNode(n *facts.Node) {
 	if s.reshape(slot) || regpu {
 		s.grants.recount(slot)
 	}
-	s.provideGPUs(slot, 1)
-	s.recharge(slot)
+	s.charges.provideGPUs(slot, 1)
+	s.charges.recharge(slot)
 	if orphans := s.pods.orphans[n.Name]; !known && len(orphans) > 0 {
 		delete(s.pods.orphans, n.Name)
 		for _, pod := range orphans {
@@ -75,12 +74,12 @@ func (s *Store) takeSlot() Slot {
 }
 
 func (s *Store) setAllocatable(slot Slot, n *facts.Node) {
-	s.provide(slot, -1)
+	s.charges.provide(slot, -1)
 	eachResource(n, func(name string, _ int64) { s.kinds.Use(name) })
 	eachResource(s.nodes[slot], func(name string, _ int64) { s.kinds.Release(name) })
 	s.fitKinds()
 	s.fillAllocatable(slot, n)
-	s.provide(slot, 1)
+	s.charges.provide(slot, 1)
 	if r := s.grants.reports[n.Name]; r != nil {
 		s.lend(slot, &r.Headroom)
 	}
@@ -121,7 +120,7 @@ func (s *Store) removeNode(name string) {
 		return
 	}
 	for _, pod := range s.pods.onSlot[slot] {
-		s.spend(pod, -1)
+		s.charges.spend(pod, -1)
 		s.placed.count(pod, -1)
 		s.placeholders.moved(pod, slot, -1)
 		pod.slot = NoSlot
@@ -130,28 +129,12 @@ func (s *Store) removeNode(name string) {
 	}
 	s.pods.onSlot[slot] = nil
 	s.grants.guessed[slot] = 0
-	s.provide(slot, -1)
-	s.provideGPUs(slot, -1)
+	s.charges.provide(slot, -1)
+	s.charges.provideGPUs(slot, -1)
 	eachResource(s.nodes[slot], func(name string, _ int64) { s.kinds.Release(name) })
 	s.vacate(slot)
 	delete(s.slots.byNode, name)
 	delete(s.brought, name)
 	s.slots.vacant = append(s.slots.vacant, slot)
 	s.note(slot, changes.Redefined|changes.Charged)
-}
-
-// provide adds a slot's allocatable, sign times, to the cluster's capacity.
-func (s *Store) provide(slot Slot, sign int64) {
-	for kind, column := range s.allocatable {
-		if len(column) > 0 {
-			s.quota.Provide(resource.Kind(kind), sign*column[slot])
-		}
-	}
-}
-
-// provideGPUs adds a slot's GPUs, sign times, to the capacity; a vacant one has none.
-func (s *Store) provideGPUs(slot Slot, sign int64) {
-	if s.nodes[slot] != nil {
-		s.quota.Provide(s.quota.GPUKind(), sign*int64(s.Shape(slot).GPUs)*topology.FullGPU)
-	}
 }

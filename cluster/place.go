@@ -27,12 +27,12 @@ func (s *Store) attach(pod *Pod, slot Slot) {
 	pod.tally(&s.counts, slot, 1)
 	s.act(pod.Class.request.carries)
 	s.grants.arrive(pod, slot)
-	s.spend(pod, 1)
+	s.charges.spend(pod, 1)
 	s.placed.count(pod, 1)
 	s.charge(slot, pod.Class, pod.holding())
 	s.attachVolumes(slot, pod, 1)
-	if s.covers(slot, pod) {
-		s.recountCovered(slot)
+	if s.usage.covers(slot, pod) {
+		s.usage.recount(slot)
 	}
 	if s.grants.touches(slot, pod) {
 		s.recountSlot(slot)
@@ -64,10 +64,10 @@ func (s *Store) unplace(pod *Pod) {
 	s.discharge(slot, pod.Class, pod.holding())
 	s.attachVolumes(slot, pod, -1)
 	pod.tally(&s.counts, slot, -1)
-	s.spend(pod, -1)
+	s.charges.spend(pod, -1)
 	s.placed.count(pod, -1)
-	if s.covers(slot, pod) {
-		s.recountCovered(slot)
+	if s.usage.covers(slot, pod) {
+		s.usage.recount(slot)
 	}
 	recount := s.grants.depart(pod, slot, node)
 	pod.slot = NoSlot
@@ -76,6 +76,12 @@ func (s *Store) unplace(pod *Pod) {
 		s.recountSlot(slot)
 	}
 	s.note(slot, changes.Freed)
+}
+
+// recountSlot counts anew what is left of a slot beside amounts, and charges the pods there what they hold.
+func (s *Store) recountSlot(slot Slot) {
+	s.grants.recount(slot)
+	s.charges.recharge(slot)
 }
 
 // release leaves the pod without anything.

@@ -129,14 +129,14 @@ func (s *Store) observe(pod *Pod, seen *facts.Pod) {
 	if pod.Started != seen.Started {
 		pod.Started = seen.Started
 		if pod.slot != NoSlot {
-			s.measureAgain(pod.slot)
+			s.usage.started(pod.slot)
 		}
 	}
 	pod.requirements, pod.owner = seen.Requirements, seen.Owner
 	if pod.mirror != seen.Mirror || pod.Ours != seen.Ours {
 		pod.mirror, pod.Ours = seen.Mirror, seen.Ours
 		if pod.slot != NoSlot {
-			s.recharge(pod.slot)
+			s.charges.recharge(pod.slot)
 		}
 	}
 	id := s.selection.identify(seen.Namespace, seen.Labels)

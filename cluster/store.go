@@ -17,6 +17,8 @@ type Store struct {
 	slots        slotTable
 	pods         podTable
 	grants       grantBook
+	charges      chargeBook
+	usage        usageBook
 	classes      classBook
 	selection    selection
 	units        Units
@@ -34,7 +36,6 @@ type Store struct {
 	waiting     waiting.Bound
 	takesIn     bool // pods that were held back are being taken in
 	restores    bool // pods of a file are entered that its ledger had taken in
-	inJudgement bool // a Plan is being judged: what is freed now was taken by the judgement itself
 	keepGuesses bool // pods give up places for a Plan: what others are guessed to hold stays as whoever made the Plan saw it
 
 	effects []Effect // of the event that is being applied
@@ -57,6 +58,8 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 	s.brought = make(map[string]*broughtNode)
 	s.fitKinds()
 	s.quota = quota.NewTree(kinds, func(namespace string) []facts.Label { return s.selection.namespaces[namespace] })
+	s.charges = chargeBook{state: &s.State, pods: &s.pods, tree: s.quota}
+	s.usage = usageBook{&s.State, &s.pods}
 	s.classes.gpuKind, s.gpuKind = s.quota.GPUKind(), s.quota.GPUKind()
 	s.fitKinds()
 	return s

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"fmt"
+
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
@@ -27,25 +29,33 @@ func (s *State) Load(slot Slot) (cpu, memory int64) {
 	return cpu, memory
 }
 
+// usageBook keeps, in the rows of the columns, what those pods request that their node's measured use covers. Of a slot with a row, covered is always the sum over the pods
+// there that had started when the report was made.
+type usageBook struct {
+	state *State
+	pods  *podTable
+}
+
 // covers reports whether what the slot's node uses includes what a pod uses that is on it.
-func (s *Store) covers(slot Slot, pod *Pod) bool {
-	r := s.Report(slot)
+func (u *usageBook) covers(slot Slot, pod *Pod) bool {
+	r := u.state.Report(slot)
 	return r != nil && r.Usage.Covers(pod.Started)
 }
 
-// recountCovered counts anew what the pods request that the slot's measured use covers.
-func (s *Store) recountCovered(slot Slot) {
-	if row := s.rows[slot]; row != nil {
-		row.covered = s.coveredOn(slot)
+// recount counts anew what the pods request that the slot's measured use covers.
+func (u *usageBook) recount(slot Slot) {
+	if row := u.state.rows[slot]; row != nil {
+		row.covered = u.coveredOn(slot)
 	}
 }
 
-func (s *Store) coveredOn(slot Slot) (sum amounts) {
-	r := s.Report(slot)
+// coveredOn is what they request.
+func (u *usageBook) coveredOn(slot Slot) (sum amounts) {
+	r := u.state.Report(slot)
 	if r == nil || !r.Usage.Known() {
 		return sum
 	}
-	for _, pod := range s.pods.onSlot[slot] {
+	for _, pod := range u.pods.onSlot[slot] {
 		if r.Usage.Covers(pod.Started) {
 			sum.cpu, sum.memory = resource.Add(sum.cpu, max(pod.Class.ScoreCPU, 0)), resource.Add(sum.memory, max(pod.Class.ScoreMemory, 0))
 		}
@@ -53,30 +63,38 @@ func (s *Store) coveredOn(slot Slot) (sum amounts) {
 	return sum
 }
 
-// measureAgain takes note that a pod of the slot has started, or started at another time than was known.
-func (s *Store) measureAgain(slot Slot) {
-	row := s.rows[slot]
+// started takes note that a pod of the slot has started, or started at another time than was known.
+func (u *usageBook) started(slot Slot) {
+	row := u.state.rows[slot]
 	if row == nil {
 		return
 	}
 	before := row.covered
-	if s.recountCovered(slot); row.covered != before {
-		s.note(slot, changes.Measured)
+	if u.recount(slot); row.covered != before {
+		u.state.note(slot, changes.Measured)
 	}
 }
 
-// measured takes note of what a report says that the node uses.
-func (s *Store) measured(slot Slot, said *facts.NodeReport, before amounts) (changed changes.Kind) {
+// reported takes note of what a report says that the node uses.
+func (u *usageBook) reported(slot Slot, said *facts.NodeReport, before amounts) (changed changes.Kind) {
 	var was, is facts.Usage
 	if said != nil {
 		was = said.Usage
 	}
-	if r := s.Report(slot); r != nil {
+	if r := u.state.Report(slot); r != nil {
 		is = r.Usage
 	}
-	s.recountCovered(slot)
-	if was.Known() != is.Known() || was.MilliCPU != is.MilliCPU || was.Memory != is.Memory || before != s.rows[slot].covered {
+	u.recount(slot)
+	if was.Known() != is.Known() || was.MilliCPU != is.MilliCPU || was.Memory != is.Memory || before != u.state.rows[slot].covered {
 		return changes.Measured
 	}
 	return 0
+}
+
+// verify counts anew what the measured use of a slot covers.
+func (u *usageBook) verify(slot Slot) error {
+	if row := u.state.rows[slot]; row != nil && row.covered != u.coveredOn(slot) {
+		return fmt.Errorf("the measured use covers requests of %+v; of the pods there it covers %+v", row.covered, u.coveredOn(slot))
+	}
+	return nil
 }

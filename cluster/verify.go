@@ -119,18 +119,15 @@ func (a *audit) pods() error {
 			return fmt.Errorf("pod %s is %s but its node is %q", pod.UID, pod.Phase, pod.node)
 		}
 		count(a.holding, pod, pod.slot != NoSlot)
-		charge, differs := pod.tenant.Differs(string(pod.UID))
+		differs, err := a.s.charges.verify(pod)
+		if err != nil {
+			return err
+		}
 		if differs {
 			a.differ++
 		}
 		if pod.slot == NoSlot {
-			if differs {
-				return fmt.Errorf("pod %s is on no node and charged %v", pod.UID, charge)
-			}
 			continue
-		}
-		if due := a.s.due(pod, pod.slot); !slices.Equal(due, pod.Charge()) {
-			return fmt.Errorf("pod %s is charged %v, and takes %v of its node", pod.UID, pod.Charge(), due)
 		}
 		charged++
 		a.placed.count(pod, 1)
@@ -234,8 +231,8 @@ func (a *audit) held(slot Slot, node *facts.Node) error {
 	if a.s.Report(slot) != r {
 		return errors.New("the row has another report than the store")
 	}
-	if row := a.s.rows[slot]; row != nil && row.covered != a.s.coveredOn(slot) {
-		return fmt.Errorf("the measured use covers requests of %+v; of the pods there it covers %+v", row.covered, a.s.coveredOn(slot))
+	if err := a.s.usage.verify(slot); err != nil {
+		return err
 	}
 	if a.s.hasGPUs[slot] != (a.s.Shape(slot).GPUs > 0) {
 		return fmt.Errorf("the column says that there are GPUs: %v; there are %d", a.s.hasGPUs[slot], a.s.Shape(slot).GPUs)
@@ -342,7 +339,7 @@ func (r *nodeRow) overdrawn() bool {
 
 // books holds tenants, queues and units against the pods, and the capacity against the nodes.
 func (a *audit) books() error {
-	if err := a.s.quota.Verify(a.holding, a.capacity(), a.differ); err != nil {
+	if err := a.s.quota.Verify(a.holding, a.s.charges.capacity(), a.differ); err != nil {
 		return err
 	}
 	if err := a.s.units.verify(a.s.pods.byUID); err != nil {
@@ -353,7 +350,7 @@ func (a *audit) books() error {
 			return fmt.Errorf("vacant slot %d is reserved by %d", slot, by)
 		}
 	}
-	if a.s.inJudgement {
+	if a.s.charges.supposing {
 		return errors.New("a judgement has not ended")
 	}
 	return nil
@@ -419,21 +416,6 @@ func (u *Unit) verify(pods map[facts.UID]*Pod) error {
 		return fmt.Errorf("it was whole: %v; %d of %d members are bound, %d placed and %d done", u.reached, bound, u.MinMember(), placed, u.done)
 	}
 	return nil
-}
-
-// capacity sums what the nodes provide.
-func (a *audit) capacity() quota.Exact {
-	capacity := make(quota.Exact, a.s.kinds.Len())
-	for slot, node := range a.s.nodes {
-		if node == nil {
-			continue
-		}
-		for kind := range a.s.allocatable {
-			capacity.Add(resource.Kind(kind), a.s.Allocatable(Slot(slot), resource.Kind(kind)))
-		}
-		capacity.Add(a.s.quota.GPUKind(), int64(a.s.Shape(Slot(slot)).GPUs)*topology.FullGPU)
-	}
-	return capacity
 }
 
 // Exceeded returns the queues that hold more than their limit, parents first, not counting victims that are about to leave. Only the
