@@ -10,7 +10,7 @@ import (
 
 // Apply takes in what the API server said and returns what it did to pods. The slice is valid until the next call.
 func (s *Store) Apply(event facts.Event) []Effect {
-	s.effects = s.effects[:0]
+	s.effects.reset()
 	switch e := event.(type) {
 	case facts.NodeUpserted:
 		s.upsertNode(e.Node)
@@ -49,23 +49,23 @@ func (s *Store) Apply(event facts.Event) []Effect {
 	case facts.BudgetRemoved:
 		s.setBudget(budgetKey{e.Namespace, e.Name}, nil)
 	case facts.StorageUpserted:
-		s.revolume(s.volumes.Set(e.Object))
+		s.claims.note(s.volumes.Set(e.Object))
 	case facts.StorageRemoved:
-		s.revolume(s.volumes.Remove(e.Name))
+		s.claims.note(s.volumes.Remove(e.Name))
 	case facts.DRAUpserted:
-		s.revolume(s.dra.Set(e.Object))
+		s.claims.note(s.claims.dra.Set(e.Object))
 	case facts.DRARemoved:
-		s.revolume(s.dra.Remove(e.Name))
+		s.claims.note(s.claims.dra.Remove(e.Name))
 	default:
 		s.applyList(event)
 	}
 	s.settleKinds()
-	s.storageMoved()
-	s.review()
-	s.recheckVolumes()
+	s.claims.attached.moved()
+	s.claims.review()
+	s.claims.settle()
 	s.recheckPods()
 	s.takeIn()
-	return s.effects
+	return s.effects.list
 }
 
 // applyList takes in all objects of a kind at once.
@@ -94,10 +94,10 @@ func (s *Store) applyList(event facts.Event) {
 		s.tell(s.quota.Replace(e.Queues)...)
 	case facts.StorageListed:
 		relist(s.volumes.Names(e.Kind), e.Objects, facts.StorageObject.StorageName,
-			func(name facts.StorageName) { s.revolume(s.volumes.Remove(name)) }, func(o facts.StorageObject) { s.revolume(s.volumes.Set(o)) })
+			func(name facts.StorageName) { s.claims.note(s.volumes.Remove(name)) }, func(o facts.StorageObject) { s.claims.note(s.volumes.Set(o)) })
 	case facts.DRAListed:
-		relist(s.dra.Names(e.Kind), e.Objects, facts.DRAObject.DRAName,
-			func(name facts.DRAName) { s.revolume(s.dra.Remove(name)) }, func(o facts.DRAObject) { s.revolume(s.dra.Set(o)) })
+		relist(s.claims.dra.Names(e.Kind), e.Objects, facts.DRAObject.DRAName,
+			func(name facts.DRAName) { s.claims.note(s.claims.dra.Remove(name)) }, func(o facts.DRAObject) { s.claims.note(s.claims.dra.Set(o)) })
 	case facts.ReservationsListed:
 		relist(s.placeholders.known(), e.Reservations, func(r *facts.Reservation) facts.UID { return r.UID }, s.removeReservation, s.upsertReservation)
 	case facts.BudgetsListed:
@@ -130,6 +130,19 @@ func pointers[T any](list []T) []*T {
 	return all
 }
 
+// Consequences applies what the placements that were committed or taken back since the last event mean for other pods, by their volumes, by terms about them,
+// and by the room that is free for pods that are held back. It returns what that did to them. The slice is valid until the next call, or the next event.
+func (s *Store) Consequences() []Effect {
+	if len(s.claims.changed) == 0 && len(s.selection.recheck) == 0 && !s.waiting.Due() {
+		return nil
+	}
+	s.effects.reset()
+	s.claims.settle()
+	s.recheckPods()
+	s.takeIn()
+	return s.effects.list
+}
+
 // tell says of the pods of some namespaces which wait that they wait for something else now.
 func (s *Store) tell(tenants ...*quota.Tenant) {
 	s.fitKinds() // a queue may have named a resource first
@@ -137,7 +150,7 @@ func (s *Store) tell(tenants ...*quota.Tenant) {
 		for _, id := range s.selection.inNamespace[t.Namespace] {
 			for _, pod := range id.pods {
 				if pod.wants() {
-					s.emit(pod)
+					s.effects.emit(pod)
 				}
 			}
 		}

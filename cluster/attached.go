@@ -160,10 +160,17 @@ func (r *attachedRow) add(v attachedVolume) {
 	}
 }
 
-// attachedOn counts anew what a node has attached; nil: the node says nothing of drivers.
-func (s *Store) attachedOn(slot Slot) *attachedRow {
-	name := s.nodes[slot].Name
-	node := s.volumes.Node(name)
+// attachments keeps the attachedRow of each slot, and what the slot's node is known to have migrated to CSI, in line with package volumes.
+type attachments struct {
+	state *State
+	slots *slotTable
+	pods  *podTable
+}
+
+// on counts anew what a node has attached; nil: the node says nothing of drivers.
+func (a *attachments) on(slot Slot) *attachedRow {
+	name := a.state.nodes[slot].Name
+	node := a.state.volumes.Node(name)
 	if node == nil {
 		return nil
 	}
@@ -171,16 +178,16 @@ func (s *Store) attachedOn(slot Slot) *attachedRow {
 	if !slices.ContainsFunc(node.Drivers, func(d facts.NodeDriver) bool { return d.Limited }) {
 		return row
 	}
-	for _, h := range s.volumes.AttachedTo(name) {
+	for _, h := range a.state.volumes.AttachedTo(name) {
 		if row.limits(h.Driver) {
 			row.add(attachedVolume{VolumeHandle: h, attached: true})
 		}
 	}
-	for _, pod := range s.pods.onSlot[slot] {
+	for _, pod := range a.pods.onSlot[slot] {
 		if !pod.usesClaims {
 			continue
 		}
-		for _, h := range s.volumes.Attaches(pod.UID) {
+		for _, h := range a.state.volumes.Attaches(pod.UID) {
 			if row.limits(h.Driver) {
 				row.add(attachedVolume{VolumeHandle: h, pods: 1})
 			}
@@ -196,35 +203,35 @@ func (r *attachedRow) equal(other *attachedRow) bool {
 	return r.node == other.node && slices.Equal(r.volumes, other.volumes) && slices.Equal(r.used, other.used)
 }
 
-// recountAttached counts anew what a node has attached.
-func (s *Store) recountAttached(slot Slot) {
-	row := s.attachedOn(slot)
-	if row.equal(s.attached[slot]) {
+// recount counts anew what a node has attached.
+func (a *attachments) recount(slot Slot) {
+	row := a.on(slot)
+	if row.equal(a.state.attached[slot]) {
 		return
 	}
-	s.attached[slot] = row
-	s.note(slot, changes.Freed|changes.Charged)
+	a.state.attached[slot] = row
+	a.state.note(slot, changes.Freed|changes.Charged)
 }
 
-// storageMoved takes note that nodes have other drivers, or other volumes attached.
-func (s *Store) storageMoved() {
-	for _, name := range s.volumes.Moved() {
-		slot, ok := s.slots.byNode[name]
+// moved takes note that nodes have other drivers, or other volumes attached.
+func (a *attachments) moved() {
+	for _, name := range a.state.volumes.Moved() {
+		slot, ok := a.slots.byNode[name]
 		if !ok {
 			continue
 		}
-		if n := s.withMigrated(s.nodes[slot]); n != s.nodes[slot] {
-			s.setNode(slot, n)
-			s.note(slot, changes.Redefined|changes.Freed|changes.Charged)
+		if n := a.migrated(a.state.nodes[slot]); n != a.state.nodes[slot] {
+			a.state.setNode(slot, n)
+			a.state.note(slot, changes.Redefined|changes.Freed|changes.Charged)
 		}
-		s.recountAttached(slot)
+		a.recount(slot)
 	}
 }
 
-// withMigrated is a node with what its CSINode says of in-tree plugins.
-func (s *Store) withMigrated(n *facts.Node) *facts.Node {
+// migrated is a node with what its CSINode says of in-tree plugins.
+func (a *attachments) migrated(n *facts.Node) *facts.Node {
 	var migrated []string
-	if node := s.volumes.Node(n.Name); node != nil {
+	if node := a.state.volumes.Node(n.Name); node != nil {
 		migrated = node.Migrated
 	}
 	if slices.Equal(n.Migrated, migrated) {
@@ -235,9 +242,9 @@ func (s *Store) withMigrated(n *facts.Node) *facts.Node {
 	return &copied
 }
 
-// attached counts anew what a slot has attached.
-func (a *audit) attached(slot Slot) error {
-	want, has := a.s.attachedOn(slot), a.s.attached[slot]
+// verify counts anew what a slot has attached.
+func (a *attachments) verify(slot Slot) error {
+	want, has := a.on(slot), a.state.attached[slot]
 	if !want.equal(has) {
 		return fmt.Errorf("%+v are attached; pods and attachments say %+v", has, want)
 	}

@@ -123,8 +123,8 @@ func (j *judgement) restore() (some bool) {
 			continue
 		}
 		if slot, ok := j.s.slots.byNode[g.node]; ok {
-			j.s.takeVolumes(g.pod, slot, func(facts.UID) bool { return true }) // nobody has taken them meanwhile
-			j.s.takeDevices(g.pod, slot)
+			j.s.claims.takeVolumes(g.pod, slot, func(facts.UID) bool { return true }) // nobody has taken them meanwhile
+			j.s.claims.takeDevices(g.pod, slot)
 		}
 		j.s.place(g.pod, g.node, &g.grant)
 		j.s.units.setPhase(g.pod, g.phase)
@@ -213,11 +213,11 @@ func (j *judgement) placeOne(p *Placement, check Check) (reason string, seen cha
 		j.short = short
 		return RejectQuota, j.s.log.Len()
 	}
-	if !j.s.takeVolumes(pod, slot, j.s.Lifted) {
+	if !j.s.claims.takeVolumes(pod, slot, j.s.Lifted) {
 		return RejectVolumes, j.s.log.Len()
 	}
-	if !j.s.takeDevices(pod, slot) {
-		j.s.revolume(j.s.volumes.Release(pod.UID))
+	if !j.s.claims.takeDevices(pod, slot) {
+		j.s.claims.releaseVolumes(pod)
 		return RejectDevices, j.s.log.Len()
 	}
 	j.s.place(pod, p.Node, &p.Grant)

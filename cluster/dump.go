@@ -146,13 +146,13 @@ func (s *Store) Dump() *Dump {
 	}
 	d.Reports = s.grants.said()
 	d.Storage = s.volumes.Objects()
-	d.DRA = s.dra.Objects()
+	d.DRA = s.claims.dra.Objects()
 	d.Placeholders = s.placeholders.records()
 	rooms := s.placeholders.rooms()
 	for _, pod := range s.pods.byUID {
 		r := pod.Record()
 		r.Facts.Claims = s.volumes.Uses(pod.UID)
-		r.Facts.ResourceClaims, r.Facts.Extended = s.dra.Uses(pod.UID), s.dra.Extended(pod.UID)
+		r.Facts.ResourceClaims, r.Facts.Extended = s.claims.dra.Uses(pod.UID), s.claims.dra.Extended(pod.UID)
 		r.Facts.Controller, r.Facts.Placeholder = s.placeholders.controllers[pod.UID], rooms[pod]
 		d.Pods = append(d.Pods, r)
 	}
@@ -201,7 +201,7 @@ func Load(d *Dump) (*Store, error) {
 	s := NewStore(d.Defaults...)
 	l := loader{s}
 	if d.allocator != nil {
-		s.dra.SetAllocator(d.allocator)
+		s.claims.dra.SetAllocator(d.allocator)
 	}
 	if err := d.check(); err != nil {
 		return nil, err
@@ -253,7 +253,7 @@ func Load(d *Dump) (*Store, error) {
 	s.settleKinds()
 	s.recheckPods()
 	s.takeIn()
-	s.effects = s.effects[:0]
+	s.effects.reset()
 	return s, nil
 }
 
@@ -285,7 +285,7 @@ func (l loader) pods(pods []PodRecord) {
 		for i := range pods {
 			if turn(&pods[i]) {
 				l.pod(&pods[i])
-				l.s.recheckVolumes()
+				l.s.claims.settle()
 				l.s.recheckPods()
 				l.s.takeIn()
 			}
@@ -299,9 +299,8 @@ func (l loader) pod(r *PodRecord) {
 	pod := &Pod{UID: f.UID, Namespace: f.Namespace, Name: f.Name, Created: f.Created, slot: NoSlot, placeholder: r.Placeholder}
 	l.s.enter(pod)
 	if !f.Finished {
-		pod.usesClaims = len(f.Claims) > 0
-		l.s.revolume(l.s.volumes.Use(f.UID, f.Namespace, f.Claims, f.Unit != ""))
-		l.s.useResourceClaims(pod, f)
+		l.s.claims.enter(pod, f)
+		l.s.claims.use(pod, f)
 	}
 	l.s.observe(pod, f)
 	pod.Phase = r.Phase // its class depends on it
@@ -310,8 +309,8 @@ func (l loader) pod(r *PodRecord) {
 	l.s.refer(pod, class)
 	if f.Node != "" {
 		slot, ok := l.s.slots.byNode[f.Node]
-		if r.Phase != Assumed || !ok || !l.s.takeVolumes(pod, slot, func(facts.UID) bool { return true }) {
-			l.s.holdVolumes(pod)
+		if r.Phase != Assumed || !ok || !l.s.claims.takeVolumes(pod, slot, func(facts.UID) bool { return true }) {
+			l.s.claims.hold(pod)
 		}
 		l.s.place(pod, f.Node, &f.Grant)
 	}

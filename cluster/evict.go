@@ -117,7 +117,7 @@ func (s *Store) Recheck(uid facts.UID, check Check) string {
 func (s *Store) recheckWithout(away []*Pod, pod *Pod, check Check) (reason string) {
 	if pod.usesResourceClaims { // what its claims have there is for it
 		view := s.views[pod.slot]
-		s.views[pod.slot] = s.dra.ViewWithout(pod.UID, s.nodes[pod.slot])
+		s.views[pod.slot] = s.claims.dra.ViewWithout(pod.UID, s.nodes[pod.slot])
 		defer func() { s.views[pod.slot] = view }()
 	}
 	s.supposing(away, s.reserved[pod.slot], func() { // whoever has reserved the node since came later

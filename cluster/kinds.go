@@ -66,7 +66,7 @@ func (s *Store) recount(names []string) {
 			s.note(slot, changes.Freed|changes.Charged)
 		}
 		if pod.wants() {
-			s.emit(pod)
+			s.effects.emit(pod)
 		}
 	}
 	for old := range replaced {

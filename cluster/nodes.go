@@ -25,7 +25,7 @@ func (t *slotTable) reuse() (slot Slot, ok bool) {
 
 func (s *Store) upsertNode(n *facts.Node) {
 	slot, known := s.slots.byNode[n.Name]
-	n = s.withMigrated(s.withBrought(n))
+	n = s.claims.attached.migrated(s.withBrought(n))
 	if known && facts.SameNode(s.nodes[slot], n) {
 		return
 	}
@@ -40,7 +40,7 @@ func (s *Store) upsertNode(n *facts.Node) {
 	}
 	s.setAllocatable(slot, n)
 	s.charges.provideGPUs(slot, -1)
-	s.views[slot] = s.dra.View(n)
+	s.views[slot] = s.claims.dra.View(n)
 	regpu := s.nodes[slot] == nil || s.nodes[slot].GPU != n.GPU
 	s.setNode(slot, n)
 	if r := s.grants.reports[n.Name]; r != nil && !known {
@@ -58,7 +58,7 @@ func (s *Store) upsertNode(n *facts.Node) {
 		}
 	}
 	if !known {
-		s.attached[slot] = s.attachedOn(slot)
+		s.attached[slot] = s.claims.attached.on(slot)
 	}
 	s.note(slot, changes.Redefined|changes.Freed|changes.Charged)
 }

@@ -45,13 +45,7 @@ func (s *Store) unplace(pod *Pod) {
 		return
 	}
 	pod.absolve(&s.victims)
-	if pod.usesClaims {
-		s.revolume(s.volumes.Release(pod.UID))
-	}
-	if pod.usesResourceClaims {
-		s.revolume(s.dra.Release(pod.UID))
-		s.review()
-	}
+	s.claims.release(pod)
 	node, slot := pod.node, pod.slot
 	pod.node = ""
 	if slot == NoSlot {

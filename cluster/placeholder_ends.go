@@ -30,7 +30,7 @@ func (s *Store) lose(p *place, reason, message string) {
 // whose room a pod has waits for what becomes of the pod. Only who has seen all there is may call it: what is missing in a list that has not come yet is not gone.
 func (s *Store) EndPlaces(now int64) []Effect {
 	b := &s.placeholders
-	s.effects = s.effects[:0]
+	s.effects.reset()
 	if len(b.byUID) == 0 {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (s *Store) EndPlaces(now int64) []Effect {
 		}
 		b.note(set)
 	}
-	return s.effects
+	return s.effects.list
 }
 
 // NextExpiry is when the next Reservation expires, in nanoseconds; ok is false if none does.

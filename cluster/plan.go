@@ -126,7 +126,7 @@ func (s *Store) Confirm(uid facts.UID) {
 		s.consumeTaken(pod)
 		pod.spare(&s.victims)
 		s.units.setPhase(pod, Bound)
-		s.holdVolumes(pod)
+		s.claims.hold(pod)
 		s.countWaiting(pod)
 		s.simplify(pod)
 	}

@@ -152,3 +152,22 @@ type Effect struct {
 	Pod  *Pod
 	Gone bool // with Settled: the record is no longer in the ledger
 }
+
+// effects are what an event has done to pods so far. Store.Apply returns them; until the next event they are its caller's to read.
+type effects struct{ list []Effect }
+
+func (e *effects) reset() { e.list = e.list[:0] }
+
+func (e *effects) add(effect Effect) { e.list = append(e.list, effect) }
+
+// emit says what has become of a pod, as far as the queue cares.
+func (e *effects) emit(pod *Pod) {
+	effect := Effect{Kind: Settled, Pod: pod}
+	switch {
+	case pod.Schedulable():
+		effect.Kind = Waits
+	case pod.wants():
+		effect.Kind = Held
+	}
+	e.add(effect)
+}

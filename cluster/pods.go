@@ -65,10 +65,9 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 		}
 		pod = &Pod{UID: seen.UID, Namespace: seen.Namespace, Name: seen.Name, Created: seen.Created, slot: NoSlot}
 		s.enter(pod)
-		pod.usesClaims = len(seen.Claims) > 0
-		s.revolume(s.volumes.Use(seen.UID, seen.Namespace, seen.Claims, seen.Unit != ""))
+		s.claims.enter(pod, seen)
 	}
-	s.useResourceClaims(pod, seen)
+	s.claims.use(pod, seen)
 	if seen.Node == "" && !seen.Finished && (pod.Phase == Bound || pod.Phase == Assumed) {
 		// Older than what we know: a bound pod never becomes unbound. While a Binding is under way only its deletion matters; the rest is kept in
 		// case the Binding comes to nothing.
@@ -80,7 +79,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 		if seen.Deleting && !pod.Deleting {
 			s.retally(pod, func() { s.units.setDeleting(pod, true) })
 			if pod.Obliged() {
-				s.emit(pod) // its victims need not leave any more
+				s.effects.emit(pod) // its victims need not leave any more
 			}
 		}
 		return
@@ -94,8 +93,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 	switch {
 	case seen.Finished:
 		s.unplace(pod)
-		s.revolume(s.volumes.Forget(pod.UID))
-		s.revolume(s.dra.Forget(pod.UID))
+		s.claims.forget(pod.UID)
 		pod.usesClaims, pod.usesResourceClaims = false, false
 		s.refer(pod, class)
 		s.units.setPhase(pod, Finished)
@@ -110,7 +108,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 	if pod.Phase != Pending || !pod.Ours {
 		s.waiting.Release(pod.UID)
 	}
-	s.emit(pod)
+	s.effects.emit(pod)
 }
 
 // observe records what a pod says about itself, apart from where it is.
@@ -169,7 +167,7 @@ func (s *Store) observeBound(pod *Pod, class *Class, seen *facts.Pod) {
 	}
 	pod.spare(&s.victims)
 	s.units.setPhase(pod, Bound)
-	s.holdVolumes(pod)
+	s.claims.hold(pod)
 	s.simplify(pod)
 }
 
@@ -187,17 +185,6 @@ func (s *Store) AsIfWaiting(pod *Pod) *Class {
 	return s.class(pod.Class.request, pod.identity, pod.Class.needs())
 }
 
-func (s *Store) emit(pod *Pod) {
-	effect := Effect{Kind: Settled, Pod: pod}
-	switch {
-	case pod.Schedulable():
-		effect.Kind = Waits
-	case pod.wants():
-		effect.Kind = Held
-	}
-	s.effects = append(s.effects, effect)
-}
-
 func (s *Store) removePod(uid facts.UID) {
 	pod := s.pods.byUID[uid]
 	if pod == nil {
@@ -212,10 +199,9 @@ func (s *Store) removePod(uid facts.UID) {
 	s.units.join(pod, facts.UnitName{})
 	s.selection.set(pod, nil)
 	s.quota.Leave(pod.tenant)
-	s.revolume(s.volumes.Forget(uid))
-	s.revolume(s.dra.Forget(uid))
+	s.claims.forget(uid)
 	delete(s.pods.byUID, uid)
-	s.effects = append(s.effects, Effect{Kind: Settled, Pod: pod, Gone: true})
+	s.effects.add(Effect{Kind: Settled, Pod: pod, Gone: true})
 }
 
 // enter files the record of a pod that was not known.

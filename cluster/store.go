@@ -27,9 +27,8 @@ type Store struct {
 	evictions    EvictionRequests
 	placeholders Placeholders
 	nodeEvents   NodeEvents
-	dra          *dra.Book
+	claims       claimBook
 	brought      map[string]*broughtNode // by node
-	revolumed    []facts.UID             // pods about whose volumes or ResourceClaims something changed
 
 	placed      PodCounts
 	victims     victimLog
@@ -38,7 +37,7 @@ type Store struct {
 	restores    bool // pods of a file are entered that its ledger had taken in
 	keepGuesses bool // pods give up places for a Plan: what others are guessed to hold stays as whoever made the Plan saw it
 
-	effects []Effect // of the event that is being applied
+	effects effects
 }
 
 // NewStore returns an empty ledger. The defaults spread the pods that have no constraint of their own.
@@ -52,7 +51,7 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 		selection: newSelection(registry, defaults),
 		units:     Units{byName: make(map[facts.UnitName]*Unit)},
 		budgets:   Budgets{byKey: make(map[budgetKey]*facts.Budget)},
-		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(), dra: dra.New(), placeholders: newPlaceholders(),
+		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(), placeholders: newPlaceholders(),
 	}
 	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed}
 	s.brought = make(map[string]*broughtNode)
@@ -60,6 +59,9 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 	s.quota = quota.NewTree(kinds, func(namespace string) []facts.Label { return s.selection.namespaces[namespace] })
 	s.charges = chargeBook{state: &s.State, pods: &s.pods, tree: s.quota}
 	s.usage = usageBook{&s.State, &s.pods}
+	s.claims = claimBook{
+		state: &s.State, slots: &s.slots, pods: &s.pods, attached: attachments{&s.State, &s.slots, &s.pods}, dra: dra.New(), selection: &s.selection, effects: &s.effects,
+	}
 	s.classes.gpuKind, s.gpuKind = s.quota.GPUKind(), s.quota.GPUKind()
 	s.fitKinds()
 	return s

@@ -411,7 +411,7 @@ func (s *Store) setFacts(u *Unit, seen *facts.Unit) {
 			s.victims.note(pod.slot)
 		}
 		if pod.wants() {
-			s.emit(pod)
+			s.effects.emit(pod)
 		}
 	}
 }

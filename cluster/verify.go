@@ -46,11 +46,8 @@ func (s *Store) Verify() error {
 	if err := s.verifyPlaceholders(); err != nil {
 		return fmt.Errorf("reservations: %w", err)
 	}
-	if err := s.dra.Verify(); err != nil {
-		return fmt.Errorf("resource claims: %w", err)
-	}
-	if err := s.volumes.Verify(); err != nil {
-		return fmt.Errorf("volumes: %w", err)
+	if err := s.claims.verify(); err != nil {
+		return err
 	}
 	return s.counts.Verify()
 }
@@ -188,7 +185,7 @@ func (a *audit) slot(slot Slot, node *facts.Node) error {
 	if ports != len(a.s.ports[slot]) || disks != len(a.s.disks[slot]) {
 		return fmt.Errorf("%d host ports and %d disks taken, pods say %d and %d", len(a.s.ports[slot]), len(a.s.disks[slot]), ports, disks)
 	}
-	if err := a.attached(slot); err != nil {
+	if err := a.s.claims.attached.verify(slot); err != nil {
 		return err
 	}
 	if err := a.tallies(slot); err != nil {

@@ -135,7 +135,7 @@ func (s *Store) recheckPod(pod *Pod) {
 	case Pending:
 		s.refer(pod, s.classify(pod, true))
 		if pod.Class != old {
-			s.emit(pod)
+			s.effects.emit(pod)
 		}
 	case Assumed:
 		class := s.classify(pod, true)
@@ -168,7 +168,7 @@ func (s *Store) classify(pod *Pod, seeks bool) *Class {
 		asks.volumes = needs
 	}
 	if seeks && pod.Ours && pod.usesResourceClaims {
-		needs, waits := s.dra.Needs(pod.UID)
+		needs, waits := s.claims.dra.Needs(pod.UID)
 		if waits != "" && pod.Phase == Pending {
 			s.waiting.Release(pod.UID)
 			return waitingForClaims(pod, waits)
