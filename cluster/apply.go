@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -63,8 +64,8 @@ func (s *Store) Apply(event facts.Event) []Effect {
 	s.claims.attached.moved()
 	s.claims.review()
 	s.claims.settle()
-	s.recheckPods()
-	s.takeIn()
+	s.classifier.recheck()
+	s.classifier.takeIn()
 	return s.effects.list
 }
 
@@ -74,7 +75,7 @@ func (s *Store) applyList(event facts.Event) {
 	case facts.NodesListed:
 		relist(slices.Sorted(maps.Keys(s.slots.byNode)), e.Nodes, func(n *facts.Node) string { return n.Name }, s.removeNode, s.upsertNode)
 	case facts.PodsListed:
-		relist(s.pods.known(false), s.listed(e.Pods), func(p *facts.Pod) facts.UID { return p.UID }, s.removePod, s.upsertPod)
+		relist(s.pods.known(false), inTurn(e.Pods, s.classifier.waiting.Most()), func(p *facts.Pod) facts.UID { return p.UID }, s.removePod, s.upsertPod)
 	case facts.FinishedListed:
 		relist(s.pods.known(true), pointers(e.Pods), func(p *facts.Pod) facts.UID { return p.UID }, s.removePod, s.upsertPod)
 	case facts.ReportsListed:
@@ -133,26 +134,56 @@ func pointers[T any](list []T) []*T {
 // Consequences applies what the placements that were committed or taken back since the last event mean for other pods, by their volumes, by terms about them,
 // and by the room that is free for pods that are held back. It returns what that did to them. The slice is valid until the next call, or the next event.
 func (s *Store) Consequences() []Effect {
-	if len(s.claims.changed) == 0 && len(s.selection.recheck) == 0 && !s.waiting.Due() {
+	if len(s.claims.changed) == 0 && len(s.selection.recheck) == 0 && !s.classifier.waiting.Due() {
 		return nil
 	}
 	s.effects.reset()
 	s.claims.settle()
-	s.recheckPods()
-	s.takeIn()
+	s.classifier.recheck()
+	s.classifier.takeIn()
 	return s.effects.list
+}
+
+// setNamespace takes in the labels of a namespace, or that it is not there: other selectors and other queues may be about its pods.
+func (s *Store) setNamespace(name string, labels []facts.Label, known bool) {
+	if !s.selection.setNamespace(name, labels, known) {
+		return
+	}
+	if t := s.quota.Relabel(name); t != nil {
+		s.tell(t)
+	}
 }
 
 // tell says of the pods of some namespaces which wait that they wait for something else now.
 func (s *Store) tell(tenants ...*quota.Tenant) {
 	s.fitKinds() // a queue may have named a resource first
 	for _, t := range tenants {
-		for _, id := range s.selection.inNamespace[t.Namespace] {
-			for _, pod := range id.pods {
-				if pod.wants() {
-					s.effects.emit(pod)
-				}
-			}
+		s.EachWaiting(t.Namespace, s.effects.emit)
+	}
+}
+
+// inTurn are the pods of a list in the order in which they are taken in: where more wait than may differ, which is most, the oldest come first.
+func inTurn(pods []facts.Pod, most int) []*facts.Pod {
+	list := pointers(pods)
+	if most == 0 || len(list) <= most {
+		return list
+	}
+	waits := func(p *facts.Pod) bool { return p.Ours && p.Node == "" && !p.Finished }
+	var byAge []*facts.Pod
+	for _, p := range list {
+		if waits(p) {
+			byAge = append(byAge, p)
 		}
 	}
+	if len(byAge) <= most {
+		return list
+	}
+	slices.SortStableFunc(byAge, func(a, b *facts.Pod) int { return cmp.Compare(a.Created, b.Created) })
+	for i, next := 0, 0; i < len(list); i++ {
+		if waits(list[i]) {
+			list[i] = byAge[next]
+			next++
+		}
+	}
+	return list
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster/census"
-	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/waiting"
 	"hilbert.dev/hilbert/resource"
@@ -382,52 +381,25 @@ func (b *classBook) sweep() bool {
 	return true
 }
 
-// Class returns the class of the requirements for a pod that nothing in the cluster is about, for questions such as "would this fit".
-func (s *Store) Class(r *facts.Requirements) *Class {
-	return s.class(s.request(r), &identity{}, needs{})
-}
-
-// request returns the request with these requirements. It forgets idle classes first, so that a class which comes up now is not tied to terms
-// that no pod carries any more.
-func (s *Store) request(r *facts.Requirements) *request {
-	s.sweep()
-	q, known := s.classes.request(r)
-	if !known {
-		s.fitKinds()
-	}
-	return q
-}
-
-// sweep forgets idle classes if there are many. While pods are being taken in it does not: what they have brought is not to come up again.
-func (s *Store) sweep() {
-	if !s.takesIn && s.classes.sweep() {
-		s.purgeTallies()
-	}
-}
-
-// class returns the class of a request for a pod with an identity; nil for a pod that needs no place.
-func (s *Store) class(q *request, id *identity, asks needs) *Class {
-	class, known, fresh := s.classes.class(q, id, s.selection.namespaces, asks)
-	if known {
-		return class
-	}
-	if class.Constraints != nil {
-		s.introduce(fresh)
-		s.counts.Learn()
-	}
-	return class
-}
-
-// purgeTallies takes the tallies that nothing uses any more out of identities and rows, so that their IDs can be given out again.
-func (s *Store) purgeTallies() {
-	s.classes.registry.Purge(func(unused func(census.TallyID) bool) {
-		for _, id := range s.selection.identities {
-			id.Remove(unused)
+// verify holds the requests and classes against the kinds that there are.
+func (b *classBook) verify() error {
+	for _, q := range b.requests {
+		want := *q
+		_ = b.count(&want)
+		if !slices.Equal(q.amounts, want.amounts) || !slices.Equal(q.charge, want.charge) || (q.absent == "") != (want.absent == "") {
+			return fmt.Errorf("a request for %v is counted as %v, charged %v, absent is %q; want %v, %v, %q",
+				q.quantities, q.amounts, q.charge, q.absent, want.amounts, want.charge, want.absent)
 		}
-		for slot := range s.nodes {
-			if s.counts.Purge(Slot(slot), unused) {
-				s.note(Slot(slot), changes.Recounted)
+		for _, class := range q.classes {
+			if !slices.Equal(class.Amounts, q.amounts) || !slices.Equal(class.Charge, q.charge) || class.Absent != b.absent(q, class.Claims) {
+				return fmt.Errorf("class %d of a request for %v counts %v and charges %v", class.ID, q.quantities, class.Amounts, class.Charge)
 			}
 		}
-	})
+	}
+	return nil
+}
+
+// Class returns the class of the requirements for a pod that nothing in the cluster is about, for questions such as "would this fit".
+func (s *Store) Class(r *facts.Requirements) *Class {
+	return s.classifier.class(s.classifier.request(r), &identity{}, needs{})
 }

@@ -111,7 +111,7 @@ func (p *Pod) Record() PodRecord {
 // Dump copies out what the Store knows. It costs time proportional to it, about half a microsecond a pod. The lists are in no particular order
 // until Sort.
 func (s *Store) Dump() *Dump {
-	d := &Dump{Revision: s.Revision(), Defaults: s.selection.defaults, MaxWaitingClasses: s.waiting.Most(), Pods: make([]PodRecord, 0, len(s.pods.byUID))}
+	d := &Dump{Revision: s.Revision(), Defaults: s.selection.defaults, MaxWaitingClasses: s.classifier.waiting.Most(), Pods: make([]PodRecord, 0, len(s.pods.byUID))}
 	for kind := range s.kinds.Len() {
 		if name := s.kinds.Name(resource.Kind(kind)); name != "" {
 			d.Resources = append(d.Resources, name)
@@ -231,7 +231,7 @@ func Load(d *Dump) (*Store, error) {
 	for _, o := range d.DRA {
 		s.Apply(facts.DRAUpserted{Object: o})
 	}
-	s.waiting.SetMost(d.MaxWaitingClasses)
+	s.classifier.waiting.SetMost(d.MaxWaitingClasses)
 	l.pods(d.Pods)
 	for i := range d.Pods {
 		pod := s.pods.byUID[d.Pods[i].Facts.UID]
@@ -251,8 +251,8 @@ func Load(d *Dump) (*Store, error) {
 		s.kinds.Release(name)
 	}
 	s.settleKinds()
-	s.recheckPods()
-	s.takeIn()
+	s.classifier.recheck()
+	s.classifier.takeIn()
 	s.effects.reset()
 	return s, nil
 }
@@ -274,20 +274,20 @@ func (l loader) units(units []UnitRecord) {
 
 // pods enters the pods: first those that have a place. Those that were held back come last, and are held back again.
 func (l loader) pods(pods []PodRecord) {
-	defer func() { l.s.restores = false }()
+	defer func() { l.s.classifier.restores = false }()
 	turns := []func(*PodRecord) bool{
 		func(r *PodRecord) bool { return r.Phase != Pending },
 		func(r *PodRecord) bool { return r.Phase == Pending && !r.HeldBack },
 		func(r *PodRecord) bool { return r.Phase == Pending && r.HeldBack },
 	}
 	for n, turn := range turns {
-		l.s.restores = n < len(turns)-1
+		l.s.classifier.restores = n < len(turns)-1
 		for i := range pods {
 			if turn(&pods[i]) {
 				l.pod(&pods[i])
 				l.s.claims.settle()
-				l.s.recheckPods()
-				l.s.takeIn()
+				l.s.classifier.recheck()
+				l.s.classifier.takeIn()
 			}
 		}
 	}
@@ -304,9 +304,9 @@ func (l loader) pod(r *PodRecord) {
 	}
 	l.s.observe(pod, f)
 	pod.Phase = r.Phase // its class depends on it
-	class := l.s.classify(pod, r.Phase == Pending || r.Phase == Assumed)
+	class := l.s.classifier.classify(pod, r.Phase == Pending || r.Phase == Assumed)
 	pod.Phase = Pending
-	l.s.refer(pod, class)
+	l.s.classifier.refer(pod, class)
 	if f.Node != "" {
 		slot, ok := l.s.slots.byNode[f.Node]
 		if r.Phase != Assumed || !ok || !l.s.claims.takeVolumes(pod, slot, func(facts.UID) bool { return true }) {
@@ -316,7 +316,7 @@ func (l loader) pod(r *PodRecord) {
 	}
 	l.s.units.setPhase(pod, r.Phase)
 	l.s.placeholders.follow(pod, f)
-	l.s.countWaiting(pod)
+	l.s.classifier.count(pod)
 }
 
 // check returns the first contradiction.

@@ -123,7 +123,7 @@ func (s *Store) recheckWithout(away []*Pod, pod *Pod, check Check) (reason strin
 	s.supposing(away, s.reserved[pod.slot], func() { // whoever has reserved the node since came later
 		class := pod.Class
 		if pod.outdated {
-			class = s.classify(pod, true)
+			class = s.classifier.classify(pod, true)
 		}
 		grant := s.Held(pod.slot, pod)
 		if class.private || class.Absent != "" {

@@ -25,6 +25,7 @@ type identity struct {
 // identities that selectors look at. Pods with the same namespace and labels share an identity, so that a selector is asked once for ten
 // thousand pods of a Deployment.
 type selection struct {
+	state       *State           // whose counts follow
 	registry    *census.Registry // of tallies, shared with the states
 	identities  map[string]*identity
 	inNamespace map[string][]*identity
@@ -36,8 +37,9 @@ type selection struct {
 	scratch     []byte
 }
 
-func newSelection(registry *census.Registry, defaults []facts.SpreadDefault) selection {
+func newSelection(state *State, registry *census.Registry, defaults []facts.SpreadDefault) selection {
 	return selection{
+		state:       state,
 		registry:    registry,
 		identities:  make(map[string]*identity),
 		inNamespace: make(map[string][]*identity),
@@ -119,49 +121,49 @@ func (p *Pod) tally(counts *census.Counts, slot Slot, sign int32) {
 }
 
 // retally changes something about a pod that decides what it counts in.
-func (s *Store) retally(pod *Pod, change func()) {
+func (b *selection) retally(pod *Pod, change func()) {
 	if pod.slot == NoSlot {
 		change()
 		return
 	}
-	pod.tally(&s.counts, pod.slot, -1)
+	pod.tally(&b.state.counts, pod.slot, -1)
 	change()
-	pod.tally(&s.counts, pod.slot, 1)
-	s.note(pod.slot, changes.Recounted)
+	pod.tally(&b.state.counts, pod.slot, 1)
+	b.state.note(pod.slot, changes.Recounted)
 }
 
 // act makes terms known to the pods that they are about: a pod that carries them has a place, or is a member of a gang, and may be placed together with some of
 // those. The rows have their counts already.
-func (s *Store) act(carried []census.TallyID) {
+func (b *selection) act(carried []census.TallyID) {
 	var fresh []census.TallyID
 	for _, t := range carried {
-		if s.selection.registry.Act(t) {
+		if b.registry.Act(t) {
 			fresh = append(fresh, t)
 		}
 	}
 	if len(fresh) > 0 {
-		s.introduce(fresh)
+		b.introduce(fresh)
 	}
 }
 
 // introduce makes every identity that new tallies are about know them, and counts the pods that are there already. It goes in order of
 // namespaces, for the log, and for the classes that the pods to recheck get. However many terms are about a pod, it is rechecked once.
-func (s *Store) introduce(tallies []census.TallyID) {
+func (b *selection) introduce(tallies []census.TallyID) {
 	var affected []*identity // by terms that pods carry
 	seen := make(map[*identity]bool)
 	for _, t := range tallies {
-		namespaces, all := s.selection.registry.Namespaces(t)
+		namespaces, all := b.registry.Namespaces(t)
 		if all {
-			namespaces = slices.Collect(maps.Keys(s.selection.inNamespace))
+			namespaces = slices.Collect(maps.Keys(b.inNamespace))
 		}
 		namespaces = slices.Clone(namespaces)
 		slices.Sort(namespaces)
 		for _, namespace := range slices.Compact(namespaces) {
-			for _, id := range s.selection.inNamespace[namespace] {
-				if !s.selection.registry.Selects(t, &id.Subject, s.selection.namespaces) {
+			for _, id := range b.inNamespace[namespace] {
+				if !b.registry.Selects(t, &id.Subject, b.namespaces) {
 					continue
 				}
-				if carried := s.introduceTo(id, t); carried && !seen[id] {
+				if carried := b.introduceTo(id, t); carried && !seen[id] {
 					seen[id] = true
 					affected = append(affected, id)
 				}
@@ -169,52 +171,84 @@ func (s *Store) introduce(tallies []census.TallyID) {
 		}
 	}
 	for _, id := range affected {
-		s.outdate(id.pods)
+		b.outdate(id.pods)
 	}
 }
 
 // outdate says that something is about pods now that was not when their classes were made. They are judged again when the event, or the commit, is over.
-func (s *Store) outdate(pods []*Pod) {
+func (b *selection) outdate(pods []*Pod) {
 	for _, pod := range pods {
 		if pod.Phase == Pending || pod.Phase == Assumed {
 			pod.outdated = pod.Phase == Assumed
-			s.selection.recheck = append(s.selection.recheck, pod)
+			b.recheck = append(b.recheck, pod)
 		}
 	}
 }
 
 // introduceTo makes an identity know a tally, and counts its pods. carried says that the tally is of a term about them.
-func (s *Store) introduceTo(id *identity, t census.TallyID) (carried bool) {
-	kind := s.selection.registry.Include(&id.Matches, t)
+func (b *selection) introduceTo(id *identity, t census.TallyID) (carried bool) {
+	kind := b.registry.Include(&id.Matches, t)
 	if kind == census.Carried {
 		return true
 	}
 	for _, pod := range id.pods {
 		if pod.slot != NoSlot && (kind != census.LiveOnly || !pod.Deleting) {
-			s.counts.Bump(pod.slot, t, 1)
-			s.note(pod.slot, changes.Recounted)
+			b.state.counts.Bump(pod.slot, t, 1)
+			b.state.note(pod.slot, changes.Recounted)
 		}
 	}
 	return false
 }
 
 // rematch works out anew what an identity counts in, after its namespace's labels changed.
-func (s *Store) rematch(id *identity) {
-	fresh := s.selection.registry.Match(&id.Subject, s.selection.namespaces)
+func (b *selection) rematch(id *identity) {
+	fresh := b.registry.Match(&id.Subject, b.namespaces)
 	if id.Equal(&fresh) {
 		return
 	}
 	for _, pod := range id.pods {
 		if pod.slot != NoSlot {
-			pod.tally(&s.counts, pod.slot, -1)
+			pod.tally(&b.state.counts, pod.slot, -1)
 		}
 	}
 	id.Matches = fresh
 	for _, pod := range id.pods {
 		if pod.slot != NoSlot {
-			pod.tally(&s.counts, pod.slot, 1)
-			s.note(pod.slot, changes.Recounted)
+			pod.tally(&b.state.counts, pod.slot, 1)
+			b.state.note(pod.slot, changes.Recounted)
 		}
-		s.selection.recheck = append(s.selection.recheck, pod)
+		b.recheck = append(b.recheck, pod)
 	}
+}
+
+// purge takes the tallies that nothing uses any more out of identities and rows, so that their IDs can be given out again.
+func (b *selection) purge() {
+	b.registry.Purge(func(unused func(census.TallyID) bool) {
+		for _, id := range b.identities {
+			id.Remove(unused)
+		}
+		for slot := range b.state.nodes {
+			if b.state.counts.Purge(Slot(slot), unused) {
+				b.state.note(Slot(slot), changes.Recounted)
+			}
+		}
+	})
+}
+
+// eachIn visits the pods of a namespace, in no particular order.
+func (b *selection) eachIn(namespace string, visit func(*Pod)) {
+	for _, id := range b.inNamespace[namespace] {
+		for _, pod := range id.pods {
+			visit(pod)
+		}
+	}
+}
+
+// verify asks every selector about every pod on a slot.
+func (b *selection) verify(slot Slot, pods []*Pod) error {
+	return b.state.counts.VerifyRow(slot, b.namespaces, func(visit func(*census.Subject, bool, []census.TallyID)) {
+		for _, pod := range pods {
+			visit(&pod.identity.Subject, pod.Deleting, pod.Class.request.carries)
+		}
+	})
 }

@@ -59,7 +59,7 @@ func (s *Store) recount(names []string) {
 			s.move(slot, old, -1)
 			s.charges.spend(pod, -1)
 		}
-		s.refer(pod, replaced[old])
+		s.classifier.refer(pod, replaced[old])
 		if slot != NoSlot {
 			s.move(slot, pod.Class, 1)
 			s.charges.spend(pod, 1)

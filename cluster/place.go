@@ -25,7 +25,7 @@ func (s *Store) attach(pod *Pod, slot Slot) {
 	s.pods.enter(pod, slot)
 	s.placeholders.moved(pod, slot, 1)
 	pod.tally(&s.counts, slot, 1)
-	s.act(pod.Class.request.carries)
+	s.selection.act(pod.Class.request.carries)
 	s.grants.arrive(pod, slot)
 	s.charges.spend(pod, 1)
 	s.placed.count(pod, 1)

@@ -438,11 +438,9 @@ func (s *Store) reserve(pod *Pod) {
 
 // EachWaiting visits the pods of a namespace that wait, in no particular order.
 func (s *Store) EachWaiting(namespace string, visit func(*Pod)) {
-	for _, id := range s.selection.inNamespace[namespace] {
-		for _, pod := range id.pods {
-			if pod.wants() {
-				visit(pod)
-			}
+	s.selection.eachIn(namespace, func(pod *Pod) {
+		if pod.wants() {
+			visit(pod)
 		}
-	}
+	})
 }

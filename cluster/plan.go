@@ -115,7 +115,7 @@ func (s *Store) catchUp(pod *Pod) {
 	}
 	if pod.outdated || update != nil {
 		pod.outdated = false
-		s.refer(pod, s.classify(pod, true))
+		s.classifier.refer(pod, s.classifier.classify(pod, true))
 	}
 }
 
@@ -127,8 +127,8 @@ func (s *Store) Confirm(uid facts.UID) {
 		pod.spare(&s.victims)
 		s.units.setPhase(pod, Bound)
 		s.claims.hold(pod)
-		s.countWaiting(pod)
-		s.simplify(pod)
+		s.classifier.count(pod)
+		s.classifier.simplify(pod)
 	}
 }
 

@@ -77,7 +77,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 			s.pods.updates[pod.UID] = &kept
 		}
 		if seen.Deleting && !pod.Deleting {
-			s.retally(pod, func() { s.units.setDeleting(pod, true) })
+			s.selection.retally(pod, func() { s.units.setDeleting(pod, true) })
 			if pod.Obliged() {
 				s.effects.emit(pod) // its victims need not leave any more
 			}
@@ -89,24 +89,24 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 	if seen.Node != "" || seen.Finished {
 		s.consumeSeen(pod, seen)
 	}
-	class := s.classify(pod, seen.Node == "" && !seen.Finished)
+	class := s.classifier.classify(pod, seen.Node == "" && !seen.Finished)
 	switch {
 	case seen.Finished:
 		s.unplace(pod)
 		s.claims.forget(pod.UID)
 		pod.usesClaims, pod.usesResourceClaims = false, false
-		s.refer(pod, class)
+		s.classifier.refer(pod, class)
 		s.units.setPhase(pod, Finished)
 	case seen.Node != "":
 		s.observeBound(pod, class, seen)
 		s.giveBack(pod)
 	default:
-		s.refer(pod, class)
+		s.classifier.refer(pod, class)
 	}
 	s.placeholders.follow(pod, seen)
-	s.countWaiting(pod)
+	s.classifier.count(pod)
 	if pod.Phase != Pending || !pod.Ours {
-		s.waiting.Release(pod.UID)
+		s.classifier.waiting.Release(pod.UID)
 	}
 	s.effects.emit(pod)
 }
@@ -143,7 +143,7 @@ func (s *Store) observe(pod *Pod, seen *facts.Pod) {
 		s.selection.set(pod, id)
 		s.units.setDeleting(pod, seen.Deleting)
 	case pod.identity != id || pod.Deleting != seen.Deleting:
-		s.retally(pod, func() {
+		s.selection.retally(pod, func() {
 			s.selection.set(pod, id)
 			s.units.setDeleting(pod, seen.Deleting)
 		})
@@ -162,27 +162,19 @@ func (s *Store) observeBound(pod *Pod, class *Class, seen *facts.Pod) {
 	}
 	if !known {
 		s.unplace(pod)
-		s.refer(pod, class)
+		s.classifier.refer(pod, class)
 		s.place(pod, seen.Node, &promise)
 	}
 	pod.spare(&s.victims)
 	s.units.setPhase(pod, Bound)
 	s.claims.hold(pod)
-	s.simplify(pod)
-}
-
-// simplify gives a pod that is bound the class of its request, volumes and claims alone. Its place depends on nothing any more: what its class counts of other pods is counted on
-// for those that still wait, and forgotten with the idle classes.
-func (s *Store) simplify(pod *Pod) {
-	if pod.Class.Constraints != nil {
-		s.refer(pod, s.class(pod.Class.request, nil, pod.Class.needs()))
-	}
+	s.classifier.simplify(pod)
 }
 
 // AsIfWaiting returns the class that a pod with a place would have if it waited: with its rules about other pods, which the ledger counts for it from then on as for any idle class. It is for
 // copies of a ledger, of which something is asked; the leader's has no use for it.
 func (s *Store) AsIfWaiting(pod *Pod) *Class {
-	return s.class(pod.Class.request, pod.identity, pod.Class.needs())
+	return s.classifier.class(pod.Class.request, pod.identity, pod.Class.needs())
 }
 
 func (s *Store) removePod(uid facts.UID) {
@@ -194,8 +186,8 @@ func (s *Store) removePod(uid facts.UID) {
 	s.unplace(pod)
 	s.giveBack(pod)
 	s.placeholders.forget(pod)
-	s.waiting.Release(uid)
-	s.refer(pod, nil)
+	s.classifier.waiting.Release(uid)
+	s.classifier.refer(pod, nil)
 	s.units.join(pod, facts.UnitName{})
 	s.selection.set(pod, nil)
 	s.quota.Leave(pod.tenant)

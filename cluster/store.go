@@ -20,6 +20,7 @@ type Store struct {
 	charges      chargeBook
 	usage        usageBook
 	classes      classBook
+	classifier   classifier
 	selection    selection
 	units        Units
 	quota        *quota.Tree
@@ -32,9 +33,6 @@ type Store struct {
 
 	placed      PodCounts
 	victims     victimLog
-	waiting     waiting.Bound
-	takesIn     bool // pods that were held back are being taken in
-	restores    bool // pods of a file are entered that its ledger had taken in
 	keepGuesses bool // pods give up places for a Plan: what others are guessed to hold stays as whoever made the Plan saw it
 
 	effects effects
@@ -48,7 +46,6 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 		slots:     slotTable{byNode: make(map[string]Slot)},
 		pods:      newPodTable(),
 		classes:   classBook{kinds: kinds, registry: registry, lent: lentKinds{kinds: kinds}, requests: make(map[string]*request), idle: idleClasses{byID: make(map[ClassID]*Class)}},
-		selection: newSelection(registry, defaults),
 		units:     Units{byName: make(map[facts.UnitName]*Unit)},
 		budgets:   Budgets{byKey: make(map[budgetKey]*facts.Budget)},
 		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(), placeholders: newPlaceholders(),
@@ -58,10 +55,12 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 	s.fitKinds()
 	s.quota = quota.NewTree(kinds, func(namespace string) []facts.Label { return s.selection.namespaces[namespace] })
 	s.charges = chargeBook{state: &s.State, pods: &s.pods, tree: s.quota}
+	s.selection = newSelection(&s.State, registry, defaults)
 	s.usage = usageBook{&s.State, &s.pods}
 	s.claims = claimBook{
 		state: &s.State, slots: &s.slots, pods: &s.pods, attached: attachments{&s.State, &s.slots, &s.pods}, dra: dra.New(), selection: &s.selection, effects: &s.effects,
 	}
+	s.classifier = classifier{state: &s.State, pods: &s.pods, book: &s.classes, selection: &s.selection, claims: &s.claims, effects: &s.effects}
 	s.classes.gpuKind, s.gpuKind = s.quota.GPUKind(), s.quota.GPUKind()
 	s.fitKinds()
 	return s
@@ -111,7 +110,7 @@ func (s *Store) Units() *Units { return &s.units }
 func (s *Store) Quota() *quota.Tree { return s.quota }
 
 // Waiting is which pods are held back because too many others wait that are unlike them. It is bounded once, before the first event.
-func (s *Store) Waiting() *waiting.Bound { return &s.waiting }
+func (s *Store) Waiting() *waiting.Bound { return &s.classifier.waiting }
 
 // Budgets are the disruption budgets.
 func (s *Store) Budgets() *Budgets { return &s.budgets }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"hilbert.dev/hilbert/cluster/census"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
@@ -40,7 +39,7 @@ func (s *Store) Verify() error {
 	if err := a.books(); err != nil {
 		return err
 	}
-	if err := a.waiting(); err != nil {
+	if err := a.s.classifier.verify(); err != nil {
 		return err
 	}
 	if err := s.verifyPlaceholders(); err != nil {
@@ -66,20 +65,7 @@ func (a *audit) kinds() error {
 	if err := a.s.kinds.Verify(users); err != nil {
 		return err
 	}
-	for _, q := range a.s.classes.requests {
-		want := *q
-		_ = a.s.classes.count(&want)
-		if !slices.Equal(q.amounts, want.amounts) || !slices.Equal(q.charge, want.charge) || (q.absent == "") != (want.absent == "") {
-			return fmt.Errorf("a request for %v is counted as %v, charged %v, absent is %q; want %v, %v, %q",
-				q.quantities, q.amounts, q.charge, q.absent, want.amounts, want.charge, want.absent)
-		}
-		for _, class := range q.classes {
-			if !slices.Equal(class.Amounts, q.amounts) || !slices.Equal(class.Charge, q.charge) || class.Absent != a.s.classes.absent(q, class.Claims) {
-				return fmt.Errorf("class %d of a request for %v counts %v and charges %v", class.ID, q.quantities, class.Amounts, class.Charge)
-			}
-		}
-	}
-	return nil
+	return a.s.classes.verify()
 }
 
 // slots verifies each slot, and counts the pods on them.
@@ -140,15 +126,6 @@ func (a *audit) pods() error {
 	return nil
 }
 
-// tallies asks every selector about every pod on the slot.
-func (a *audit) tallies(slot Slot) error {
-	return a.s.counts.VerifyRow(slot, a.s.selection.namespaces, func(visit func(*census.Subject, bool, []census.TallyID)) {
-		for _, pod := range a.s.pods.onSlot[slot] {
-			visit(&pod.identity.Subject, pod.Deleting, pod.Class.request.carries)
-		}
-	})
-}
-
 func (a *audit) slot(slot Slot, node *facts.Node) error {
 	requested := make(quota.Exact, len(a.s.requested))
 	scores := make(quota.Exact, 2) // CPU, memory
@@ -188,7 +165,7 @@ func (a *audit) slot(slot Slot, node *facts.Node) error {
 	if err := a.s.claims.attached.verify(slot); err != nil {
 		return err
 	}
-	if err := a.tallies(slot); err != nil {
+	if err := a.s.selection.verify(slot, a.s.pods.onSlot[slot]); err != nil {
 		return err
 	}
 	return a.held(slot, node)

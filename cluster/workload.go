@@ -95,98 +95,19 @@ func (b *selection) ofKind(kind facts.WorkloadKind) (list []workloadKey) {
 	return list
 }
 
-func (s *Store) setNamespace(name string, labels []facts.Label, known bool) {
-	old, was := s.selection.namespaces[name]
+// setNamespace takes in the labels of a namespace, or that it is not there, and reports whether that is new.
+func (b *selection) setNamespace(name string, labels []facts.Label, known bool) bool {
+	old, was := b.namespaces[name]
 	if was == known && slices.Equal(old, labels) {
-		return
+		return false
 	}
 	if known {
-		s.selection.namespaces[name] = labels
+		b.namespaces[name] = labels
 	} else {
-		delete(s.selection.namespaces, name)
+		delete(b.namespaces, name)
 	}
-	for _, id := range s.selection.inNamespace[name] {
-		s.rematch(id)
+	for _, id := range b.inNamespace[name] {
+		b.rematch(id)
 	}
-	if t := s.quota.Relabel(name); t != nil {
-		s.tell(t)
-	}
-}
-
-// recheckPods gives the pods that wait, and about which something changed, their new class, and says so.
-func (s *Store) recheckPods() {
-	for len(s.selection.recheck) > 0 {
-		pods := s.selection.recheck
-		s.selection.recheck = nil
-		for _, pod := range pods {
-			if s.pods.byUID[pod.UID] != pod {
-				continue
-			}
-			s.recheckPod(pod)
-		}
-	}
-}
-
-// recheckPod gives a pod its new class. One that is on its way to a node takes it in should it wait again, if it is charged anything else by it, or too many classes
-// of its namespace wait.
-func (s *Store) recheckPod(pod *Pod) {
-	old := pod.Class
-	switch pod.Phase {
-	case Pending:
-		s.refer(pod, s.classify(pod, true))
-		if pod.Class != old {
-			s.effects.emit(pod)
-		}
-	case Assumed:
-		class := s.classify(pod, true)
-		p := inLine(pod, class.key, class.weighed())
-		if pod.outdated = class.request != old.request || !sameNeeds(class, old) || !s.waiting.Admits(&p, &old.key); !pod.outdated {
-			s.refer(pod, class)
-		}
-	default:
-	}
-}
-
-// sameNeeds reports whether the volumes and ResourceClaims of the pods of two classes ask for the same.
-func sameNeeds(a, b *Class) bool {
-	return a.VolumesWait == b.VolumesWait && a.ClaimsWait == b.ClaimsWait && string(a.needs().append(nil)) == string(b.needs().append(nil))
-}
-
-// classify returns the class that a pod should have; seeks says whether it is looking for a place.
-func (s *Store) classify(pod *Pod, seeks bool) *Class {
-	if seeks && pod.mustWait() {
-		s.waiting.Release(pod.UID)
-		return held(pod)
-	}
-	var asks needs
-	if seeks && pod.Ours && pod.usesClaims {
-		needs, waits := s.volumes.Needs(pod.UID)
-		if waits != "" && pod.Phase == Pending {
-			s.waiting.Release(pod.UID)
-			return waitingForVolumes(pod, waits)
-		}
-		asks.volumes = needs
-	}
-	if seeks && pod.Ours && pod.usesResourceClaims {
-		needs, waits := s.claims.dra.Needs(pod.UID)
-		if waits != "" && pod.Phase == Pending {
-			s.waiting.Release(pod.UID)
-			return waitingForClaims(pod, waits)
-		}
-		asks.claims = needs
-	}
-	r := s.selection.effective(pod)
-	if seeks && pod.Ours && pod.Phase == Pending && s.waiting.Most() > 0 {
-		if class, known := s.admit(pod, r, asks); known {
-			return class
-		}
-	}
-	q := s.request(r)
-	switch {
-	case pod.Ours && seeks:
-		return s.class(q, pod.identity, asks)
-	case pod.Class != nil && pod.Class.request == q:
-		return pod.Class
-	}
-	return s.class(q, nil, needs{})
+	return true
 }

@@ -23,7 +23,7 @@ type crowd struct {
 
 func newCrowd(t interface{ Fatalf(string, ...any) }, most int) *crowd {
 	c := &crowd{Store: NewStore(), t: t, told: make(map[facts.UID]EffectKind)}
-	c.waiting.SetMost(most)
+	c.Waiting().SetMost(most)
 	c.apply(facts.NodeUpserted{Node: &facts.Node{Name: "n", Labels: map[string]string{facts.HostnameKey: "n"}, Allocatable: []resource.Quantity{
 		{Name: resource.NameCPU, Amount: 1 << 20}, {Name: resource.NamePods, Amount: 1 << 20},
 	}}})
@@ -210,7 +210,7 @@ func TestTermsTellPodsApart(t *testing.T) {
 func TestHostileNamespaceCostsItsFacts(t *testing.T) {
 	const pods, most, classes = 20_000, 100 * (1 + 4*4), 100 // each counts as one, and as four for each term
 	s := NewStore()
-	s.waiting.SetMost(most)
+	s.Waiting().SetMost(most)
 	for i := range 50 {
 		s.Apply(facts.NodeUpserted{Node: &facts.Node{Name: fmt.Sprint("n", i), Labels: map[string]string{facts.HostnameKey: fmt.Sprint("n", i)}}})
 	}
