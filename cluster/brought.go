@@ -24,19 +24,19 @@ type broughtNode struct {
 }
 
 // withBrought is a node with what its report says that plugins bring.
-func (s *Store) withBrought(n *facts.Node) *facts.Node {
+func (b *nodeBook) withBrought(n *facts.Node) *facts.Node {
 	var brought []resource.Quantity
 	var over facts.Overcommit
-	if r := s.grants.reports[n.Name]; r != nil {
+	if r := b.grants.reports[n.Name]; r != nil {
 		brought, over = r.Resources, r.Overcommit
 	}
-	known := s.brought[n.Name]
+	known := b.brought[n.Name]
 	if len(brought) == 0 && over == (facts.Overcommit{}) && known == nil {
 		return n
 	}
 	if known == nil {
 		known = &broughtNode{}
-		s.brought[n.Name] = known
+		b.brought[n.Name] = known
 	}
 	known.said = n
 	full := *n
@@ -62,22 +62,9 @@ func (s *Store) withBrought(n *facts.Node) *facts.Node {
 // maxBrought bounds the names that are remembered of a node: four times what a report may have.
 const maxBrought = 64
 
-// rebrought counts a node anew whose report says something else of what plugins bring.
-func (s *Store) rebrought(name string) {
-	slot, ok := s.slots.byNode[name]
-	if !ok {
-		return
-	}
-	n := s.nodes[slot]
-	if known := s.brought[name]; known != nil {
-		n = known.said
-	}
-	s.upsertNode(n)
-}
-
 // said is what a node says of itself, without what plugins bring.
-func (s *Store) said(n *facts.Node) *facts.Node {
-	if known := s.brought[n.Name]; known != nil {
+func (b *nodeBook) said(n *facts.Node) *facts.Node {
+	if known := b.brought[n.Name]; known != nil {
 		return known.said
 	}
 	return n
@@ -85,13 +72,13 @@ func (s *Store) said(n *facts.Node) *facts.Node {
 
 // reshape brings what may be given of a slot by NUMA node and by device in line with its node and its report, and reports whether that changed it. As with amounts, what
 // the node says itself goes first.
-func (s *Store) reshape(slot Slot) bool {
-	reshaped := s.grants.reshape(slot)
-	row := s.rows[slot]
+func (b *nodeBook) reshape(slot Slot) bool {
+	reshaped := b.grants.reshape(slot)
+	row := b.state.rows[slot]
 	if row == nil {
 		return reshaped
 	}
-	brought := s.byNUMANode(slot)
+	brought := b.byNUMANode(slot)
 	if slices.Equal(row.brought, brought) {
 		return reshaped
 	}
@@ -103,12 +90,12 @@ func (s *Store) reshape(slot Slot) bool {
 }
 
 // byNUMANode is what plugins bring to a slot's node and its report counts by NUMA node.
-func (s *Store) byNUMANode(slot Slot) (brought []topology.Resource) {
-	r := s.Report(slot)
+func (b *nodeBook) byNUMANode(slot Slot) (brought []topology.Resource) {
+	r := b.state.Report(slot)
 	if r == nil {
 		return nil
 	}
-	own := s.said(s.nodes[slot]).Allocatable
+	own := b.said(b.state.nodes[slot]).Allocatable
 	for i := range r.ByNUMANode {
 		name := r.ByNUMANode[i].Name
 		if !slices.ContainsFunc(own, func(q resource.Quantity) bool { return q.Name == name && q.Amount > 0 }) && len(brought) < topology.MaxResources {
@@ -139,7 +126,7 @@ func (s *Store) Brought(node string) []resource.Quantity {
 func (s *Store) Extended(uid facts.UID) []facts.ExtendedContainer { return s.claims.dra.Extended(uid) }
 
 // wasBrought reports whether plugins bring a resource to a slot's node, or did.
-func (s *Store) wasBrought(slot Slot, kind resource.Kind) bool {
-	known := s.brought[s.nodes[slot].Name]
-	return known != nil && slices.Contains(known.names, s.kinds.Name(kind))
+func (b *nodeBook) wasBrought(slot Slot, kind resource.Kind) bool {
+	known := b.brought[b.state.nodes[slot].Name]
+	return known != nil && slices.Contains(known.names, b.state.kinds.Name(kind))
 }

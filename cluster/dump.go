@@ -138,7 +138,7 @@ func (s *Store) Dump() *Dump {
 	}
 	for slot, n := range s.nodes {
 		if n != nil {
-			d.Nodes = append(d.Nodes, s.said(n))
+			d.Nodes = append(d.Nodes, s.nodeBook.said(n))
 		}
 		if by := s.reserved[slot]; by != NoReservation {
 			d.Reservations = append(d.Reservations, ReservationRecord{n.Name, by})

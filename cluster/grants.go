@@ -279,7 +279,9 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 	}
 	var none facts.NodeReport
 	if before, now := cmp.Or(reportOf(old), &none), cmp.Or(r, &none); before.Overcommit != now.Overcommit || !slices.Equal(before.Resources, now.Resources) {
-		s.rebrought(node)
+		if slot, known := s.slots.byNode[node]; known {
+			s.upsertNode(s.nodeBook.said(s.nodes[slot]))
+		}
 	}
 	s.evictions.set(node, r)
 	s.nodeEvents.set(node, r)
@@ -299,14 +301,14 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 	cpu, memory := s.ScoreRequested(slot)
 	s.charges.provideGPUs(slot, -1)
 	row.report = r
-	reshaped := s.reshape(slot)
+	reshaped := s.nodeBook.reshape(slot)
 	s.charges.provideGPUs(slot, 1)
 	s.recountSlot(slot)
 	var headroom *facts.Headroom
 	if r != nil {
 		headroom = &r.Headroom
 	}
-	changed := s.lend(slot, headroom)
+	changed := s.nodeBook.lend(slot, headroom)
 	cpuNow, memoryNow := s.ScoreRequested(slot)
 	if reshaped || cpu != cpuNow || memory != memoryNow || !sameNUMAShape(said, r) || !before.is(&s.State, slot) {
 		changed |= changes.Freed | changes.Charged

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
@@ -20,29 +19,6 @@ func (s *State) Headroom(slot Slot) facts.Headroom {
 
 // IsReclaimed reports whether only reports give this resource. It costs a comparison of two strings.
 func (s *State) IsReclaimed(kind resource.Kind) bool { return facts.IsReclaimed(s.kinds.Name(kind)) }
-
-// lend makes what is offered of a slot what the report says, and returns what to note of it. The kinds come up with the first headroom, so
-// that clusters without have no columns for it.
-func (s *Store) lend(slot Slot, h *facts.Headroom) (changed changes.Kind) {
-	cpu, memory := h.Offered()
-	if s.classes.lent.of == [facts.ReclaimedKinds]resource.Kind{} && cpu == 0 && memory == 0 {
-		return 0
-	}
-	for i, amount := range [...]int64{bounded(cpu), bounded(memory)} {
-		kind := s.classes.lent.kind(i)
-		s.fitKinds()
-		before := s.allocatable[kind][slot]
-		switch {
-		case amount > before:
-			changed |= changes.Lent
-		case amount < before:
-			changed |= changes.Recalled
-		}
-		s.allocatable[kind][slot] = amount
-		s.quota.Provide(kind, amount-before)
-	}
-	return changed
-}
 
 // lentKinds are the kinds of what only reports give, CPU and then memory; 0 is one that no node has lent and no pod asked for.
 type lentKinds struct {

@@ -27,10 +27,10 @@ func (s *Store) settleKinds() {
 	for i, node := range s.nodes {
 		if slot := Slot(i); node != nil && slices.ContainsFunc(node.Allocatable, func(q resource.Quantity) bool { return slices.Contains(waited, q.Name) }) {
 			s.charges.provide(slot, -1)
-			s.fillAllocatable(slot, node)
+			s.nodeBook.fillAllocatable(slot, node)
 			s.charges.provide(slot, 1)
 			if r := s.grants.reports[node.Name]; r != nil {
-				s.lend(slot, &r.Headroom)
+				s.nodeBook.lend(slot, &r.Headroom)
 			}
 			s.charges.recharge(slot)
 			s.note(slot, changes.Redefined|changes.Freed|changes.Charged)

@@ -143,6 +143,5 @@ func (s *Store) crowds(slot Slot, pod *Pod) bool {
 			return true
 		}
 	}
-	a := audit{s: s}
-	return !pod.holding().isZero() && a.exceeded(slot)
+	return !pod.holding().isZero() && s.nodeBook.exceeded(slot)
 }

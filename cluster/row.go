@@ -179,6 +179,21 @@ func (s *State) moveExcess(slot Slot, class *Class, g *topology.NUMAGrant, sign 
 	s.scoreMemory.Add(int(slot), sign*memory)
 }
 
+// overdrawn reports whether more is held of a slot's devices, beside the compute of GPUs, than there is. No row has no devices.
+func (r *nodeRow) overdrawn() bool {
+	if r == nil || r.devices == nil {
+		return false
+	}
+	d := r.devices
+	for i := range topology.MaxGPUs {
+		if d.Memory[i] < 0 || d.Clients[i] < 0 || d.Holders[i]&^0x11111111 != 0 {
+			return true
+		}
+	}
+	return slices.ContainsFunc(d.Bandwidth[:], func(left int32) bool { return left < 0 }) ||
+		slices.ContainsFunc(d.Functions[:], func(left int16) bool { return left < 0 })
+}
+
 // What may be given of a node's GPUs and network cards follows from the node and from its report:
 //
 //	the report names no devices     as many GPUs as node.status says

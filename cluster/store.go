@@ -16,6 +16,7 @@ type Store struct {
 	State
 	slots        slotTable
 	pods         podTable
+	nodeBook     nodeBook
 	grants       grantBook
 	charges      chargeBook
 	usage        usageBook
@@ -29,7 +30,6 @@ type Store struct {
 	placeholders Placeholders
 	nodeEvents   NodeEvents
 	claims       claimBook
-	brought      map[string]*broughtNode // by node
 
 	placed      PodCounts
 	victims     victimLog
@@ -51,12 +51,14 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(), placeholders: newPlaceholders(),
 	}
 	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed}
-	s.brought = make(map[string]*broughtNode)
 	s.fitKinds()
 	s.quota = quota.NewTree(kinds, func(namespace string) []facts.Label { return s.selection.namespaces[namespace] })
 	s.charges = chargeBook{state: &s.State, pods: &s.pods, tree: s.quota}
 	s.selection = newSelection(&s.State, registry, defaults)
 	s.usage = usageBook{&s.State, &s.pods}
+	s.nodeBook = nodeBook{
+		state: &s.State, slots: &s.slots, pods: &s.pods, grants: &s.grants, charges: &s.charges, lent: &s.classes.lent, brought: make(map[string]*broughtNode),
+	}
 	s.claims = claimBook{
 		state: &s.State, slots: &s.slots, pods: &s.pods, attached: attachments{&s.State, &s.slots, &s.pods}, dra: dra.New(), selection: &s.selection, effects: &s.effects,
 	}

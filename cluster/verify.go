@@ -146,7 +146,7 @@ func (a *audit) slot(slot Slot, node *facts.Node) error {
 		scores.Add(resource.Memory, pod.Class.ScoreMemory)
 		ports, disks = ports+len(pod.Class.Ports), disks+len(pod.Class.Disks)
 	}
-	if err := a.allocatable(slot, node); err != nil {
+	if err := a.s.nodeBook.verify(slot); err != nil {
 		return err
 	}
 	for kind := range requested {
@@ -171,31 +171,6 @@ func (a *audit) slot(slot Slot, node *facts.Node) error {
 	return a.held(slot, node)
 }
 
-// allocatable holds what pods may request against what the node and its report say.
-func (a *audit) allocatable(slot Slot, node *facts.Node) error {
-	want := make([]int64, len(a.s.allocatable))
-	for _, q := range node.Allocatable {
-		if kind, ok := a.s.kinds.Lookup(q.Name); ok && bounded(q.Amount) > 0 && !facts.IsReclaimed(q.Name) {
-			want[kind] = bounded(q.Amount)
-		}
-	}
-	h := a.s.Headroom(slot)
-	cpu, memory := h.Offered()
-	for i, amount := range [...]int64{bounded(cpu), bounded(memory)} {
-		if kind := a.s.classes.lent.of[i]; kind != 0 {
-			want[kind] = amount
-		} else if amount != 0 {
-			return fmt.Errorf("%d of %s are offered, which is not counted", amount, facts.ReclaimedName(i))
-		}
-	}
-	for kind := range want {
-		if has := a.s.Allocatable(slot, resource.Kind(kind)); want[kind] != has {
-			return fmt.Errorf("%s: column says %d allocatable, the node says %d", a.s.kinds.Name(resource.Kind(kind)), has, want[kind])
-		}
-	}
-	return nil
-}
-
 // held counts what is left of a slot's GPUs, NUMA nodes and devices anew: from what the node and its report say, and what the pods hold.
 func (a *audit) held(slot Slot, node *facts.Node) error {
 	var r *facts.NodeReport
@@ -214,8 +189,8 @@ func (a *audit) held(slot Slot, node *facts.Node) error {
 	if has := r != nil && r.Devices != nil; has != (a.s.Shape(slot).Devices != nil) {
 		return fmt.Errorf("the report names devices: %v; the row has them: %v", has, !has)
 	}
-	if row := a.s.rows[slot]; row != nil && !slices.Equal(row.brought, a.s.byNUMANode(slot)) {
-		return fmt.Errorf("the row counts %v by NUMA node, its report and node %v", row.brought, a.s.byNUMANode(slot))
+	if row := a.s.rows[slot]; row != nil && !slices.Equal(row.brought, a.s.nodeBook.byNUMANode(slot)) {
+		return fmt.Errorf("the row counts %v by NUMA node, its report and node %v", row.brought, a.s.nodeBook.byNUMANode(slot))
 	}
 	var l left
 	v, guesses := l.empty(&a.s.State, slot), int32(0)
@@ -260,9 +235,8 @@ func (a *audit) claims(pod *Pod) error {
 // leave. Only the outside world can bring that about; Commit never does.
 func (s *Store) Overcommitted() []string {
 	var names []string
-	a := audit{s: s}
 	for i, node := range s.nodes {
-		if node == nil || !a.exceeded(Slot(i)) {
+		if node == nil || !s.nodeBook.exceeded(Slot(i)) {
 			continue
 		}
 		trial := s.Try(Slot(i), false)
@@ -271,44 +245,12 @@ func (s *Store) Overcommitted() []string {
 				trial.Take(pod)
 			}
 		}
-		if a.exceeded(Slot(i)) {
+		if s.nodeBook.exceeded(Slot(i)) {
 			names = append(names, node.Name)
 		}
 		trial.End()
 	}
 	return names
-}
-
-// exceeded reports whether pods request or hold more of a slot than there is.
-func (a *audit) exceeded(slot Slot) bool {
-	s := a.s
-	unsaid := s.Shape(slot).GPUs == 0 && s.Report(slot) == nil // nothing says what there is
-	if !unsaid && slices.ContainsFunc(s.gpus[slot][:], func(free int32) bool { return free < 0 }) || s.rows[slot].overdrawn() {
-		return true
-	}
-	for kind := range s.allocatable {
-		// Headroom and what plugins bring may fall below what runs.
-		if s.Free(slot, resource.Kind(kind)) < 0 && !s.IsReclaimed(resource.Kind(kind)) && !s.wasBrought(slot, resource.Kind(kind)) && s.kinds.Name(resource.Kind(kind)) != facts.PromisedCPU {
-			return true
-		}
-	}
-	_, numaNodes := s.NUMANodes(slot)
-	return s.Report(slot) != nil && slices.ContainsFunc(numaNodes[:], func(z topology.NUMARoom) bool { return z.CPUs < 0 || z.Memory < 0 })
-}
-
-// overdrawn reports whether more is held of a slot's devices, beside the compute of GPUs, than there is. No row has no devices.
-func (r *nodeRow) overdrawn() bool {
-	if r == nil || r.devices == nil {
-		return false
-	}
-	d := r.devices
-	for i := range topology.MaxGPUs {
-		if d.Memory[i] < 0 || d.Clients[i] < 0 || d.Holders[i]&^0x11111111 != 0 {
-			return true
-		}
-	}
-	return slices.ContainsFunc(d.Bandwidth[:], func(left int32) bool { return left < 0 }) ||
-		slices.ContainsFunc(d.Functions[:], func(left int16) bool { return left < 0 })
 }
 
 // books holds tenants, queues and units against the pods, and the capacity against the nodes.
