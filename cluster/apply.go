@@ -42,9 +42,9 @@ func (s *Store) Apply(event facts.Event) []Effect {
 	case facts.QueueRemoved:
 		s.tell(s.quota.Remove(e.Name)...)
 	case facts.ReservationUpserted:
-		s.upsertReservation(e.Reservation)
+		s.placeholders.upsert(e.Reservation)
 	case facts.ReservationRemoved:
-		s.removeReservation(e.UID)
+		s.placeholders.remove(e.UID)
 	case facts.BudgetUpserted:
 		s.setBudget(keyOfBudget(e.Budget), e.Budget)
 	case facts.BudgetRemoved:
@@ -100,7 +100,7 @@ func (s *Store) applyList(event facts.Event) {
 		relist(s.claims.dra.Names(e.Kind), e.Objects, facts.DRAObject.DRAName,
 			func(name facts.DRAName) { s.claims.note(s.claims.dra.Remove(name)) }, func(o facts.DRAObject) { s.claims.note(s.claims.dra.Set(o)) })
 	case facts.ReservationsListed:
-		relist(s.placeholders.known(), e.Reservations, func(r *facts.Reservation) facts.UID { return r.UID }, s.removeReservation, s.upsertReservation)
+		relist(s.placeholders.known(), e.Reservations, func(r *facts.Reservation) facts.UID { return r.UID }, s.placeholders.remove, s.placeholders.upsert)
 	case facts.BudgetsListed:
 		relist(s.budgets.keys(), e.Budgets, keyOfBudget,
 			func(key budgetKey) { s.setBudget(key, nil) }, func(b *facts.Budget) { s.setBudget(keyOfBudget(b), b) })
@@ -131,6 +131,20 @@ func pointers[T any](list []T) []*T {
 	return all
 }
 
+// EndPlaces ends the places of Reservations whose TTL is over, and those whose room or node is gone, lets others look for victims again (EndPermission), and returns what that did to
+// placeholders which waited. A place
+// whose room a pod has waits for what becomes of the pod. Only who has seen all there is may call it: what is missing in a list that has not come yet is not gone.
+func (s *Store) EndPlaces(now int64) []Effect {
+	s.effects.reset()
+	if len(s.placeholders.byUID) == 0 {
+		return nil
+	}
+	s.placeholders.loseCrowdedOut()
+	s.placeholders.renewPermissions()
+	s.placeholders.end(now)
+	return s.effects.list
+}
+
 // Consequences applies what the placements that were committed or taken back since the last event mean for other pods, by their volumes, by terms about them,
 // and by the room that is free for pods that are held back. It returns what that did to them. The slice is valid until the next call, or the next event.
 func (s *Store) Consequences() []Effect {
@@ -152,6 +166,15 @@ func (s *Store) setNamespace(name string, labels []facts.Label, known bool) {
 	if t := s.quota.Relabel(name); t != nil {
 		s.tell(t)
 	}
+}
+
+// EachWaiting visits the pods of a namespace that wait, in no particular order.
+func (s *Store) EachWaiting(namespace string, visit func(*Pod)) {
+	s.selection.eachIn(namespace, func(pod *Pod) {
+		if pod.wants() {
+			visit(pod)
+		}
+	})
 }
 
 // tell says of the pods of some namespaces which wait that they wait for something else now.

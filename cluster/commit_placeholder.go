@@ -66,7 +66,7 @@ func (j *judgement) settlePlaceholders() {
 	j.loseVictims()
 	for i := range j.plan.Placements {
 		if pod := j.s.pods.byUID[j.plan.Placements[i].Pod]; pod.placeholder && len(j.victims) == 0 {
-			j.s.reserve(pod)
+			j.s.placeholders.reserve(pod)
 		}
 	}
 }
@@ -91,14 +91,14 @@ func (j *judgement) loseVictims() {
 		if p := b.takers[victim]; p != nil {
 			delete(b.takers, victim)
 			p.taken = nil
-			j.s.lose(p, ReasonPreempted, message(p))
+			j.s.placeholders.lose(p, ReasonPreempted, message(p))
 		}
 		switch p := b.byPod[victim.UID]; {
 		case !victim.placeholder || victim.Phase == Assumed: // one that waits for victims of its own has no room yet, and waits on
 		case p == nil: // of a ledger that was loaded, which knows no Reservation
 			j.s.removePod(victim.UID)
 		default:
-			j.s.lose(p, ReasonPreempted, message(p))
+			j.s.placeholders.lose(p, ReasonPreempted, message(p))
 		}
 	}
 	j.victims = slices.DeleteFunc(j.victims, isPlaceholder)
@@ -108,11 +108,10 @@ func (j *judgement) loseVictims() {
 	}
 }
 
-// verifyPlaceholders holds the places against the pods.
-func (s *Store) verifyPlaceholders() error {
-	b := &s.placeholders
+// verify holds the places against the pods.
+func (b *Placeholders) verify() error {
 	onSlots := make(map[Slot]int)
-	for _, pod := range s.pods.byUID {
+	for _, pod := range b.pods.byUID {
 		if !pod.placeholder {
 			continue
 		}
@@ -133,23 +132,23 @@ func (s *Store) verifyPlaceholders() error {
 	}
 	for _, set := range b.byUID {
 		for i := range set.places {
-			if err := s.verifyPlace(&set.places[i]); err != nil {
+			if err := b.verifyPlace(&set.places[i]); err != nil {
 				return fmt.Errorf("%s: %w", set.places[i].uid(), err)
 			}
 		}
 	}
 	for pod, p := range b.takers {
-		if p.taken != pod || pod.Phase != Assumed || s.pods.byUID[pod.UID] != pod {
+		if p.taken != pod || pod.Phase != Assumed || b.pods.byUID[pod.UID] != pod {
 			return fmt.Errorf("%s is taken by pod %s, which is %s", p.uid(), pod.UID, pod.Phase)
 		}
 	}
 	return nil
 }
 
-func (s *Store) verifyPlace(p *place) error {
-	pod := s.pods.byUID[p.uid()]
+func (b *Placeholders) verifyPlace(p *place) error {
+	pod := b.pods.byUID[p.uid()]
 	switch {
-	case p.taken != nil && s.placeholders.takers[p.taken] != p:
+	case p.taken != nil && b.takers[p.taken] != p:
 		return fmt.Errorf("it is taken by %s, which does not know", p.taken.UID)
 	case p.taken != nil && p.is.State != facts.PlaceReserved:
 		return fmt.Errorf("it is %s, and taken by %s", p.is.State, p.taken.UID)

@@ -95,7 +95,7 @@ func (l loader) placeholders(records []PlaceholdersRecord) error {
 		}
 		b.note(set)
 	}
-	if err := l.s.verifyPlaceholders(); err != nil {
+	if err := l.s.placeholders.verify(); err != nil {
 		return fmt.Errorf("reservations: %w", err)
 	}
 	return nil

@@ -25,6 +25,11 @@ import (
 
 // Placeholders are the Reservations and their places.
 type Placeholders struct {
+	state    *State
+	pods     *podTable
+	nodeBook *nodeBook
+	ledger   podLedger
+
 	byUID       map[facts.UID]*PlaceholderSet
 	inNamespace map[string][]*PlaceholderSet
 	byPod       map[facts.UID]*place           // by the UID of the placeholder, while its set is known
@@ -37,8 +42,17 @@ type Placeholders struct {
 	changed     changes.Things[*PlaceholderSet]
 }
 
-func newPlaceholders() Placeholders {
+// podLedger is what Placeholders need of the ledger: there their placeholders come and go, and get certain places, as other pods do.
+type podLedger interface {
+	enter(*Pod)
+	upsertPod(*facts.Pod)
+	removePod(facts.UID)
+	Confirm(facts.UID)
+}
+
+func newPlaceholders(s *Store) Placeholders {
 	return Placeholders{
+		state: &s.State, pods: &s.pods, nodeBook: &s.nodeBook, ledger: s,
 		byUID: make(map[facts.UID]*PlaceholderSet), inNamespace: make(map[string][]*PlaceholderSet), byPod: make(map[facts.UID]*place),
 		takers: make(map[*Pod]*place), used: make(map[facts.UID]*Pod), controllers: make(map[facts.UID]facts.Controller), onSlots: make(map[Slot]int),
 		denied: make(map[*place]changes.Revision),
@@ -208,10 +222,10 @@ func (b *Placeholders) Owns(set *PlaceholderSet, pod *Pod) bool {
 }
 
 // Reserved appends the placeholders of a set that have places, by index.
-func (s *Store) Reserved(set *PlaceholderSet, list []*Pod) []*Pod {
+func (b *Placeholders) Reserved(set *PlaceholderSet, list []*Pod) []*Pod {
 	for i := range set.places {
 		if p := &set.places[i]; p.is.State == facts.PlaceReserved && p.taken == nil {
-			if pod := s.pods.byUID[p.uid()]; pod != nil && pod.slot != NoSlot {
+			if pod := b.pods.byUID[p.uid()]; pod != nil && pod.slot != NoSlot {
 				list = append(list, pod)
 			}
 		}
@@ -234,11 +248,11 @@ func (set *PlaceholderSet) LostTarget() bool {
 }
 
 // ServedElsewhere takes note that what replaces a moved pod has another place than the one that was lost.
-func (s *Store) ServedElsewhere(set *PlaceholderSet, pod *Pod) {
+func (b *Placeholders) ServedElsewhere(set *PlaceholderSet, pod *Pod) {
 	for i := range set.places {
 		if p := &set.places[i]; p.is.State == facts.PlaceLost && p.is.Pod == "" {
 			p.is.Pod = pod.Name
-			s.placeholders.note(set)
+			b.note(set)
 			return
 		}
 	}
@@ -283,9 +297,8 @@ func (b *Placeholders) forget(pod *Pod) {
 	}
 }
 
-// upsertReservation takes in what is known of a Reservation. Its spec does not change, but for its TTL.
-func (s *Store) upsertReservation(seen *facts.Reservation) {
-	b := &s.placeholders
+// upsert takes in what is known of a Reservation. Its spec does not change, but for its TTL.
+func (b *Placeholders) upsert(seen *facts.Reservation) {
 	set := b.byUID[seen.UID]
 	if set == nil {
 		set = &PlaceholderSet{Facts: seen, places: make([]place, seen.Count)}
@@ -300,21 +313,21 @@ func (s *Store) upsertReservation(seen *facts.Reservation) {
 	set.Facts = seen
 	for i := range seen.Places {
 		if told := &seen.Places[i]; told.Index >= 0 && told.Index < len(set.places) {
-			s.adopt(&set.places[told.Index], told)
+			b.adopt(&set.places[told.Index], told)
 		}
 	}
 	for i := range set.places {
 		p := &set.places[i]
 		if pod := b.used[p.uid()]; pod != nil {
-			s.consume(p, pod)
+			b.consume(p, pod)
 		}
-		s.refreshPlaceholder(p)
+		b.refresh(p)
 	}
 	b.note(set)
 }
 
 // adopt takes in what the status says of a place, unless the ledger knows better.
-func (s *Store) adopt(p *place, told *facts.Place) {
+func (b *Placeholders) adopt(p *place, told *facts.Place) {
 	p.told, p.by = told.State, told.Pod
 	if told.State == facts.PlaceLost && p.is.State == facts.PlaceLost {
 		p.is.Pod = cmp.Or(p.is.Pod, told.Pod) // the process that led before this one has seen who has another place
@@ -322,52 +335,51 @@ func (s *Store) adopt(p *place, told *facts.Place) {
 	if told.State <= p.is.State {
 		return
 	}
-	s.dropPlaceholder(p)
+	b.drop(p)
 	p.is = *told
 }
 
-// refreshPlaceholder has the placeholder of a place in the ledger if it should be there, as its Reservation is now.
-func (s *Store) refreshPlaceholder(p *place) {
-	set, known := p.set, s.pods.byUID[p.uid()]
+// refresh has the placeholder of a place in the ledger if it should be there, as its Reservation is now.
+func (b *Placeholders) refresh(p *place) {
+	set, known := p.set, b.pods.byUID[p.uid()]
 	wanted := p.taken == nil && (p.is.State == facts.PlaceReserved || p.is.State == facts.PlaceWaiting && set.Facts.Problem == (facts.Condition{}) && !set.expired)
 	switch {
 	case !wanted && known != nil:
-		s.removePod(known.UID)
+		b.ledger.removePod(known.UID)
 	case wanted:
-		s.enterPlaceholder(p)
+		b.enter(p)
 	}
 }
 
-// enterPlaceholder has the placeholder of a place in the ledger: on its node, or waiting.
-func (s *Store) enterPlaceholder(p *place) {
+// enter has the placeholder of a place in the ledger: on its node, or waiting.
+func (b *Placeholders) enter(p *place) {
 	r := p.set.Facts
 	f := r.Template
 	f.UID, f.Namespace, f.Name, f.Created = p.uid(), r.Namespace, facts.PlaceholderName(r.Name, p.is.Index), r.Created
 	f.Ours, f.NeverPreempts, f.Node, f.Grant, f.Nominated = true, len(r.MayEvict) == 0, p.is.Node, p.is.Grant, ""
 	f.Unit, f.Subgroup, f.Claims, f.ResourceClaims, f.Extended = "", "", nil, nil, nil
-	if s.pods.byUID[f.UID] == nil {
+	if b.pods.byUID[f.UID] == nil {
 		pod := &Pod{UID: f.UID, Namespace: f.Namespace, Name: f.Name, Created: f.Created, slot: NoSlot, placeholder: true}
-		s.enter(pod)
+		b.ledger.enter(pod)
 	}
-	s.upsertPod(&f)
+	b.ledger.upsertPod(&f)
 }
 
-// dropPlaceholder takes the placeholder of a place out of the ledger, whatever becomes of the place.
-func (s *Store) dropPlaceholder(p *place) {
-	if uid := p.uid(); s.pods.byUID[uid] != nil {
-		s.removePod(uid)
+// drop takes the placeholder of a place out of the ledger, whatever becomes of the place.
+func (b *Placeholders) drop(p *place) {
+	if uid := p.uid(); b.pods.byUID[uid] != nil {
+		b.ledger.removePod(uid)
 	}
 }
 
-func (s *Store) removeReservation(uid facts.UID) {
-	b := &s.placeholders
+func (b *Placeholders) remove(uid facts.UID) {
 	set := b.byUID[uid]
 	if set == nil {
 		return
 	}
 	for i := range set.places {
 		p := &set.places[i]
-		s.dropPlaceholder(p)
+		b.drop(p)
 		delete(b.takers, p.taken)
 		delete(b.denied, p)
 		delete(b.byPod, p.uid())
@@ -383,64 +395,55 @@ func (s *Store) removeReservation(uid facts.UID) {
 }
 
 // consume ends a place whose room a pod has that is bound.
-func (s *Store) consume(p *place, by *Pod) {
+func (b *Placeholders) consume(p *place, by *Pod) {
 	if p.is.State >= facts.PlaceConsumed || by.Namespace != p.set.Facts.Namespace {
 		return
 	}
-	s.dropPlaceholder(p)
-	delete(s.placeholders.takers, p.taken)
+	b.drop(p)
+	delete(b.takers, p.taken)
 	p.taken = nil
 	p.is.State, p.is.Node, p.is.Pod, p.is.Reason, p.is.Message = facts.PlaceConsumed, cmp.Or(by.node, p.is.Node), by.Name, "", ""
-	s.placeholders.note(p.set)
+	b.note(p.set)
 }
 
 // consumeTaken ends the place whose room an assumed pod has, which is certainly bound now.
-func (s *Store) consumeTaken(pod *Pod) {
-	if p := s.placeholders.takers[pod]; p != nil {
-		s.consume(p, pod)
+func (b *Placeholders) consumeTaken(pod *Pod) {
+	if p := b.takers[pod]; p != nil {
+		b.consume(p, pod)
 	}
 }
 
 // consumeSeen ends the place that a bound pod's Binding names, before the pod is charged.
-func (s *Store) consumeSeen(pod *Pod, seen *facts.Pod) {
-	if p := s.placeholders.byPod[seen.Placeholder]; p != nil {
-		s.consume(p, pod)
+func (b *Placeholders) consumeSeen(pod *Pod, seen *facts.Pod) {
+	if p := b.byPod[seen.Placeholder]; p != nil {
+		b.consume(p, pod)
 	}
-	if p := s.placeholders.takers[pod]; p != nil && seen.Node == p.is.Node {
-		s.consume(p, pod) // whoever has bound it there
+	if p := b.takers[pod]; p != nil && seen.Node == p.is.Node {
+		b.consume(p, pod) // whoever has bound it there
 	}
 }
 
 // giveBack has a placeholder on its node again whose room a pod had that has not been bound there.
-func (s *Store) giveBack(pod *Pod) {
-	p := s.placeholders.takers[pod]
+func (b *Placeholders) giveBack(pod *Pod) {
+	p := b.takers[pod]
 	if p == nil {
 		return
 	}
-	delete(s.placeholders.takers, pod)
+	delete(b.takers, pod)
 	p.taken = nil
 	if p.set.expired {
-		s.lose(p, ReasonExpired, "the reservation has expired")
+		b.lose(p, ReasonExpired, "the reservation has expired")
 		return
 	}
-	s.enterPlaceholder(p)
-	s.placeholders.note(p.set)
+	b.enter(p)
+	b.note(p.set)
 }
 
 // reserve takes note that a Plan has placed a placeholder. It is Bound at once.
-func (s *Store) reserve(pod *Pod) {
-	p := s.placeholders.byPod[pod.UID]
+func (b *Placeholders) reserve(pod *Pod) {
+	p := b.byPod[pod.UID]
 	p.is.State, p.is.Node = facts.PlaceReserved, pod.node
 	p.is.Grant, _ = pod.Promise()
-	s.Confirm(pod.UID)
-	s.placeholders.note(p.set)
-}
-
-// EachWaiting visits the pods of a namespace that wait, in no particular order.
-func (s *Store) EachWaiting(namespace string, visit func(*Pod)) {
-	s.selection.eachIn(namespace, func(pod *Pod) {
-		if pod.wants() {
-			visit(pod)
-		}
-	})
+	b.ledger.Confirm(pod.UID)
+	b.note(p.set)
 }

@@ -19,23 +19,14 @@ const (
 )
 
 // lose ends a place that has not served anybody.
-func (s *Store) lose(p *place, reason, message string) {
-	s.dropPlaceholder(p)
+func (b *Placeholders) lose(p *place, reason, message string) {
+	b.drop(p)
 	p.is.State, p.is.Reason, p.is.Message = facts.PlaceLost, reason, message
-	s.placeholders.note(p.set)
+	b.note(p.set)
 }
 
-// EndPlaces ends the places of Reservations whose TTL is over, and those whose room or node is gone, lets others look for victims again (EndPermission), and returns what that did to
-// placeholders which waited. A place
-// whose room a pod has waits for what becomes of the pod. Only who has seen all there is may call it: what is missing in a list that has not come yet is not gone.
-func (s *Store) EndPlaces(now int64) []Effect {
-	b := &s.placeholders
-	s.effects.reset()
-	if len(b.byUID) == 0 {
-		return nil
-	}
-	s.loseCrowdedOut()
-	s.renewPermissions()
+// end ends the places of Reservations whose TTL is over.
+func (b *Placeholders) end(now int64) {
 	for _, uid := range b.known() {
 		set := b.byUID[uid]
 		if set.expired || set.Facts.Expires == 0 || set.Facts.Expires > now {
@@ -44,12 +35,11 @@ func (s *Store) EndPlaces(now int64) []Effect {
 		set.expired = true
 		for i := range set.places {
 			if p := &set.places[i]; p.is.State < facts.PlaceConsumed && p.taken == nil {
-				s.lose(p, ReasonExpired, "the reservation has expired")
+				b.lose(p, ReasonExpired, "the reservation has expired")
 			}
 		}
 		b.note(set)
 	}
-	return s.effects.list
 }
 
 // NextExpiry is when the next Reservation expires, in nanoseconds; ok is false if none does.
@@ -73,33 +63,32 @@ func (b *Placeholders) moved(pod *Pod, slot Slot, sign int) {
 }
 
 // loseCrowdedOut ends places whose room is gone: of those on a node that holds more than it has, the least important first.
-func (s *Store) loseCrowdedOut() {
-	b := &s.placeholders
+func (b *Placeholders) loseCrowdedOut() {
 	since := b.checked
-	b.checked = s.log.Len()
+	b.checked = b.state.log.Len()
 	for _, slot := range slices.Sorted(maps.Keys(b.onSlots)) {
-		if !s.log.Covers(since) || s.touched[slot] > since {
-			s.loseCrowdedOutOf(slot)
+		if !b.state.log.Covers(since) || b.state.touched[slot] > since {
+			b.loseCrowdedOutOf(slot)
 		}
 	}
-	if len(s.pods.orphans) == 0 {
+	if len(b.pods.orphans) == 0 {
 		return
 	}
 	for _, uid := range b.known() {
 		set := b.byUID[uid]
 		for i := range set.places {
 			p := &set.places[i]
-			if pod := s.pods.byUID[p.uid()]; pod != nil && pod.node != "" && pod.slot == NoSlot {
-				s.lose(p, ReasonNodeGone, fmt.Sprintf("node %s is gone", pod.node))
+			if pod := b.pods.byUID[p.uid()]; pod != nil && pod.node != "" && pod.slot == NoSlot {
+				b.lose(p, ReasonNodeGone, fmt.Sprintf("node %s is gone", pod.node))
 			}
 		}
 	}
 }
 
-func (s *Store) loseCrowdedOutOf(slot Slot) {
+func (b *Placeholders) loseCrowdedOutOf(slot Slot) {
 	var placeholders []*Pod
-	trial := s.Try(slot, false)
-	for _, pod := range s.pods.onSlot[slot] {
+	trial := b.state.Try(slot, false)
+	for _, pod := range b.pods.onSlot[slot] {
 		switch {
 		case pod.Claimed():
 			trial.Take(pod)
@@ -110,28 +99,28 @@ func (s *Store) loseCrowdedOutOf(slot Slot) {
 	slices.SortFunc(placeholders, func(x, y *Pod) int { return -MoreImportant(x, y) })
 	var lost []*Pod
 	for _, pod := range placeholders {
-		if s.crowds(slot, pod) {
+		if b.crowds(slot, pod) {
 			trial.Take(pod)
 			lost = append(lost, pod)
 		}
 	}
 	trial.End()
 	for _, pod := range lost {
-		if p := s.placeholders.byPod[pod.UID]; p != nil {
-			s.lose(p, ReasonRoomTaken, "others hold the room on node "+s.nodes[slot].Name)
+		if p := b.byPod[pod.UID]; p != nil {
+			b.lose(p, ReasonRoomTaken, "others hold the room on node "+b.state.nodes[slot].Name)
 		}
 	}
 }
 
 // crowds reports whether a slot holds more than it has of something that a pod takes there.
-func (s *Store) crowds(slot Slot, pod *Pod) bool {
+func (b *Placeholders) crowds(slot Slot, pod *Pod) bool {
 	for _, a := range pod.Class.Amounts {
-		if free, takes := s.Room(slot, pod.Class, a.Kind); takes && a.Value > 0 && free < 0 {
+		if free, takes := b.state.Room(slot, pod.Class, a.Kind); takes && a.Value > 0 && free < 0 {
 			return true
 		}
 	}
 	for i := range pod.Class.Ports {
-		for _, other := range s.pods.onSlot[slot] {
+		for _, other := range b.pods.onSlot[slot] {
 			if other != pod && !other.Claimed() && slices.ContainsFunc(other.Class.Ports, pod.Class.Ports[i].Conflicts) {
 				return true
 			}
@@ -139,9 +128,9 @@ func (s *Store) crowds(slot Slot, pod *Pod) bool {
 	}
 	g := pod.Grant()
 	for i := range topology.MaxGPUs {
-		if g.GPUs&(1<<i) != 0 && s.gpus[slot][i] < 0 {
+		if g.GPUs&(1<<i) != 0 && b.state.gpus[slot][i] < 0 {
 			return true
 		}
 	}
-	return !pod.holding().isZero() && s.nodeBook.exceeded(slot)
+	return !pod.holding().isZero() && b.nodeBook.exceeded(slot)
 }

@@ -13,12 +13,12 @@ import (
 // on its way counts as one that runs: by the time it is evicted it does. Pods that leave anyway and other placeholders lose nothing that counts.
 //
 // Example: the controller has named a. Meanwhile b came to the node, and the least harm would now be to evict b. The growth waits until the controller names b.
-func (s *Store) MayEvict(pod *Pod, node string, victims []*Pod) bool {
+func (b *Placeholders) MayEvict(pod *Pod, node string, victims []*Pod) bool {
 	if !pod.placeholder {
 		return true
 	}
-	set := s.placeholders.Set(pod.UID)
-	if set == nil || !s.mayPreemptFor(set, pod, node) {
+	set := b.Set(pod.UID)
+	if set == nil || !b.mayPreemptFor(set, pod, node) {
 		return false
 	}
 	return !slices.ContainsFunc(victims, func(v *Pod) bool {
@@ -26,16 +26,16 @@ func (s *Store) MayEvict(pod *Pod, node string, victims []*Pod) bool {
 	})
 }
 
-func (s *Store) mayPreemptFor(set *PlaceholderSet, placeholder *Pod, node string) bool {
-	grows := s.pods.byUID[set.Facts.Grows()]
+func (b *Placeholders) mayPreemptFor(set *PlaceholderSet, placeholder *Pod, node string) bool {
+	grows := b.pods.byUID[set.Facts.Grows()]
 	return grows != nil && grows.Phase == Bound && !grows.Deleting && grows.node == node && grows.Namespace == placeholder.Namespace &&
 		!grows.NeverPreempts && grows.Priority >= placeholder.Priority
 }
 
 // EndPermission takes note that a placeholder may evict nobody: other pods than those that were named would have to go. It may again when its Reservation says so anew, or when
 // something has changed on the node, where those that were named may be enough by then.
-func (s *Store) EndPermission(placeholder facts.UID) {
-	pod, p := s.pods.byUID[placeholder], s.placeholders.byPod[placeholder]
+func (b *Placeholders) EndPermission(placeholder facts.UID) {
+	pod, p := b.pods.byUID[placeholder], b.byPod[placeholder]
 	if pod == nil || !pod.placeholder {
 		return
 	}
@@ -43,41 +43,41 @@ func (s *Store) EndPermission(placeholder facts.UID) {
 	if p == nil {
 		return
 	}
-	if slot := s.growsOn(p.set); slot != NoSlot {
-		s.placeholders.denied[p] = s.touched[slot]
+	if slot := b.growsOn(p.set); slot != NoSlot {
+		b.denied[p] = b.state.touched[slot]
 	}
 }
 
 // growsOn is the slot of the pod that a Reservation is for, to grow there; NoSlot: it is for none.
-func (s *Store) growsOn(set *PlaceholderSet) Slot {
-	if grows := s.pods.byUID[set.Facts.Grows()]; grows != nil {
+func (b *Placeholders) growsOn(set *PlaceholderSet) Slot {
+	if grows := b.pods.byUID[set.Facts.Grows()]; grows != nil {
 		return grows.slot
 	}
 	return NoSlot
 }
 
 // renewPermissions lets placeholders look for victims again on whose nodes something has changed since they might not.
-func (s *Store) renewPermissions() {
+func (b *Placeholders) renewPermissions() {
 	var renewed []*place
-	for p, since := range s.placeholders.denied {
-		slot := s.growsOn(p.set)
-		if slot != NoSlot && s.touched[slot] <= since {
+	for p, since := range b.denied {
+		slot := b.growsOn(p.set)
+		if slot != NoSlot && b.state.touched[slot] <= since {
 			continue
 		}
-		delete(s.placeholders.denied, p)
+		delete(b.denied, p)
 		if slot != NoSlot && !p.set.gone {
 			renewed = append(renewed, p)
 		}
 	}
 	slices.SortFunc(renewed, func(a, b *place) int { return cmp.Compare(a.uid(), b.uid()) })
 	for _, p := range renewed {
-		s.refreshPlaceholder(p)
+		b.refresh(p)
 	}
 }
 
 // SettlePlace makes the place of a placeholder certain whose victims have left.
-func (s *Store) SettlePlace(placeholder facts.UID) {
-	if pod := s.pods.byUID[placeholder]; pod != nil && pod.placeholder && pod.Phase == Assumed && !pod.Obliged() && s.placeholders.byPod[placeholder] != nil {
-		s.reserve(pod)
+func (b *Placeholders) SettlePlace(placeholder facts.UID) {
+	if pod := b.pods.byUID[placeholder]; pod != nil && pod.placeholder && pod.Phase == Assumed && !pod.Obliged() && b.byPod[placeholder] != nil {
+		b.reserve(pod)
 	}
 }

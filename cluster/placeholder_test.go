@@ -281,7 +281,7 @@ func TestServedElsewhereIsLearnt(t *testing.T) {
 	}
 	leader := cluster.NewStore()
 	leader.Apply(lost(""))
-	leader.ServedElsewhere(leader.Placeholders().In("ns")[0], &cluster.Pod{Name: "web-1"})
+	leader.Placeholders().ServedElsewhere(leader.Placeholders().In("ns")[0], &cluster.Pod{Name: "web-1"})
 	loaded, err := cluster.Load(leader.Dump())
 	if err != nil {
 		t.Fatal(err)
@@ -330,10 +330,10 @@ func TestWhoMayEvict(t *testing.T) {
 		}
 		k.store.Apply(facts.ReservationUpserted{Reservation: &r})
 		victims := []*cluster.Pod{k.store.Pod(victim.UID)}
-		if got := k.store.MayEvict(k.store.Pod("r/0"), "n0", victims); got != c.want {
+		if got := k.store.Placeholders().MayEvict(k.store.Pod("r/0"), "n0", victims); got != c.want {
 			t.Errorf("%s: may evict: %v, want %v", name, got, c.want)
 		}
-		if !k.store.MayEvict(k.store.Pod("w"), "n0", victims) {
+		if !k.store.Placeholders().MayEvict(k.store.Pod("w"), "n0", victims) {
 			t.Errorf("%s: a pod that waits may not have its victims", name)
 		}
 	}
@@ -358,14 +358,14 @@ func TestPermissionEndsWithItsVersion(t *testing.T) {
 	look("nobody is named", false)
 	tell("v")
 	look("v is named", true)
-	store.EndPermission("r/0")
+	store.Placeholders().EndPermission("r/0")
 	look("others would have to go", false)
 	tell("v", "w")
 	look("w is named, too", true)
 	tell()
 	look("the names are taken back", false)
 	store.Apply(facts.PodUpserted{Pod: facts.Pod{UID: "p", Name: "p", Namespace: "ns", Ours: true, Requirements: &facts.Requirements{Requests: rq(1)}}})
-	store.EndPermission("p")
+	store.Placeholders().EndPermission("p")
 	if store.Pod("p").NeverPreempts {
 		t.Error("a pod lost its permission by a word about places")
 	}

@@ -95,7 +95,7 @@ func (s *Store) Release(uid facts.UID) bool {
 
 func (s *Store) release(pod *Pod) {
 	s.takeBack(pod)
-	s.giveBack(pod)
+	s.placeholders.giveBack(pod)
 	s.catchUp(pod)
 }
 
@@ -123,7 +123,7 @@ func (s *Store) catchUp(pod *Pod) {
 func (s *Store) Confirm(uid facts.UID) {
 	if pod := s.pods.byUID[uid]; pod != nil && pod.Phase == Assumed {
 		delete(s.pods.updates, uid)
-		s.consumeTaken(pod)
+		s.placeholders.consumeTaken(pod)
 		pod.spare(&s.victims)
 		s.units.setPhase(pod, Bound)
 		s.claims.hold(pod)

@@ -87,7 +87,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 	delete(s.pods.updates, pod.UID)
 	s.observe(pod, seen)
 	if seen.Node != "" || seen.Finished {
-		s.consumeSeen(pod, seen)
+		s.placeholders.consumeSeen(pod, seen)
 	}
 	class := s.classifier.classify(pod, seen.Node == "" && !seen.Finished)
 	switch {
@@ -99,7 +99,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 		s.units.setPhase(pod, Finished)
 	case seen.Node != "":
 		s.observeBound(pod, class, seen)
-		s.giveBack(pod)
+		s.placeholders.giveBack(pod)
 	default:
 		s.classifier.refer(pod, class)
 	}
@@ -184,7 +184,7 @@ func (s *Store) removePod(uid facts.UID) {
 	}
 	delete(s.pods.updates, uid)
 	s.unplace(pod)
-	s.giveBack(pod)
+	s.placeholders.giveBack(pod)
 	s.placeholders.forget(pod)
 	s.classifier.waiting.Release(uid)
 	s.classifier.refer(pod, nil)

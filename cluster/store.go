@@ -48,7 +48,7 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 		classes:   classBook{kinds: kinds, registry: registry, lent: lentKinds{kinds: kinds}, requests: make(map[string]*request), idle: idleClasses{byID: make(map[ClassID]*Class)}},
 		units:     Units{byName: make(map[facts.UnitName]*Unit)},
 		budgets:   Budgets{byKey: make(map[budgetKey]*facts.Budget)},
-		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(), placeholders: newPlaceholders(),
+		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(),
 	}
 	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed}
 	s.fitKinds()
@@ -56,6 +56,7 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 	s.charges = chargeBook{state: &s.State, pods: &s.pods, tree: s.quota}
 	s.selection = newSelection(&s.State, registry, defaults)
 	s.usage = usageBook{&s.State, &s.pods}
+	s.placeholders = newPlaceholders(s)
 	s.nodeBook = nodeBook{
 		state: &s.State, slots: &s.slots, pods: &s.pods, grants: &s.grants, charges: &s.charges, lent: &s.classes.lent, brought: make(map[string]*broughtNode),
 	}

@@ -42,7 +42,7 @@ func (s *Store) Verify() error {
 	if err := a.s.classifier.verify(); err != nil {
 		return err
 	}
-	if err := s.verifyPlaceholders(); err != nil {
+	if err := s.placeholders.verify(); err != nil {
 		return fmt.Errorf("reservations: %w", err)
 	}
 	if err := s.claims.verify(); err != nil {

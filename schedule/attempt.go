@@ -151,8 +151,8 @@ func (a *attempt) reclaim() bool {
 		return false
 	}
 	plan := a.in.unitPlan(found.Placements)
-	if pod := a.s.store.Pod(plan.Placements[0].Pod); !a.s.store.MayEvict(pod, plan.Placements[0].Node, found.Victims) {
-		a.s.store.EndPermission(pod.UID)
+	if pod := a.s.store.Pod(plan.Placements[0].Pod); !a.s.store.Placeholders().MayEvict(pod, plan.Placements[0].Node, found.Victims) {
+		a.s.store.Placeholders().EndPermission(pod.UID)
 		return false
 	}
 	a.s.gate.Reservations.GiveUp(access.Lower)

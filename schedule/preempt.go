@@ -27,8 +27,8 @@ func (a *attempt) preempt() bool {
 		a.s.blocked.noVictims(keyOf(a.unit), pod.Priority, &victims.Eviction{})
 		return false
 	}
-	if !a.s.store.MayEvict(pod, a.in.snapshot.Node(found.Choice.Slot).Name, found.Victims) {
-		a.s.store.EndPermission(pod.UID)
+	if !a.s.store.Placeholders().MayEvict(pod, a.in.snapshot.Node(found.Choice.Slot).Name, found.Victims) {
+		a.s.store.Placeholders().EndPermission(pod.UID)
 		return a.preempt() // the next of its shape that may
 	}
 	its := attempt{s: a.s, unit: next, in: a.in, now: a.now, quotaAdmits: true, preempts: true, victims: found.Victims}

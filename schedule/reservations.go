@@ -48,7 +48,7 @@ func (s *Scheduler) serveOwner(u *queue.Unit, set *cluster.PlaceholderSet, now t
 	snapshot.Advance(s.store)
 	mark := snapshot.Mark()
 	plan := &cluster.Plan{Revision: snapshot.Revision(), Scheduler: a.in.number}
-	placeholders := s.store.Reserved(set, nil)
+	placeholders := s.store.Placeholders().Reserved(set, nil)
 	for _, pod := range u.Members() {
 		if s.store.Placeholders().Owns(set, pod) {
 			placeholders = a.takeRoom(plan, pod, placeholders)

@@ -112,7 +112,7 @@ func noOwnerWaits(t *rapid.T, s *schedule.Scheduler) {
 	snapshot := cluster.NewSnapshot()
 	snapshot.Advance(store)
 	store.Placeholders().Each(func(set *cluster.PlaceholderSet) {
-		for _, placeholder := range store.Reserved(set, nil) {
+		for _, placeholder := range store.Placeholders().Reserved(set, nil) {
 			store.EachWaiting("ns", func(pod *cluster.Pod) {
 				cpus := func(p *cluster.Pod) int64 { return p.Class.Charge.Get(resource.CPU) }
 				if !store.Placeholders().Owns(set, pod) || cpus(pod) > cpus(placeholder) { // a larger one may lack quota

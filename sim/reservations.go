@@ -114,7 +114,7 @@ func (c checked) Kept() (list []check.Kept) {
 	}
 	store := c.process.scheduler.Store()
 	store.Placeholders().Each(func(set *cluster.PlaceholderSet) {
-		for _, p := range store.Reserved(set, nil) {
+		for _, p := range store.Placeholders().Reserved(set, nil) {
 			list = append(list, check.Kept{UID: p.UID, Of: set.Facts, Node: p.Node(), Grant: p.Grant()})
 		}
 	})

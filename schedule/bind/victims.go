@@ -90,7 +90,7 @@ func (b *Binder) victimsGone(r *row) {
 // goOn queues the next write of a row whose victims have left: about its claims, or its Binding.
 func (b *Binder) goOn(r *row) {
 	if b.store.Pod(r.pod).Placeholder() { // no Binding follows: the status of its Reservation says the rest
-		b.store.SettlePlace(r.pod)
+		b.store.Placeholders().SettlePlace(r.pod)
 		b.drop(r)
 		b.record(Transition{Event: VictimsGone, Pod: r.pod})
 		return

@@ -112,7 +112,7 @@ func (o *Owners) eased(of *ownersOf) (n uint64) {
 
 // touched reports whether a node of the set has changed since a revision.
 func (o *Owners) touched(set *cluster.PlaceholderSet, since changes.Revision) bool {
-	return slices.ContainsFunc(o.store.Reserved(set, nil), func(placeholder *cluster.Pod) bool { return o.store.Touched(o.store.Slot(placeholder.Node())) > since })
+	return slices.ContainsFunc(o.store.Placeholders().Reserved(set, nil), func(placeholder *cluster.Pod) bool { return o.store.Touched(o.store.Slot(placeholder.Node())) > since })
 }
 
 // Of lists the owners of a set that wait and were not tried in this round, the most important first. It forgets those that do not wait any more.

@@ -71,7 +71,7 @@ func (t *Turns) follow(set *cluster.PlaceholderSet, early func(facts.UID, bool))
 			return
 		case pod != nil && pod.Phase >= cluster.Bound:
 			t.end(set, early)
-			t.store.ServedElsewhere(set, pod) // Follow takes the set out next time
+			t.store.Placeholders().ServedElsewhere(set, pod) // Follow takes the set out next time
 			return
 		}
 		t.end(set, early) // it is gone: the next has the turn

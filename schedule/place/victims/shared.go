@@ -29,11 +29,11 @@ func (gs *victimGroups) shares(pod *cluster.Pod) bool {
 	p := victimGroup{pod: pod, account: gs.quota.accountOf(pod), highest: pod.Priority, tookBack: pod.TookBack()}
 	if !gs.leavesWhole(pod) {
 		gs.single[0] = pod
-		return gs.store.MayEvict(gs.asker, pod.Node(), gs.single[:]) && gs.mightTake(&p, pod.Charge(), pod.RunningSince(gs.decided))
+		return gs.store.Placeholders().MayEvict(gs.asker, pod.Node(), gs.single[:]) && gs.mightTake(&p, pod.Charge(), pod.RunningSince(gs.decided))
 	}
 	g := gs.gangOf(pod.Unit)
 	p.gang, p.highest, p.tookBack = g, g.highest, g.tookBack
-	return g.leaving != nil && gs.store.MayEvict(gs.asker, pod.Node(), g.leaving) && gs.mightTake(&p, g.holds, g.since)
+	return g.leaving != nil && gs.store.Placeholders().MayEvict(gs.asker, pod.Node(), g.leaving) && gs.mightTake(&p, g.holds, g.since)
 }
 
 // mightTake reports whether a group that is leaving might be taken if it stayed.
