@@ -20,16 +20,33 @@
 //
 // # What the Store is made of
 //
-// Each part is a type that owns its fields. The Store routes events to them and keeps them in step.
+// Each part is a type that owns its fields, says in its doc what always holds of them, and checks that itself, in a method verify. The Store is the transaction that ties
+// them: it takes an event, or commits a Plan, by telling each part in turn, in the order in which they depend on one another.
+//
+//	           facts.Event                      Plan
+//	                │                             │
+//	              Apply                 Commit, on a judgement
+//	                └──────────────┬──────────────┘
+//	what there is    slotTable  nodeBook  grantBook (what nodes report)
+//	who there is     podTable  Units  Placeholders
+//	what it asks     selection ─▶ classifier ─▶ classBook      claimBook ─▶ volumes, dra
+//	what it has      place, attach, unplace: State  grantBook  chargeBook ─▶ quota.Tree  usageBook  attachments
+//	what it says     effects (to the queue)  logs of slots, victims, units (to readers)
+//
+// They are:
 //
 //   - State: the columns, which every Snapshot has a copy of. Its census.Counts count pods by topology domain.
 //   - slotTable, podTable: which node is in which slot, and which pods are on it.
+//   - nodeBook: what a slot's node, its report and its plugins say that there is, in the columns.
 //   - grantBook: what pods hold of NUMA nodes, GPUs and network cards, as promised, as reported, or as a guess.
-//   - classBook: pods that are judged alike share a Class.
+//   - chargeBook: what queues are charged for pods, and what nodes provide, in quota.Tree, which has queues and tenants.
+//   - usageBook: what pods request that the measured use of their node covers.
+//   - claimBook: the volumes and ResourceClaims of pods, and the devices that slots have for them. attachments: what nodes have attached.
+//   - classBook: pods that are judged alike share a Class. classifier: which pod has which class, and who is held back.
 //   - selection: namespaces, workloads and identities, which say what selectors select.
 //   - Units: gangs, and how many of their members have places.
-//   - quota.Tree: queues, tenants, and what they hold.
-//   - Budgets: disruption budgets. EvictionRequests: what nodes ask to be evicted.
+//   - Placeholders: the places that Reservations keep, which are pods of the ledger.
+//   - Budgets: disruption budgets. EvictionRequests: what nodes ask to be evicted. NodeEvents: what nodes have to tell.
 //
 // # Learning what changed
 //
