@@ -9,13 +9,13 @@ import (
 
 // apart is another node than the choice, if agents would rather not have the pod there (package apart) and another one of some that it looks at takes it.
 func (a *attempt) apart(pod *cluster.Pod, choice index.Choice) index.Choice {
-	avoid := func(slot cluster.Slot) bool { return a.s.apart.Avoids(a.s.store, pod, slot, a.now) }
+	avoid := func(slot cluster.Slot) bool { return a.d.apart.Avoids(a.d.store, pod, slot, a.now) }
 	if !avoid(choice.Slot) {
 		return choice
 	}
-	a.s.looked += place.MaxElsewhere
+	a.d.looked += place.MaxElsewhere
 	if other, ok := a.decider().PlaceElsewhere(pod.Class, choice.Slot, avoid); ok {
-		a.s.apart.Kept++
+		a.d.apart.Kept++
 		return other
 	}
 	return choice
@@ -30,7 +30,7 @@ func (a *attempt) placeUnit() (placed []pack.MemberChoice, ok bool) {
 	}
 	kept := 0
 	for i := range placed {
-		if a.s.apart.Avoids(a.s.store, placed[i].Pod, placed[i].Slot, a.now) {
+		if a.d.apart.Avoids(a.d.store, placed[i].Pod, placed[i].Slot, a.now) {
 			kept++
 		}
 	}
@@ -40,7 +40,7 @@ func (a *attempt) placeUnit() (placed []pack.MemberChoice, ok bool) {
 	a.looks()
 	snapshot.Rollback(mark)
 	if placed, ok = a.decider().PlaceUnit(a.elsewhere(ask)); ok {
-		a.s.apart.Kept += kept
+		a.d.apart.Kept += kept
 		return placed, true
 	}
 	return a.decider().PlaceUnit(ask) // as before
@@ -51,7 +51,7 @@ func (a *attempt) elsewhere(ask *pack.Ask) *pack.Ask {
 	avoided := make(map[cluster.Slot]bool)
 	for i, pod := range ask.Members {
 		if i == 0 || pod.Class != ask.Members[i-1].Class { // those of one class stand together
-			a.s.apart.AvoidedBy(a.s.store, pod, a.now, avoided)
+			a.d.apart.AvoidedBy(a.d.store, pod, a.now, avoided)
 		}
 	}
 	out := *ask

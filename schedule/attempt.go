@@ -16,7 +16,7 @@ import (
 // attempt is one turn of one unit: which instance decides, on what, and what the unit may ask for. Its methods are the strategies, and what
 // they share. A single pod and a gang go the same way; the difference is that a gang's members are placed together.
 type attempt struct {
-	s    *Scheduler
+	d    *decisions
 	unit *queue.Unit
 	in   *instance
 	now  time.Time
@@ -39,25 +39,25 @@ func (a *attempt) decider() *profiles.Decider { return a.in.placers.For(a.unit.M
 // admitted reports whether the limits of the unit's queues leave room for what it needs.
 func (a *attempt) admitted() bool {
 	if a.unit.Gang == nil {
-		if _, a.quotaAdmits = a.s.gate.Admits(a.unit, a.unit.Class.Charge); a.quotaAdmits {
+		if _, a.quotaAdmits = a.d.gate.Admits(a.unit, a.unit.Class.Charge); a.quotaAdmits {
 			return true
 		}
 	}
-	a.ask, a.short, a.quotaAdmits = a.s.gate.Ask(a.unit)
+	a.ask, a.short, a.quotaAdmits = a.d.gate.Ask(a.unit)
 	return a.quotaAdmits
 }
 
 // wanted is the members that the unit wants placed now, and how.
 func (a *attempt) wanted() *pack.Ask {
 	if a.ask == nil {
-		a.ask, _, _ = a.s.gate.Ask(a.unit)
+		a.ask, _, _ = a.d.gate.Ask(a.unit)
 	}
 	return a.ask
 }
 
 // mayLag reports whether the instance decides on what it has seen already. It must have seen what the unit waits for, and know its classes.
 func (a *attempt) mayLag() bool {
-	return a.s.lag(a.in.number) && a.in.snapshot.Revision() >= a.unit.NotBefore && a.knowsClasses()
+	return a.d.lag(a.in.number) && a.in.snapshot.Revision() >= a.unit.NotBefore && a.knowsClasses()
 }
 
 func (a *attempt) knowsClasses() bool {
@@ -70,15 +70,15 @@ func (a *attempt) knowsClasses() bool {
 // place puts the unit on nodes that are free, or that are reserved for it.
 func (a *attempt) place() bool {
 	decider := a.decider() // afterwards the unit may have no members that wait
-	a.flushed = a.s.blocked.onlyFlushed(a.unit)
+	a.flushed = a.d.blocked.onlyFlushed(a.unit)
 	placed := a.placeNow()
 	if !placed && a.lagging {
-		a.in.snapshot.Advance(a.s.store)
+		a.in.snapshot.Advance(a.d.store)
 		a.lagging = false
 		placed = a.placeNow()
 	}
 	a.flushed = false
-	a.s.looked += decider.Looked()
+	a.d.looked += decider.Looked()
 	return placed
 }
 
@@ -86,15 +86,15 @@ func (a *attempt) placeNow() bool {
 	if a.unit.Gang == nil {
 		return a.placePod()
 	}
-	return a.placeThrough(admit.Access{Through: a.s.gate.Reservations.Own(a.unit)})
+	return a.placeThrough(admit.Access{Through: a.d.gate.Reservations.Own(a.unit)})
 }
 
 // placePod chooses a node for a single pod: the one that a preemption has promised it, if it fits there now, else the best.
 func (a *attempt) placePod() bool {
-	pod, in := a.s.store.Pod(a.unit.Pod), a.in
+	pod, in := a.d.store.Pod(a.unit.Pod), a.in
 	choice, ok := index.Choice{}, false
 	if pod.Nominated != "" {
-		choice, ok = a.decider().PlaceOn(a.s.store.Slot(pod.Nominated), pod.Class)
+		choice, ok = a.decider().PlaceOn(a.d.store.Slot(pod.Nominated), pod.Class)
 	}
 	if !ok {
 		if choice, ok = in.place(a.decider(), pod.Class); !ok {
@@ -119,7 +119,7 @@ func (a *attempt) placeThrough(access admit.Access) bool {
 		snapshot.Rollback(mark)
 		return false
 	}
-	a.s.gate.Reservations.GiveUp(access.Lower)
+	a.d.gate.Reservations.GiveUp(access.Lower)
 	plan := a.in.unitPlan(placed)
 	plan.Through = access.Through.Number()
 	if !a.commit(plan, facts.Condition{}) {
@@ -130,7 +130,7 @@ func (a *attempt) placeThrough(access admit.Access) bool {
 
 // takeReserved places the unit on nodes that are reserved for gangs of lower rank. Others are chosen for those later.
 func (a *attempt) takeReserved() bool {
-	access := a.s.gate.Reservations.Access(a.unit, a.wanted().Members)
+	access := a.d.gate.Reservations.Access(a.unit, a.wanted().Members)
 	return len(access.Lower) > 0 && a.placeThrough(access)
 }
 
@@ -141,21 +141,21 @@ func (a *attempt) reclaim() bool {
 	}
 	snapshot := a.in.snapshot
 	mark := snapshot.Mark()
-	access := a.s.gate.Reservations.Access(a.unit, a.wanted().Members)
+	access := a.d.gate.Reservations.Access(a.unit, a.wanted().Members)
 	access.Open(snapshot)
 	a.looks()
 	found, ok := a.decider().Reclaims.Evict(a.wanted(), a.now.UnixNano())
 	snapshot.Rollback(mark)
 	if !ok {
-		a.s.blocked.noVictims(keyOf(a.unit), a.unit.Priority, &found)
+		a.d.blocked.noVictims(keyOf(a.unit), a.unit.Priority, &found)
 		return false
 	}
 	plan := a.in.unitPlan(found.Placements)
-	if pod := a.s.store.Pod(plan.Placements[0].Pod); !a.s.store.Placeholders().MayEvict(pod, plan.Placements[0].Node, found.Victims) {
-		a.s.store.Placeholders().EndPermission(pod.UID)
+	if pod := a.d.store.Pod(plan.Placements[0].Pod); !a.d.store.Placeholders().MayEvict(pod, plan.Placements[0].Node, found.Victims) {
+		a.d.store.Placeholders().EndPermission(pod.UID)
 		return false
 	}
-	a.s.gate.Reservations.GiveUp(access.Lower)
+	a.d.gate.Reservations.GiveUp(access.Lower)
 	plan.Reclaims, plan.Through = found.Reclaims, access.Through.Number()
 	for _, victim := range found.Victims {
 		plan.Victims = append(plan.Victims, victim.UID)
@@ -172,11 +172,11 @@ func (a *attempt) mayReclaim() bool {
 			return false
 		}
 		if pod.Nominated != "" && a.decider().Preempts.AwaitsVictims(pod) {
-			a.s.blocked.wantsVictims(keyOf(a.unit), a.unit.Priority)
+			a.d.blocked.wantsVictims(keyOf(a.unit), a.unit.Priority)
 			return false
 		}
 	}
-	return a.s.blocked.mayHaveVictims(keyOf(a.unit), a.unit.Priority)
+	return a.d.blocked.mayHaveVictims(keyOf(a.unit), a.unit.Priority)
 }
 
 // reclaimEqual lets another unit of the same shape evict others, which would sleep with this one: one that may, where this one may not, or one of a higher
@@ -195,21 +195,21 @@ func (a *attempt) reclaimEqual() bool {
 
 // instead gives the turn of this unit to another one of its shape. done: that ended the turn, and this unit has another one; admitted: the limits of the other's queue leave room.
 func (a *attempt) instead(other *queue.Unit, try func(*attempt) bool) (done, admitted bool) {
-	s := a.s
-	s.queue.Take(other)
-	its := attempt{s: s, unit: other, in: a.in, now: a.now}
-	its.ask, its.short, its.quotaAdmits = s.gate.Ask(other)
+	d := a.d
+	d.queue.Take(other)
+	its := attempt{d: a.d, unit: other, in: a.in, now: a.now}
+	its.ask, its.short, its.quotaAdmits = d.gate.Ask(other)
 	if its.quotaAdmits && try(&its) {
-		s.queue.Return(a.unit)
+		d.queue.Return(a.unit)
 		return true, true
 	}
-	s.queue.Return(other)
+	d.queue.Return(other)
 	return false, its.quotaAdmits
 }
 
 // firstAlike returns the most important of the other units of the shape that may do something; nil: none may.
 func (a *attempt) firstAlike(may func(*queue.Unit) bool) (best *queue.Unit) {
-	a.s.queue.EachAlike(a.unit, func(other *queue.Unit) {
+	a.d.queue.EachAlike(a.unit, func(other *queue.Unit) {
 		if other != a.unit && (best == nil || queue.Before(other, best)) && may(other) {
 			best = other
 		}
@@ -225,7 +225,7 @@ func (a *attempt) reclaimer() *queue.Unit {
 	}
 	key := keyOf(a.unit)
 	return a.firstAlike(func(other *queue.Unit) bool {
-		return a.s.blocked.mayHaveVictims(key, other.Priority) && a.mayEvict(other)
+		return a.d.blocked.mayHaveVictims(key, other.Priority) && a.mayEvict(other)
 	})
 }
 
@@ -239,7 +239,7 @@ func (a *attempt) mayEvict(u *queue.Unit) bool {
 // backfill lets the unit use nodes that are reserved for another gang, if that gang may preempt it when its time has come, or if the unit has
 // ended before.
 func (a *attempt) backfill() bool {
-	for _, x := range a.s.gate.Reservations.List() {
+	for _, x := range a.d.gate.Reservations.List() {
 		if x.Backfills(a.unit, a.wanted().Members, a.now) && a.placeThrough(admit.Access{Through: x}) {
 			return true
 		}
@@ -259,51 +259,51 @@ func (a *attempt) backfillEqual() bool {
 
 // backfiller returns the first of the units that would sleep with this one which may backfill, nil if none may.
 func (a *attempt) backfiller() *queue.Unit {
-	if len(a.s.gate.Reservations.List()) == 0 {
+	if len(a.d.gate.Reservations.List()) == 0 {
 		return nil
 	}
-	return a.firstAlike(func(other *queue.Unit) bool { return a.s.gate.Reservations.Backfills(other, a.now) })
+	return a.firstAlike(func(other *queue.Unit) bool { return a.d.gate.Reservations.Backfills(other, a.now) })
 }
 
 // blockByQuota lets the unit wait for a queue's limit.
 func (a *attempt) blockByQuota() bool {
 	if a.short.Granted {
-		a.s.queue.BlockByGrant(a.unit, a.short.Shortfall)
+		a.d.queue.BlockByGrant(a.unit, a.short.Shortfall)
 	} else {
-		a.s.queue.BlockByQuota(a.unit, a.short.Queue)
+		a.d.queue.BlockByQuota(a.unit, a.short.Queue)
 	}
-	why := a.s.gate.Condition(&a.short)
-	why.Message = continued(why.Message, a.s.blocked.protectedText(a.unit))
-	a.s.setConditions(a.unit, why, a.now)
-	a.s.gangs.waits(a.unit, true, a.now)
+	why := a.d.gate.Condition(&a.short)
+	why.Message = continued(why.Message, a.d.blocked.protectedText(a.unit))
+	a.d.notices.sayWhyUnit(a.unit, why, a.now)
+	a.d.gangs.timers.waits(a.unit, true, a.now)
 	return true
 }
 
 // park puts the unit's shape to sleep and reports why. The explanation is worked out, and reported of all units of the shape, at most once per
 // conditions.minInterval; units that came meanwhile have it reported now.
 func (a *attempt) park() bool {
-	s := a.s
+	d := a.d
 	why, fresh := a.explain()
 	if a.unit.Gang != nil {
-		s.blocked.sleeps(keyOf(a.unit), a.lacking())
+		d.blocked.sleeps(keyOf(a.unit), a.lacking())
 	}
-	s.blocked.park(a.unit, a.in.snapshot.Revision())
-	s.observer.Unschedulable(a.unit.Members()[0], why.counts, a.now)
-	condition := s.blocked.whyParked(a.unit, why)
-	s.setConditions(a.unit, condition, a.now)
+	d.blocked.park(a.unit, a.in.snapshot.Revision())
+	d.observer.Unschedulable(a.unit.Members()[0], why.counts, a.now)
+	condition := d.blocked.whyParked(a.unit, why)
+	d.notices.sayWhyUnit(a.unit, condition, a.now)
 	a.withdrawNominations()
 	a.abandonDevices()
-	s.gangs.waits(a.unit, true, a.now)
+	d.gangs.timers.waits(a.unit, true, a.now)
 	if fresh {
-		s.queue.EachAlike(a.unit, func(other *queue.Unit) {
+		d.queue.EachAlike(a.unit, func(other *queue.Unit) {
 			if other != a.unit {
-				s.setConditions(other, condition, a.now)
+				d.notices.sayWhyUnit(other, condition, a.now)
 			}
 		})
 	}
 	for _, uid := range why.takeNewcomers() {
-		if u := s.queue.Unit(uid); u != nil && u != a.unit && u.Shape == a.unit.Shape {
-			s.setConditions(u, s.blocked.whyParked(u, why), a.now)
+		if u := d.queue.Unit(uid); u != nil && u != a.unit && u.Shape == a.unit.Shape {
+			d.notices.sayWhyUnit(u, d.blocked.whyParked(u, why), a.now)
 		}
 	}
 	return true
@@ -313,7 +313,7 @@ func (a *attempt) park() bool {
 func (a *attempt) abandonDevices() {
 	for _, pod := range a.unit.Members() {
 		if pod.Class.Claims != nil && len(pod.Class.Claims.Allocated) > 0 {
-			a.s.store.ClaimsChanged(a.s.store.ResourceClaims().Abandon(pod.UID))
+			a.d.store.ClaimsChanged(a.d.store.ResourceClaims().Abandon(pod.UID))
 		}
 	}
 }
@@ -323,14 +323,14 @@ func (a *attempt) abandonDevices() {
 func (a *attempt) withdrawNominations() {
 	for _, pod := range a.unit.Members() {
 		if pod.Nominated != "" && !pod.NeverPreempts && !a.decider().Preempts.AwaitsVictims(pod) {
-			a.s.binder.Conditions().WithdrawNomination(pod, a.now)
+			a.d.binder.Conditions().WithdrawNomination(pod, a.now)
 		}
 	}
 }
 
 // explain returns why the unit fits nowhere; fresh says that it was worked out just now.
 func (a *attempt) explain() (why *explanation, fresh bool) {
-	book := &a.s.blocked.explanations
+	book := &a.d.blocked.explanations
 	if why = book.recent(a.unit.Shape, a.now); why != nil {
 		return why, false
 	}
@@ -343,7 +343,7 @@ func (a *attempt) explain() (why *explanation, fresh bool) {
 	default:
 		a.looks()
 		mark := a.in.snapshot.Mark()
-		a.s.gate.Reservations.Own(a.unit).Open(a.in.snapshot)
+		a.d.gate.Reservations.Own(a.unit).Open(a.in.snapshot)
 		why = newGangExplanation(a.decider().ExplainUnit(a.wanted()), a.now)
 		a.in.snapshot.Rollback(mark)
 	}
@@ -352,13 +352,13 @@ func (a *attempt) explain() (why *explanation, fresh bool) {
 }
 
 // looks takes note that the attempt asks all nodes.
-func (a *attempt) looks() { a.s.looked += max(a.in.snapshot.Slots(), 1) }
+func (a *attempt) looks() { a.d.looked += max(a.in.snapshot.Slots(), 1) }
 
 // lacking is for how many of the members that the gang needs there is no place now; at least 1, for topology may keep them apart.
 func (a *attempt) lacking() int {
 	a.looks()
 	mark := a.in.snapshot.Mark()
-	a.s.gate.Reservations.Own(a.unit).Open(a.in.snapshot)
+	a.d.gate.Reservations.Own(a.unit).Open(a.in.snapshot)
 	ask := a.wanted()
 	fit := a.decider().WouldFit(&pack.Ask{Members: ask.Members, Need: 1, Within: ask.Within})
 	a.in.snapshot.Rollback(mark)
@@ -367,54 +367,54 @@ func (a *attempt) lacking() int {
 
 // commit proposes a Plan for the unit. Members that are not in it wait on. It answers false when the Plan was rejected.
 func (a *attempt) commit(plan *cluster.Plan, why facts.Condition) bool {
-	s, u := a.s, a.unit
+	d, u := a.d, a.unit
 	plan.Decided = a.now.UnixNano()
-	verdict := s.propose(plan, why)
+	verdict := d.propose(plan, why)
 	if verdict.Reason == cluster.RejectQuota && u.Gang != nil && len(plan.Victims) == 0 && verdict.Placement >= u.Need() {
 		plan.Placements = plan.Placements[:verdict.Placement] // what the first members are given has room
-		verdict = s.propose(plan, why)
+		verdict = d.propose(plan, why)
 	}
 	if verdict.Reason == cluster.RejectQuota {
-		s.observer.Rejected(verdict.Reason, a.now)
+		d.observer.Rejected(verdict.Reason, a.now)
 		u.NotBefore = verdict.Revision
-		a.short = s.gate.RefusedGrant(verdict.Short)
+		a.short = d.gate.RefusedGrant(verdict.Short)
 		a.blockByQuota()
 		return false
 	}
 	if !verdict.Committed {
-		s.rejected(u, verdict, a.now)
+		d.rejected(u, verdict, a.now)
 		return false
 	}
 	if len(plan.Victims) > 0 {
-		s.obliged.add(plan, !a.quotaAdmits)
+		d.obliged.add(plan, !a.quotaAdmits)
 	}
 	if a.flushed {
-		s.observer.MissedWakeup(u.Members()[0], a.now)
+		d.observer.MissedWakeup(u.Members()[0], a.now)
 	}
 	if gang := u.Gang; gang == nil {
-		s.queue.Done(u)
+		d.queue.Done(u)
 	} else {
 		placed := make([]facts.UID, len(plan.Placements))
 		for i := range plan.Placements {
 			placed[i] = plan.Placements[i].Pod
 		}
-		s.queue.Done(u, placed...)
-		s.gangs.forget(gang.UnitName)
+		d.queue.Done(u, placed...)
+		d.gangs.timers.forget(gang.UnitName)
 	}
-	s.refreshUnits(a.now)
+	d.gangs.refresh(a.now)
 	for i := range plan.Placements {
-		switch pod := s.store.Pod(plan.Placements[i].Pod); {
+		switch pod := d.store.Pod(plan.Placements[i].Pod); {
 		case pod.Placeholder() && pod.Obliged():
-			s.sayEvicts(pod, a.now)
+			a.sayEvicts(pod)
 		case pod.Placeholder(): // nobody's latency
 		case a.preempts:
-			s.observer.Preempting(pod, a.victims, a.now)
+			d.observer.Preempting(pod, a.victims, a.now)
 		case pod.Obliged():
-			s.observer.Preempting(pod, pod.Victims(), a.now)
+			d.observer.Preempting(pod, pod.Victims(), a.now)
 		default:
-			s.observer.Placed(pod, a.now)
+			d.observer.Placed(pod, a.now)
 		}
 	}
-	s.report(a.now)
+	d.waiting.report(a.now)
 	return true
 }

@@ -42,6 +42,20 @@
 // Gangs that wait have timers (gang_timers.go). A gang that has waited long gets nodes and quota reserved; one that holds places in part and
 // cannot start loses them; one that misses its timeout gets a condition that says so.
 //
+// # Parts
+//
+//	Scheduler    takes events, answers and the time, and says whose turn it is (Step)
+//	waitingPods  has each pod that waits in one of queue, binder and held
+//	decisions    decides about one unit and has the binder commit that; an attempt is one turn
+//	blocked      why units sleep, and what wakes them
+//	gangs        what gangs need beside their turns: timers, reserved nodes, gangs that hold places in part
+//	redecider    units that wait for victims are decided anew; obliged knows which
+//	places       pods get the rooms that Reservations keep for them
+//	sharing      other schedulers decide, in this process or elsewhere
+//	notices      what users are told of pods and gangs that wait
+//
+// A part knows the parts that it works with, and none knows the Scheduler. Where a pod is, waitingPods alone says; what is placed, decisions alone propose.
+//
 // # An example
 //
 // A node has 4 free CPUs. Pod a asks for 3 and pod b for 2. Step pops a: the gate admits it, place finds the node, the binder commits the

@@ -125,7 +125,7 @@ func (w *tenants) turn() bool {
 	stepBegan := time.Now()
 	done := w.s.Step(w.now, 128)
 	w.longestStep = max(w.longestStep, time.Since(stepBegan))
-	w.mostLooked, w.allLooked = max(w.mostLooked, w.s.looked), w.allLooked+w.s.looked
+	w.mostLooked, w.allLooked = max(w.mostLooked, w.s.decisions.looked), w.allLooked+w.s.decisions.looked
 	writes := slices.Clone(w.s.Ready(w.now))
 	w.longest = max(w.longest, time.Since(began))
 	for _, x := range writes {
@@ -329,7 +329,7 @@ func (w *tenants) checkReturned(before, mostKept int64) {
 	if size.TopologyKeys > cluster.MaxIdleTerms || size.Tallies > 2*cluster.MaxIdleTerms || size.Censuses > 2*cluster.MaxIdleTerms {
 		t.Errorf("after the deletion there are %+v", size)
 	}
-	if n := len(w.s.held) + len(w.s.retries.failed) + len(w.s.vanished) + w.s.Bounds().HeldBack; n > 0 || p != (Pending{}) || store.Pods() != 3 {
+	if n := len(w.s.waiting.held) + len(w.s.waiting.retries.failed) + len(w.s.waiting.vanished) + w.s.Bounds().HeldBack; n > 0 || p != (Pending{}) || store.Pods() != 3 {
 		t.Errorf("after the deletion %d records are left, %d pods, and %+v wait", n, store.Pods(), p)
 	}
 	if err := w.s.Verify(); err != nil {

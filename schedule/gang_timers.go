@@ -6,7 +6,6 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
-	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/internal/deadline"
 	"hilbert.dev/hilbert/internal/heap"
@@ -25,9 +24,6 @@ const gatherGrace = 5 * time.Second
 //	units.repairTimeout after it was placed     it holds places in part and cannot start: it loses them
 //	in part
 type gangTimers struct {
-	seen changes.Revision // of the units' changes
-	list []*cluster.Unit  // scratch: those that have changed
-
 	cfg    spec.Units
 	gate   *admit.Gate
 	byName map[facts.UnitName]*gangTimer

@@ -49,7 +49,7 @@ func TestArrivalsAreCountedOnce(t *testing.T) {
 	if err := s.Reconfigure(c, now); err != nil || s.blocked.explanations.interval != c.Conditions.MinInterval.D() {
 		t.Errorf("explanations go by the old interval: %v", err)
 	}
-	if err := s.Reconfigure(c, now); err != nil || s.instances[0].placers.Set().Market() != s.market {
+	if err := s.Reconfigure(c, now); err != nil || s.decisions.instances[0].placers.Set().Market() != s.market {
 		t.Errorf("other settings have forgotten the prices: %v", err)
 	}
 }

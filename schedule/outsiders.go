@@ -42,7 +42,7 @@ type Send struct {
 //
 // While there are some, single pods on their first try are theirs, as they are of several schedulers in one process (workers). What they decide is committed in the order in which it came back.
 type Outsiders struct {
-	s        *Scheduler
+	sharing  *sharing
 	epoch    string
 	config   []byte
 	list     []*outsider
@@ -81,9 +81,6 @@ type answered struct {
 	tasks  []task
 }
 
-// Outside are the schedulers in other processes.
-func (s *Scheduler) Outside() *Outsiders { return &s.outsiders }
-
 // Begin begins an epoch: Answers of another are refused.
 func (x *Outsiders) Begin(epoch string) { x.epoch = epoch }
 
@@ -92,13 +89,13 @@ func (x *Outsiders) Join(h *outside.Hello, now time.Time) (OutsideID, *outside.W
 	switch {
 	case h.Protocol != outside.Protocol || h.Schema != outside.Schema():
 		return 0, nil, fmt.Errorf("version %s speaks protocol %d with schema %s; want protocol %d with schema %s: run the leader's version", h.Version, h.Protocol, h.Schema, outside.Protocol, outside.Schema())
-	case len(x.s.workers.list) > 0 || len(x.s.instances) > 1:
+	case len(x.sharing.workers.list) > 0 || len(x.sharing.d.instances) > 1:
 		return 0, nil, errors.New("the leader has several schedulers of its own; set scheduling.schedulers to 1")
 	case len(x.list) >= maxOutsiders:
 		return 0, nil, fmt.Errorf("there are %d schedulers, which is the most", len(x.list))
 	}
 	if x.config == nil {
-		text, err := json.Marshal(x.s.cfg)
+		text, err := json.Marshal(x.sharing.cfg)
 		if err != nil {
 			return 0, nil, fmt.Errorf("write the scheduling configuration: %w", err)
 		}
@@ -135,12 +132,12 @@ func (x *Outsiders) find(id OutsideID) int {
 func (x *Outsiders) drop(at int, now time.Time) {
 	for i := range x.list[at].batch {
 		u := x.list[at].batch[i].unit
-		if !x.s.queue.Decides(u) {
-			x.s.workers.counts.Gone++
+		if !x.sharing.d.queue.Decides(u) {
+			x.sharing.counts.Gone++
 			continue
 		}
-		x.s.queue.Return(u)
-		x.s.workers.counts.Units--
+		x.sharing.d.queue.Return(u)
+		x.sharing.counts.Units--
 	}
 	x.list = slices.Delete(x.list, at, at+1)
 	x.divide(now)
@@ -148,9 +145,9 @@ func (x *Outsiders) drop(at int, now time.Time) {
 
 // divide gives each the nodes that are its own.
 func (x *Outsiders) divide(now time.Time) {
-	p := &x.s.partitions
+	p := x.sharing.d.partitions
 	if p.partitioner == nil || !p.confined {
-		*p = partitions{partitioner: dispatch.NewPartitioner(partitionRules(&x.s.cfg.Partitions)), store: x.s.store, confined: true}
+		*p = partitions{partitioner: dispatch.NewPartitioner(partitionRules(&x.sharing.cfg.Partitions)), store: x.sharing.d.store, confined: true}
 	}
 	p.instances = p.instances[:0]
 	for _, o := range x.list {
@@ -198,7 +195,7 @@ func (x *Outsiders) Answer(id OutsideID, a *outside.Answer, now time.Time) error
 // Works are the messages to send now. Each is the only one that its scheduler has to answer.
 func (x *Outsiders) Works(now time.Time) (list []Send) {
 	for _, o := range x.list {
-		if o.waits || o.complete && len(o.batch) == 0 && o.feed.Behind(x.s.store) < outsideBehind {
+		if o.waits || o.complete && len(o.batch) == 0 && o.feed.Behind(x.sharing.d.store) < outsideBehind {
 			continue
 		}
 		list = append(list, Send{o.id, x.work(o, now)})
@@ -208,17 +205,17 @@ func (x *Outsiders) Works(now time.Time) (list []Send) {
 
 func (x *Outsiders) work(o *outsider, now time.Time) *outside.Work {
 	o.sent++
-	w := &outside.Work{Number: o.sent, Delta: o.feed.Next(x.s.store)}
+	w := &outside.Work{Number: o.sent, Delta: o.feed.Next(x.sharing.d.store)}
 	o.waits, o.until, o.complete = true, now.Add(outsidePatience), !w.Delta.More
 	if w.Delta.Start {
 		x.counts.Copies++
 	}
 	x.counts.Works, x.counts.Rows = x.counts.Works+1, x.counts.Rows+len(w.Delta.Rows)
-	if m := x.s.market; o.prices != m.Revision() {
+	if m := x.sharing.d.market; o.prices != m.Revision() {
 		o.prices = m.Revision()
 		w.Prices = pricesOf(m)
 	}
-	if p := &x.s.partitions; o.division != p.division && o.complete {
+	if p := x.sharing.d.partitions; o.division != p.division && o.complete {
 		o.division, w.Division = p.division, &outside.Division{Part: o.part}
 		if o.divided {
 			w.Division.Parts = p.of
@@ -306,72 +303,4 @@ func (x *Outsiders) free() (free *outsider, able bool) {
 		}
 	}
 	return nil, able
-}
-
-// outsideTurn is what Step does after shareOutside.
-type outsideTurn uint8
-
-const (
-	decidesItself outsideTurn = iota // the next unit is the leader's
-	goesOn                           // something was handed out or taken in
-	awaits                           // the next unit is for a scheduler that has something to do, or must not overtake what one has
-)
-
-// shareOutside takes in what has come back from schedulers elsewhere, and gives them units.
-func (s *Scheduler) shareOutside(now time.Time) (decisions int, next outsideTurn) {
-	x := &s.outsiders
-	if len(x.answered) > 0 {
-		return s.takeInOutside(now), goesOn
-	}
-	o, able := x.free()
-	if !able {
-		return 0, decidesItself
-	}
-	u := s.nextUnit()
-	if u == nil {
-		return 0, decidesItself
-	}
-	s.workers.next = u
-	if !s.forOutside(u) {
-		if x.outranks(u) {
-			return 0, awaits
-		}
-		return 0, decidesItself
-	}
-	if o == nil {
-		return 0, awaits
-	}
-	if s.market.Due() {
-		s.market.Learn(s.store)
-	}
-	for u != nil && len(o.batch) < outsideBatch {
-		if s.workers.next = u; !s.forOutside(u) {
-			break
-		}
-		pod := s.store.Pod(u.Pod)
-		o.batch = append(o.batch, task{unit: u, pod: *pod, profile: s.instances[0].placers.Of(pod)})
-		s.workers.next = nil
-		if len(o.batch) < outsideBatch {
-			u = s.queue.Pop()
-		}
-	}
-	s.workers.counts.Batches++
-	s.workers.counts.Units += len(o.batch)
-	return 0, goesOn
-}
-
-// forOutside reports whether a unit may be placed by what the copy of the ledger shows.
-func (s *Scheduler) forOutside(u *queue.Unit) bool {
-	return s.forWorker(u) && cluster.Copies(u.Class)
-}
-
-// takeInOutside commits the batch that came back first, or some of it.
-func (s *Scheduler) takeInOutside(now time.Time) (decisions int) {
-	x := &s.outsiders
-	back := &x.answered[0]
-	decisions = s.takeInSome(s.instances[0], back.number, back.tasks, now)
-	if back.tasks = back.tasks[decisions:]; len(back.tasks) == 0 {
-		x.answered = slices.Delete(x.answered, 0, 1)
-	}
-	return decisions
 }

@@ -103,9 +103,9 @@ func (e *elsewhere) follow(now time.Time) {
 // compare lets a scheduler in the leader's process decide on the same, whose snapshot was advanced as often.
 func (e *elsewhere) compare(x *stream, send Send, answer *outside.Answer) {
 	e.t.Helper()
-	o := e.s.outsiders.list[e.s.outsiders.find(send.To)]
+	o := e.s.sharing.outsiders.list[e.s.sharing.outsiders.find(send.To)]
 	if x.shadow == nil {
-		x.shadow = &worker{instance: newInstance(o.number, e.s.store, cluster.NewOptimisticSnapshot(), e.s.instances[0].placers.Set(), &e.s.cfg)}
+		x.shadow = &worker{instance: newInstance(o.number, e.s.store, cluster.NewOptimisticSnapshot(), e.s.decisions.instances[0].placers.Set(), &e.s.cfg)}
 		x.division = -1
 	}
 	if p := &e.s.partitions; x.division != p.division {

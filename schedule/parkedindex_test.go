@@ -205,8 +205,8 @@ func TestStepEnds(t *testing.T) {
 	}
 	steps := 0
 	for s.Step(now, 1000) > 0 {
-		if steps++; s.looked > maxLooks+4*nodes {
-			t.Fatalf("a Step has looked at %d nodes", s.looked)
+		if steps++; s.decisions.looked > maxLooks+4*nodes {
+			t.Fatalf("a Step has looked at %d nodes", s.decisions.looked)
 		}
 	}
 	if s.Bounds().EndedSteps == 0 {

@@ -100,11 +100,11 @@ func (d *divided) check(when string, want int) {
 		own[in.part] = true
 	}
 	if d.e == nil {
-		for _, w := range d.s.workers.list {
+		for _, w := range d.s.sharing.workers.list {
 			see(w.instance)
 		}
 	} else {
-		for _, o := range d.s.outsiders.list {
+		for _, o := range d.s.sharing.outsiders.list {
 			see(o.instance)
 			if o.division == d.s.partitions.division { // it was told with what it decided on last
 				see(d.e.streams[o.id].follower.worker.instance)

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cluster"
@@ -17,24 +16,24 @@ func (a *attempt) preempt() bool {
 	if next == nil {
 		return false
 	}
-	pod := a.s.store.Pod(next.Pod)
+	pod := a.d.store.Pod(next.Pod)
 	decider := a.in.placers.For(pod)
 	found, ok := decider.Preempts.Resume(pod)
 	if !ok {
 		found, ok = decider.Preempts.Preempt(pod)
 	}
 	if !ok {
-		a.s.blocked.noVictims(keyOf(a.unit), pod.Priority, &victims.Eviction{})
+		a.d.blocked.noVictims(keyOf(a.unit), pod.Priority, &victims.Eviction{})
 		return false
 	}
-	if !a.s.store.Placeholders().MayEvict(pod, a.in.snapshot.Node(found.Choice.Slot).Name, found.Victims) {
-		a.s.store.Placeholders().EndPermission(pod.UID)
+	if !a.d.store.Placeholders().MayEvict(pod, a.in.snapshot.Node(found.Choice.Slot).Name, found.Victims) {
+		a.d.store.Placeholders().EndPermission(pod.UID)
 		return a.preempt() // the next of its shape that may
 	}
-	its := attempt{s: a.s, unit: next, in: a.in, now: a.now, quotaAdmits: true, preempts: true, victims: found.Victims}
+	its := attempt{d: a.d, unit: next, in: a.in, now: a.now, quotaAdmits: true, preempts: true, victims: found.Victims}
 	if next != a.unit { // this unit is tried again when the other has its place
-		a.s.queue.Take(next)
-		a.s.queue.Return(a.unit)
+		a.d.queue.Take(next)
+		a.d.queue.Return(a.unit)
 	}
 	plan := a.in.plan(pod, found.Choice)
 	for _, victim := range found.Victims {
@@ -56,7 +55,7 @@ func (a *attempt) nextPreemptor() *queue.Unit {
 // mayPreempt reports whether a pod may evict others now. One whose victims of before a restart are on their way out waits for them, unless
 // they make room enough.
 func (a *attempt) mayPreempt(u *queue.Unit) bool {
-	pod := a.s.store.Pod(u.Pod)
+	pod := a.d.store.Pod(u.Pod)
 	if pod.NeverPreempts {
 		return false
 	}
@@ -67,15 +66,15 @@ func (a *attempt) mayPreempt(u *queue.Unit) bool {
 	if _, ok := decider.Preempts.Resume(pod); ok {
 		return true
 	}
-	a.s.blocked.wantsVictims(keyOf(u), pod.Priority)
+	a.d.blocked.wantsVictims(keyOf(u), pod.Priority)
 	return false
 }
 
 // sayEvicts says of a place whose Reservation may evict what it waits for.
-func (s *Scheduler) sayEvicts(placeholder *cluster.Pod, now time.Time) {
-	s.observer.Preempting(placeholder, placeholder.Victims(), now)
-	s.sayWhy(placeholder, facts.Condition{
+func (a *attempt) sayEvicts(placeholder *cluster.Pod) {
+	a.d.observer.Preempting(placeholder, placeholder.Victims(), a.now)
+	a.d.notices.sayWhy(placeholder, facts.Condition{
 		Reason:  spec.ReasonUnschedulable,
 		Message: fmt.Sprintf("pods of lower priority have to leave node %s first: %d", placeholder.Node(), len(placeholder.Victims())),
-	}, now)
+	}, a.now)
 }

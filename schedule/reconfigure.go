@@ -18,21 +18,21 @@ func (s *Scheduler) Reconfigure(cfg spec.Scheduling, now time.Time) error {
 		return err
 	}
 	set.Share(s.market)
-	s.workers.idle()
-	for _, in := range s.instances {
+	s.sharing.workers.idle()
+	for _, in := range s.decisions.instances {
 		in.placers.Use(set)
 	}
-	for _, w := range s.workers.list {
+	for _, w := range s.sharing.workers.list {
 		w.placers.Use(set)
 	}
 	s.cfg = cfg
-	s.retries.cfg = cfg.Backoff
+	s.waiting.retries.cfg = cfg.Backoff
 	s.binder.Reconfigure(cfg.Binding, cfg.Conditions)
 	s.blocked.explanations.interval = cfg.Conditions.MinInterval.D()
 	s.gate.Reservations.SetMost(cfg.Units.MaxReservations)
-	s.gangs.reconfigure(cfg.Units, now)
+	s.gangs.timers.reconfigure(cfg.Units, now)
 	s.relief.Reconfigure(cfg.Evictions)
 	s.podEvents.TellPlacements(cfg.Events.Scheduled)
-	s.outsiders.config = nil // one that joins is told the new ones
+	s.sharing.outsiders.config = nil // one that joins is told the new ones
 	return nil
 }

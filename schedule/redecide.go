@@ -11,48 +11,59 @@ import (
 	"hilbert.dev/hilbert/schedule/place/pack"
 )
 
-// redecideObliged takes note of what has changed, and decides the obliged units anew whose own nodes have.
-func (s *Scheduler) redecideObliged(now time.Time) (decisions int) {
-	s.obliged.recheck()
-	return s.redecideOwn(now)
+// redecider decides obliged units anew when something has changed that may help them, or that keeps them from their places. Which units that are, obliged knows.
+//
+// A unit keeps its places until a Plan is committed that gives it others; it gives them up only when it must not be bound there any more.
+//
+// Example: pod p waits on n1 for victim v. n2 comes back empty. next finds p due, lifts it off n1 in an instance's snapshot, finds n2, and replace proposes the Plan
+// that gives p n2 for n1.
+type redecider struct {
+	d       *decisions
+	obliged *obliged
 }
 
-// redecideOwn looks at the obliged units whose own nodes have changed. One that must not be bound there any more gets other places, or gives its own
+// changed takes note of what has changed, and decides the obliged units anew whose own nodes have.
+func (x *redecider) changed(now time.Time) (decisions int) {
+	x.obliged.recheck()
+	return x.own(now)
+}
+
+// own looks at the obliged units whose own nodes have changed. One that must not be bound there any more gets other places, or gives its own
 // up. One that fits there as it is waits no longer. It returns how many it has decided.
-func (s *Scheduler) redecideOwn(now time.Time) (decisions int) {
-	waits := slices.Clone(s.obliged.own)
-	s.obliged.own = s.obliged.own[:0]
+func (x *redecider) own(now time.Time) (decisions int) {
+	waits := slices.Clone(x.obliged.own)
+	x.obliged.own = x.obliged.own[:0]
 	for _, u := range waits {
 		u.listed = false
 	}
 	slices.Reverse(waits) // where not all fit any more, the least important gives way
 	waits = slices.DeleteFunc(waits, func(u *obligedUnit) bool {
-		if s.obliged.movable(u) {
+		if x.obliged.movable(u) {
 			return false
 		}
-		if s.obliged.byPod[u.members[0].UID] == u {
-			s.obliged.list(u) // until the answer to its write is there
+		if x.obliged.byPod[u.members[0].UID] == u {
+			x.obliged.list(u) // until the answer to its write is there
 		}
 		return true
 	})
 	for _, u := range waits {
-		if s.obliged.byPod[u.members[0].UID] != u {
+		if x.obliged.byPod[u.members[0].UID] != u {
 			continue // another of this round has ended its waiting
 		}
-		u.since = s.store.Revision()
-		misfit, why := s.misfit(u)
+		u.since = x.d.store.Revision()
+		misfit, why := x.misfit(u)
 		if misfit == "" {
 			continue
 		}
 		decisions++
-		if !s.redecide(u, now) {
-			s.binder.GiveUp(misfit, "the node has changed: "+why)
-			s.report(now)
+		if !x.anew(u, now) {
+			x.d.binder.GiveUp(misfit, "the node has changed: "+why)
+			x.d.waiting.report(now)
 		}
 	}
 	slices.Reverse(waits)
 	for _, u := range waits {
-		if s.obliged.byPod[u.members[0].UID] == u && u.group.class != nil && s.redecideOn(u, now) {
+		if x.obliged.byPod[u.members[0].UID] == u && u.group.class != nil && x.onOwn(u, now) {
 			decisions++
 		}
 	}
@@ -60,38 +71,38 @@ func (s *Scheduler) redecideOwn(now time.Time) (decisions int) {
 }
 
 // misfit is the first member that must not be bound to its node any more, and why; empty if there is none.
-func (s *Scheduler) misfit(u *obligedUnit) (uid facts.UID, why string) {
+func (x *redecider) misfit(u *obligedUnit) (uid facts.UID, why string) {
 	for _, pod := range u.members {
-		if why := s.binder.Recheck(pod.UID); why != "" {
+		if why := x.d.binder.Recheck(pod.UID); why != "" {
 			return pod.UID, why
 		}
 	}
 	return "", ""
 }
 
-// redecideNext decides the most important obliged unit anew for which there may be room, before the queue has its turn. It goes first where the unit in
+// next decides the most important obliged unit anew for which there may be room, before the queue has its turn. It goes first where the unit in
 // turn is not of higher priority: it was there before.
-func (s *Scheduler) redecideNext(now time.Time) (decided bool) {
-	if !s.obliged.due() {
+func (x *redecider) next(now time.Time) (decided bool) {
+	if !x.obliged.due() {
 		return false
 	}
 	priority := int32(math.MinInt32)
-	if first := s.queue.First(); first != nil {
+	if first := x.d.queue.First(); first != nil {
 		priority = first.Priority
 	}
-	u := s.obliged.next(priority)
+	u := x.obliged.next(priority)
 	if u == nil {
 		return false
 	}
-	s.redecide(u, now)
+	x.anew(u, now)
 	return true
 }
 
-// redecide gives an obliged unit other places, where there is room for it as it is. What it has now, it keeps if there is none.
-func (s *Scheduler) redecide(u *obligedUnit, now time.Time) (placed bool) {
-	in := s.instances[s.dispatcher.Choose()]
+// anew gives an obliged unit other places, where there is room for it as it is. What it has now, it keeps if there is none.
+func (x *redecider) anew(u *obligedUnit, now time.Time) (placed bool) {
+	in := x.d.instance()
 	snapshot := in.snapshot
-	snapshot.Advance(s.store)
+	snapshot.Advance(x.d.store)
 	mark := snapshot.Mark()
 	for _, pod := range u.members {
 		snapshot.Lift(pod)
@@ -99,17 +110,17 @@ func (s *Scheduler) redecide(u *obligedUnit, now time.Time) (placed bool) {
 	var plan *cluster.Plan
 	lacking := 0
 	if pod := u.members[0]; u.group.class != nil {
-		if choice, ok := in.anywhere(s.store.Slot(pod.Node()), pod); ok {
+		if choice, ok := in.anywhere(x.d.store.Slot(pod.Node()), pod); ok {
 			plan = in.plan(pod, choice)
 		}
 	} else {
-		plan, lacking = s.redecideGang(in, u)
+		plan, lacking = x.gang(in, u)
 	}
 	snapshot.Rollback(mark)
-	if plan != nil && s.replace(u, plan, now) {
+	if plan != nil && x.replace(u, plan, now) {
 		return true
 	}
-	u.group.tried(lacking, s.store.Revision())
+	u.group.tried(lacking, x.d.store.Revision())
 	return false
 }
 
@@ -124,11 +135,11 @@ func (in *instance) anywhere(first cluster.Slot, pod *cluster.Pod) (choice index
 	return decider.Place(pod.Class)
 }
 
-// redecideOn lets a single pod have its own node now, if it fits there as it is. Whoever has reserved the node since came later.
-func (s *Scheduler) redecideOn(u *obligedUnit, now time.Time) (placed bool) {
-	in, pod := s.instances[s.dispatcher.Choose()], u.members[0]
-	slot := s.store.Slot(pod.Node())
-	in.snapshot.Advance(s.store)
+// onOwn lets a single pod have its own node now, if it fits there as it is. Whoever has reserved the node since came later.
+func (x *redecider) onOwn(u *obligedUnit, now time.Time) (placed bool) {
+	in, pod := x.d.instance(), u.members[0]
+	slot := x.d.store.Slot(pod.Node())
+	in.snapshot.Advance(x.d.store)
 	mark := in.snapshot.Mark()
 	in.snapshot.Lift(pod)
 	in.snapshot.Open(slot)
@@ -136,24 +147,24 @@ func (s *Scheduler) redecideOn(u *obligedUnit, now time.Time) (placed bool) {
 	in.snapshot.Rollback(mark)
 	if ok {
 		plan := in.plan(pod, choice)
-		plan.Through = s.store.Reservation(slot)
-		if s.replace(u, plan, now) {
+		plan.Through = x.d.store.Reservation(slot)
+		if x.replace(u, plan, now) {
 			return true
 		}
 	}
-	u.since = s.store.Revision()
+	u.since = x.d.store.Revision()
 	return false
 }
 
-// redecideGang looks for places for the members of an obliged gang, as if they had none. Without, it counts for how many members there are none.
-func (s *Scheduler) redecideGang(in *instance, u *obligedUnit) (plan *cluster.Plan, lacking int) {
+// gang looks for places for the members of an obliged gang, as if they had none. Without, it counts for how many members there are none.
+func (x *redecider) gang(in *instance, u *obligedUnit) (plan *cluster.Plan, lacking int) {
 	gang := u.members[0].Unit
 	ask := &pack.Ask{Members: u.members, Need: u.need(), Topology: gang.Facts.Topology, Subgroups: gang.Facts.SubgroupTopology}
 	for _, pod := range gang.Pods() {
 		if !pod.Placed() || slices.Contains(u.members, pod) {
 			continue
 		}
-		if slot := s.store.Slot(pod.Node()); slot != cluster.NoSlot {
+		if slot := x.d.store.Slot(pod.Node()); slot != cluster.NoSlot {
 			ask.Anchors = append(ask.Anchors, pack.Anchor{Slot: slot, Subgroup: pod.Subgroup})
 		}
 	}
@@ -167,29 +178,29 @@ func (s *Scheduler) redecideGang(in *instance, u *obligedUnit) (plan *cluster.Pl
 }
 
 // replace proposes a Plan that gives an obliged unit other places. Members without a new place wait again.
-func (s *Scheduler) replace(u *obligedUnit, plan *cluster.Plan, now time.Time) bool {
+func (x *redecider) replace(u *obligedUnit, plan *cluster.Plan, now time.Time) bool {
 	for _, pod := range u.members {
 		plan.Replaces = append(plan.Replaces, pod.UID)
 	}
 	plan.Decided = now.UnixNano()
-	before := s.store.Revision()
-	verdict := s.propose(plan, facts.Condition{})
+	before := x.d.store.Revision()
+	verdict := x.d.propose(plan, facts.Condition{})
 	if !verdict.Committed {
-		s.obliged.rejected(u, before)
-		s.observer.Rejected(verdict.Reason, now)
-		s.report(now)
+		x.obliged.rejected(u, before)
+		x.d.observer.Rejected(verdict.Reason, now)
+		x.d.waiting.report(now)
 		return false
 	}
-	s.obliged.forget(u.members[0].UID)
-	s.refreshUnits(now)
+	x.obliged.forget(u.members[0].UID)
+	x.d.gangs.refresh(now)
 	for i := range plan.Placements {
-		pod := s.store.Pod(plan.Placements[i].Pod)
+		pod := x.d.store.Pod(plan.Placements[i].Pod)
 		if pod.Placeholder() { // nobody's latency
 			continue
 		}
-		s.observer.Released(pod, "there is room for it that no victim has to leave", now)
-		s.observer.Placed(pod, now)
+		x.d.observer.Released(pod, "there is room for it that no victim has to leave", now)
+		x.d.observer.Placed(pod, now)
 	}
-	s.report(now)
+	x.d.waiting.report(now)
 	return true
 }

@@ -7,31 +7,42 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/schedule/queue"
+	"hilbert.dev/hilbert/schedule/reserve"
 )
 
-// endPlaces ends places of Reservations whose time is over or whose room is gone.
-func (s *Scheduler) endPlaces(now time.Time) {
-	for _, e := range slices.Clone(s.store.EndPlaces(now.UnixNano())) {
-		s.applyEffect(e, now)
+// places serves the Reservations that people create: it lets pods that wait have the rooms that are kept for them, and ends places whose time is over. The ledger
+// keeps the rooms; who owns which, and whose place comes early, package reserve knows.
+//
+// An owner that is served takes nothing from anybody else: it gets the room of a place, or nothing.
+type places struct {
+	d      *decisions
+	owners *reserve.Owners
+	turns  *reserve.Turns
+}
+
+// end ends places of Reservations whose time is over or whose room is gone.
+func (p *places) end(now time.Time) {
+	for _, e := range slices.Clone(p.d.store.EndPlaces(now.UnixNano())) {
+		p.d.waiting.apply(e, now)
 	}
 }
 
-// serveOwners lets pods that wait have the rooms that are kept for them, before the queue has its turn. It takes nothing from anybody, so neither priority nor a
+// serve lets pods that wait have the rooms that are kept for them, before the queue has its turn. It takes nothing from anybody, so neither priority nor a
 // queue's limit is asked. It returns how many decisions it made.
-func (s *Scheduler) serveOwners(now time.Time) (decisions int) {
-	for _, set := range s.owners.Due() {
+func (p *places) serve(now time.Time) (decisions int) {
+	for _, set := range p.owners.Due() {
 		var full []*cluster.Class // for which there is no room
-		for _, pod := range s.owners.Of(set) {
-			u := s.queue.Unit(pod.UID)
-			if u != nil && !s.queue.Waits(u) {
+		for _, pod := range p.owners.Of(set) {
+			u := p.d.queue.Unit(pod.UID)
+			if u != nil && !p.d.queue.Waits(u) {
 				continue // it is tried later in this round
 			}
-			served := s.owners.Try(set, pod.UID, func() bool {
+			served := p.owners.Try(set, pod.UID, func() bool {
 				if u == nil || slices.Contains(full, pod.Class) {
 					return false
 				}
 				decisions++
-				return s.serveOwner(u, set, now)
+				return p.serveOwner(u, set, now)
 			})
 			if !served && u != nil && u.Gang == nil {
 				full = append(full, pod.Class)
@@ -42,15 +53,15 @@ func (s *Scheduler) serveOwners(now time.Time) (decisions int) {
 }
 
 // serveOwner gives a unit the rooms of placeholders of a set, to all members that it needs or to none.
-func (s *Scheduler) serveOwner(u *queue.Unit, set *cluster.PlaceholderSet, now time.Time) bool {
-	a := attempt{s: s, unit: u, in: s.instances[s.dispatcher.Choose()], now: now}
+func (p *places) serveOwner(u *queue.Unit, set *cluster.PlaceholderSet, now time.Time) bool {
+	a := attempt{d: p.d, unit: u, in: p.d.instance(), now: now}
 	snapshot := a.in.snapshot
-	snapshot.Advance(s.store)
+	snapshot.Advance(p.d.store)
 	mark := snapshot.Mark()
 	plan := &cluster.Plan{Revision: snapshot.Revision(), Scheduler: a.in.number}
-	placeholders := s.store.Placeholders().Reserved(set, nil)
+	placeholders := p.d.store.Placeholders().Reserved(set, nil)
 	for _, pod := range u.Members() {
-		if s.store.Placeholders().Owns(set, pod) {
+		if p.d.store.Placeholders().Owns(set, pod) {
 			placeholders = a.takeRoom(plan, pod, placeholders)
 		}
 	}
@@ -58,7 +69,7 @@ func (s *Scheduler) serveOwner(u *queue.Unit, set *cluster.PlaceholderSet, now t
 	if len(plan.Placements) == 0 || len(plan.Placements) < u.Need() {
 		return false
 	}
-	s.queue.Take(u)
+	p.d.queue.Take(u)
 	return a.commit(plan, facts.Condition{})
 }
 
@@ -66,8 +77,8 @@ func (s *Scheduler) serveOwner(u *queue.Unit, set *cluster.PlaceholderSet, now t
 func (a *attempt) takeRoom(plan *cluster.Plan, pod *cluster.Pod, placeholders []*cluster.Pod) (left []*cluster.Pod) {
 	snapshot, decider := a.in.snapshot, a.in.placers.For(pod)
 	for i, placeholder := range placeholders {
-		slot := a.s.store.Slot(placeholder.Node())
-		through := a.s.store.Reservation(slot) // whoever has reserved the node since came later
+		slot := a.d.store.Slot(placeholder.Node())
+		through := a.d.store.Reservation(slot) // whoever has reserved the node since came later
 		if through != cluster.NoReservation && plan.Through != cluster.NoReservation && through != plan.Through {
 			continue
 		}
@@ -92,8 +103,8 @@ func (a *attempt) takeRoom(plan *cluster.Plan, pod *cluster.Pod, placeholders []
 	return placeholders
 }
 
-// nextExpiry is when the next Reservation expires.
-func (s *Scheduler) nextExpiry() (time.Time, bool) {
-	at, ok := s.store.Placeholders().NextExpiry()
+// nextWake is when the next Reservation expires.
+func (p *places) nextWake() (time.Time, bool) {
+	at, ok := p.d.store.Placeholders().NextExpiry()
 	return time.Unix(0, at), ok
 }

@@ -22,9 +22,6 @@ import (
 	"hilbert.dev/hilbert/schedule/reserve"
 )
 
-// maxRejections is how often in a row a unit is decided again at once after its Plan was rejected; then it backs off.
-const maxRejections = 8
-
 // maxCostIndexes bounds the classes and priorities whose preemption costs are kept for every node.
 const maxCostIndexes = 16
 
@@ -34,40 +31,31 @@ const maxCostIndexes = 16
 // Example: a shell calls Apply for each event, then Step, then starts the writes of Ready, and gives each answer to Finish. A pod that arrives in Apply
 // is placed in the next Step, and its Binding is among the writes of the next Ready.
 type Scheduler struct {
-	cfg        spec.Scheduling
-	store      *cluster.Store
-	queue      *queue.Queue
-	dispatcher *dispatch.Dispatcher
-	instances  []*instance
-	binder     *bind.Binder
-	market     *rules.Market
-	lag        func(int) bool
-	observer   Observer
-	auditor    Auditor // nil when the observer is none
+	cfg    spec.Scheduling
+	store  *cluster.Store
+	queue  *queue.Queue
+	binder *bind.Binder
+	gate   *admit.Gate
+	market *rules.Market
 
-	held        map[facts.UID]changes.Revision // pods that must not be decided on, and the revision to have been seen before they are
-	vanished    map[facts.UID]struct{}         // the API server says they are gone or bound elsewhere; the watch has not said so yet
-	retries     retries
-	blocked     blocked
-	gate        *admit.Gate
-	gangs       gangTimers
-	obliged     obliged
-	relief      *relief.Relief
-	events      *events.Recorder
-	podEvents   *events.Pods
-	owners      *reserve.Owners
-	turns       *reserve.Turns
-	reserved    *reserve.Status
-	noPodEvents bool
-	partitions  partitions
-	workers     workers
-	outsiders   Outsiders
+	blocked    blocked
+	notices    notices
+	gangs      gangs
+	obliged    obliged
+	waiting    waitingPods
+	partitions partitions
+	decisions  decisions
+	redecider  redecider
+	places     places
+	sharing    sharing
 
-	apart apart.Book
+	relief    *relief.Relief
+	events    *events.Recorder
+	podEvents *events.Pods
+	reserved  *reserve.Status
 
-	attempt            attempt      // the turn that is on
-	looked, endedSteps int          // nodes that the decisions of this Step have looked at, and Steps that ended for that: see maxLooks
-	writes             []bind.Write // scratch of Ready
+	endedSteps int          // Steps that ended because their decisions had looked at many nodes: see maxLooks
+	writes     []bind.Write // scratch of Ready
 }
 
 // New returns an empty pipeline. It fails on a score name that does not exist.
@@ -80,55 +68,71 @@ func New(o Options) (*Scheduler, error) {
 	if o.Config.DefaultSpread == spec.DefaultSpreadSystem {
 		defaults = facts.SystemSpreadDefaults
 	}
-	s := &Scheduler{
-		cfg:        o.Config,
-		store:      cluster.NewStore(defaults...),
-		dispatcher: dispatch.New(max(o.Instances, 1)),
-		market:     set.Market(),
-		lag:        o.Lag,
-		observer:   o.Observer,
-		retries:    retries{cfg: o.Config.Backoff, failed: make(map[facts.UID]int)},
-		held:       make(map[facts.UID]changes.Revision),
-		vanished:   make(map[facts.UID]struct{}),
-	}
+	s := &Scheduler{cfg: o.Config, store: cluster.NewStore(defaults...), market: set.Market()}
 	s.store.ResourceClaims().SetAllocator(o.Devices)
 	if most := o.Config.MaxWaitingClasses; most != nil {
 		s.store.Waiting().SetMost(*most)
 	}
 	s.queue = queue.New(s.store)
 	s.gate = admit.NewGate(s.store, o.Config.Units.MaxReservations)
-	s.blocked = newBlocked(s.store, s.queue, s.gate.Reservations, o.Config.Conditions.MinInterval.D())
-	s.gangs = newGangTimers(o.Config.Units, s.gate)
-	if s.lag == nil {
-		s.lag = func(int) bool { return false }
-	}
-	if s.observer == nil {
-		s.observer = silent{}
-	}
-	s.auditor, _ = s.observer.(Auditor)
-	s.relief, s.events = relief.New(s.store, o.Config.Evictions), events.New(s.store)
-	s.noPodEvents = o.NoPodEvents
-	s.owners, s.reserved = reserve.NewOwners(s.store), reserve.NewStatus(s.store, o.NoPodEvents)
-	s.turns = reserve.NewTurns(s.store)
-	s.podEvents = events.NewPods(s.store, o.Config.Events.Scheduled)
 	s.binder = bind.New(s.store, rules.Commits, o.Config.Binding, o.Config.Conditions)
-	s.obliged = newObliged(s.store, s.binder)
+	s.relief, s.events = relief.New(s.store, o.Config.Evictions), events.New(s.store)
+	s.podEvents = events.NewPods(s.store, o.Config.Events.Scheduled)
+	s.reserved = reserve.NewStatus(s.store, o.NoPodEvents)
+	s.join(&o)
 	for i := range max(o.Instances, 1) {
-		s.instances = append(s.instances, newInstance(i, s.store, cluster.NewSnapshot(), set, &s.cfg))
+		s.decisions.instances = append(s.decisions.instances, newInstance(i, s.store, cluster.NewSnapshot(), set, &s.cfg))
 	}
 	if o.Partitions != nil {
-		s.partitions = partitions{partitioner: dispatch.NewPartitioner(*o.Partitions), store: s.store, instances: s.instances}
+		s.partitions = partitions{partitioner: dispatch.NewPartitioner(*o.Partitions), store: s.store, instances: s.decisions.instances}
 	}
-	s.outsiders.s = s
 	if n := o.Config.Schedulers; n > 1 {
-		s.workers = newWorkers(n, o.Runner, s.store, set, &s.cfg)
+		s.sharing.workers = newWorkers(n, o.Runner, s.store, set, &s.cfg)
 		s.partitions = partitions{partitioner: dispatch.NewPartitioner(partitionRules(&s.cfg.Partitions)), store: s.store, confined: true}
-		for _, w := range s.workers.list {
+		for _, w := range s.sharing.workers.list {
 			s.partitions.instances = append(s.partitions.instances, w.instance)
 		}
-		s.store.BeforeDefinitionsChange(s.workers.idle)
+		s.store.BeforeDefinitionsChange(s.sharing.workers.idle)
 	}
 	return s, nil
+}
+
+// join makes the parts, and gives each the others that it works with.
+func (s *Scheduler) join(o *Options) {
+	observer := o.Observer
+	if observer == nil {
+		observer = silent{}
+	}
+	auditor, _ := observer.(Auditor)
+	lag := o.Lag
+	if lag == nil {
+		lag = func(int) bool { return false }
+	}
+	owners, turns := reserve.NewOwners(s.store), reserve.NewTurns(s.store)
+	s.blocked = newBlocked(s.store, s.queue, s.gate.Reservations, o.Config.Conditions.MinInterval.D())
+	s.obliged = newObliged(s.store, s.binder)
+	s.notices = notices{
+		store: s.store, conditions: s.binder.Conditions(), events: s.podEvents, noEvents: o.NoPodEvents,
+		timers: &s.gangs.timers, reservations: s.gate.Reservations,
+	}
+	s.gangs = gangs{
+		timers: newGangTimers(o.Config.Units, s.gate), store: s.store, queue: s.queue, binder: s.binder, gate: s.gate, blocked: &s.blocked, notices: &s.notices,
+	}
+	s.waiting = waitingPods{
+		store: s.store, queue: s.queue, binder: s.binder, gate: s.gate, blocked: &s.blocked, gangs: &s.gangs, obliged: &s.obliged, notices: &s.notices,
+		owners: owners, turns: turns, observer: observer,
+		retries: retries{cfg: o.Config.Backoff, failed: make(map[facts.UID]int)},
+		held:    make(map[facts.UID]changes.Revision), vanished: make(map[facts.UID]struct{}),
+	}
+	s.decisions = decisions{
+		store: s.store, queue: s.queue, binder: s.binder, market: s.market, gate: s.gate, blocked: &s.blocked, gangs: &s.gangs, obliged: &s.obliged,
+		notices: &s.notices, waiting: &s.waiting, partitions: &s.partitions, observer: observer, auditor: auditor,
+		dispatcher: dispatch.New(max(o.Instances, 1)), lag: lag,
+	}
+	s.redecider = redecider{d: &s.decisions, obliged: &s.obliged}
+	s.places = places{d: &s.decisions, owners: owners, turns: turns}
+	s.sharing = sharing{d: &s.decisions, cfg: &s.cfg}
+	s.sharing.outsiders.sharing = &s.sharing
 }
 
 // Store returns the ledger, to read.
@@ -160,13 +164,13 @@ func (s *Scheduler) Bounds() BoundCounts {
 	waiting := s.store.Waiting()
 	c := BoundCounts{
 		PostponedExplanations: s.blocked.explanations.refused, EndedSteps: s.endedSteps, ReservationTries: s.gate.Reservations.Tried(),
-		HeldBack: waiting.Held(), HeldBackIn: waiting.Crowded(), Events: s.podEvents.Backlog(), NodeEvents: s.events.Waiting(), Apart: s.apart.Counts(),
+		HeldBack: waiting.Held(), HeldBackIn: waiting.Crowded(), Events: s.podEvents.Backlog(), NodeEvents: s.events.Waiting(), Apart: s.decisions.apart.Counts(),
 	}
-	for _, in := range s.instances {
+	for _, in := range s.decisions.instances {
 		c.GPUStates.Add(in.placers.GPUStates())
 	}
-	s.workers.idle()
-	for _, w := range s.workers.list {
+	s.sharing.workers.idle()
+	for _, w := range s.sharing.workers.list {
 		c.GPUStates.Add(w.placers.GPUStates())
 	}
 	return c
@@ -186,21 +190,13 @@ func (s *Scheduler) Partitions() PartitionCounts {
 func (s *Scheduler) Gate() *admit.Gate { return s.gate }
 
 // Held yields the pods that are held: gated, or with something about them that must be mended first.
-func (s *Scheduler) Held() iter.Seq[*cluster.Pod] {
-	return func(yield func(*cluster.Pod) bool) {
-		for uid := range s.held {
-			if pod := s.store.Pod(uid); pod != nil && !yield(pod) {
-				return
-			}
-		}
-	}
-}
+func (s *Scheduler) Held() iter.Seq[*cluster.Pod] { return s.waiting.all() }
 
 // Standings returns how each pod in the queue stands.
 func (s *Scheduler) Standings() []queue.WaitingPod {
 	list := s.queue.View().Pods()
 	for i := range list {
-		list[i].Attempts = max(list[i].Attempts, s.retries.of(list[i].Pod))
+		list[i].Attempts = max(list[i].Attempts, s.waiting.retries.of(list[i].Pod))
 	}
 	return list
 }
@@ -218,19 +214,19 @@ func (s *Scheduler) Apply(event facts.Event, now time.Time) (judged int) {
 	switch event.(type) {
 	case facts.PodUpserted, facts.PodRemoved:
 	default:
-		s.workers.idle() // they read of nodes, queues and workloads what this may change
+		s.sharing.workers.idle() // they read of nodes, queues and workloads what this may change
 	}
 	s.countArrivals(event)
 	effects := s.store.Apply(event)
 	for _, effect := range effects {
-		s.applyEffect(effect, now)
+		s.waiting.apply(effect, now)
 	}
-	s.refreshUnits(now)
-	s.apart.Apply(s.store, event, now)
+	s.gangs.refresh(now)
+	s.decisions.apart.Apply(s.store, event, now)
 	switch event.(type) {
 	case facts.NodeRemoved, facts.NodesListed:
 		s.binder.ReleaseFromLostNodes()
-		s.report(now)
+		s.waiting.report(now)
 	}
 	return len(effects)
 }
@@ -253,94 +249,10 @@ func (s *Scheduler) countArrivals(event facts.Event) {
 	}
 }
 
-func (s *Scheduler) applyEffect(e cluster.Effect, now time.Time) {
-	pod := e.Pod
-	seen, held := s.held[pod.UID]
-	delete(s.held, pod.UID)
-	delete(s.vanished, pod.UID)
-	switch e.Kind {
-	case cluster.Waits:
-		if held {
-			s.binder.Conditions().Withdraw(pod)
-		}
-		s.enqueue(pod, seen, now)
-	case cluster.VolumesMoved:
-		s.binder.VolumesMoved(pod.UID)
-		s.report(now)
-	case cluster.Held:
-		s.hold(pod, max(seen, s.queue.Remove(pod.UID)), now)
-	case cluster.Settled:
-		s.obliged.forget(pod.UID)
-		s.queue.Remove(pod.UID)
-		s.podEvents.Forget(pod.UID)
-		if e.Gone || pod.Phase != cluster.Assumed {
-			s.retries.forget(pod.UID)
-		}
-		s.binder.Settle(pod, e.Gone)
-		s.report(now)
-	}
-}
-
-// hold keeps a pod that waits, but must not be placed, and says why. It is not queued before a change of it has been seen.
-func (s *Scheduler) hold(pod *cluster.Pod, seen changes.Revision, now time.Time) {
-	if !pod.Ours || pod.Phase != cluster.Pending || pod.Deleting {
-		return // it wants no place
-	}
-	s.held[pod.UID] = seen
-	if condition, refused := admit.Refuse(pod); refused && !pod.Gated {
-		s.sayWhy(pod, condition, now)
-	}
-}
-
-// withdrawNomination clears the nomination of a pod that has lost the place which its victims were to make room for. written says that this process
-// has written one.
-func (s *Scheduler) withdrawNomination(pod *cluster.Pod, written bool, now time.Time) {
-	if written || pod.Nominated != "" {
-		s.binder.Conditions().WithdrawNomination(pod, now)
-	}
-}
-
-// enqueue puts a pod into the queue, to be decided on a snapshot that has seen a revision. If its class is known to fit nowhere, its
-// condition says so at once.
-func (s *Scheduler) enqueue(pod *cluster.Pod, seen changes.Revision, now time.Time) {
-	if s.binder.Assumes(pod.UID) {
-		return
-	}
-	s.owners.Arrived(pod)
-	s.turns.Arrived(pod)
-	u, parked := s.queue.Add(pod)
-	u.NotBefore = max(u.NotBefore, seen)
-	s.gangs.waits(u, false, now)
-	if !parked {
-		if why := s.blocked.explanations.recent(u.Shape, now); why != nil {
-			why.addNewcomer(pod.UID)
-		}
-		return
-	}
-	if s.mayTry(u, now) {
-		s.queue.Wake(u.ShapeQueue())
-	} else if why := s.blocked.explanations.of(u.Shape); why != nil {
-		s.sayWhy(pod, ofPods(s.blocked.whyParked(u, why)), now)
-	}
-}
-
-// mayTry reports whether a unit that came to others which sleep has to be tried nevertheless.
-func (s *Scheduler) mayTry(u *queue.Unit, now time.Time) bool {
-	if s.gate.Reservations.Backfills(u, now) {
-		return true
-	}
-	for _, pod := range u.Members() {
-		if pod.NeverPreempts {
-			return false
-		}
-	}
-	return s.blocked.mayHaveVictims(keyOf(u), u.Priority)
-}
-
 // Ready returns the API writes to start now; each must be answered with Finish. The slice is valid until the next call.
 func (s *Scheduler) Ready(now time.Time) []bind.Write {
 	writes := s.binder.Ready(now)
-	s.report(now)
+	s.waiting.report(now)
 	evictions, told, about, reserved := s.relief.Ready(now), s.events.Ready(now), s.podEvents.Ready(now), s.reserved.Ready(now)
 	if len(evictions)+len(told)+len(about)+len(reserved) == 0 {
 		return writes
@@ -362,62 +274,7 @@ func (s *Scheduler) Finish(result bind.Result, now time.Time) {
 		s.podEvents.Finish(result)
 	default:
 		s.binder.Finish(result, now)
-		s.report(now)
-	}
-}
-
-// report handles the outcomes that the binder has.
-func (s *Scheduler) report(now time.Time) {
-	for _, r := range s.binder.Transitions() {
-		s.transition(r, now)
-	}
-	s.refreshUnits(now)
-}
-
-func (s *Scheduler) transition(r bind.Transition, now time.Time) {
-	if r.Event == bind.VictimDeleted {
-		if pod := s.store.Pod(r.Pod); pod != nil && !s.noPodEvents {
-			s.podEvents.Preempted(r.Victim, r.Node, pod)
-		}
-		return
-	}
-	s.obliged.forget(r.Pod)
-	pod := s.store.Pod(r.Pod)
-	if pod == nil {
-		return
-	}
-	switch r.Event {
-	case bind.Bound:
-		s.retries.forget(r.Pod)
-		s.observer.Bound(pod, now)
-		s.podEvents.Placed(pod)
-	case bind.Released:
-		s.observer.Released(pod, r.Message, now)
-		s.withdrawNomination(pod, r.Nominated, now)
-		if !pod.Schedulable() {
-			s.hold(pod, 0, now)
-			return
-		}
-		s.owners.Arrived(pod)
-		s.turns.Arrived(pod)
-		s.queue.AddDelayed(pod, s.store.Revision(), s.retries.next(r.Pod, now)) // a snapshot from before does not know why it lost its place
-		if !r.Unsent {
-			s.sayWhy(pod, facts.Condition{Reason: spec.ReasonBindingFailed, Message: r.Message}, now)
-		}
-	case bind.VictimDeleted: // told above: the pod goes on waiting for the others
-	case bind.VictimsGone:
-		s.observer.Cleared(pod, now)
-	case bind.Preempted:
-		s.observer.Released(pod, r.Message, now)
-		s.withdrawNomination(pod, r.Nominated, now)
-		if !pod.Schedulable() {
-			s.hold(pod, 0, now)
-			return
-		}
-		s.enqueue(pod, s.store.Revision(), now)
-	case bind.Vanished:
-		s.retries.forget(r.Pod)
-		s.vanished[r.Pod] = struct{}{}
+		s.waiting.report(now)
 	}
 }
 
@@ -429,10 +286,11 @@ func (s *Scheduler) NextWake(now time.Time) (time.Time, bool) {
 	next.Add(s.relief.NextWake(now))
 	next.Add(s.events.NextWake(now))
 	next.Add(s.podEvents.NextWake(now))
-	next.Add(s.nextTimer())
+	next.Add(s.gangs.nextWake())
+	next.Add(s.blocked.nextReclaim())
 	next.Add(s.reserved.NextWake())
-	next.Add(s.nextExpiry())
-	next.Add(s.outsiders.nextWake())
+	next.Add(s.places.nextWake())
+	next.Add(s.sharing.outsiders.nextWake())
 	return next.Time()
 }
 
@@ -449,8 +307,8 @@ func (s *Scheduler) Flush() {
 func (s *Scheduler) Pending() Pending {
 	waiting := s.queue.Counts()
 	return Pending{
-		Active: waiting.Ready + s.workers.pending() + s.outsiders.pending(), Backoff: waiting.BackingOff, Unschedulable: waiting.Parked, Quota: waiting.QuotaBlocked, Gathering: waiting.Gathering,
-		Held: len(s.held), InFlight: s.binder.Len(),
+		Active: waiting.Ready + s.sharing.pending(), Backoff: waiting.BackingOff, Unschedulable: waiting.Parked, Quota: waiting.QuotaBlocked, Gathering: waiting.Gathering,
+		Held: len(s.waiting.held), InFlight: s.binder.Len(),
 	}
 }
 
@@ -469,24 +327,14 @@ func (s *Scheduler) Verify() error {
 	if err := s.store.Verify(); err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
-	var err error
-	s.store.EachPod(func(pod *cluster.Pod) {
-		_, held := s.held[pod.UID]
-		_, vanished := s.vanished[pod.UID]
-		waits, assumed := s.queue.Unit(pod.UID) != nil, s.binder.Assumes(pod.UID)
-		switch {
-		case assumed != (pod.Phase == cluster.Assumed):
-			err = fmt.Errorf("pod %s is %s; binder has it: %v", pod.UID, pod.Phase, assumed)
-		case waits && (held || assumed):
-			err = fmt.Errorf("pod %s waits in the queue; held: %v, in the binder: %v", pod.UID, held, assumed)
-		case waits && !pod.Schedulable():
-			err = fmt.Errorf("pod %s waits in the queue but must not be placed", pod.UID)
-		case pod.Schedulable() && !waits && !vanished:
-			err = fmt.Errorf("pod %s wants a place and is lost: neither in the queue nor in the binder", pod.UID)
-		}
-	})
-	return err
+	return s.waiting.verify()
 }
+
+// Outside are the schedulers in other processes.
+func (s *Scheduler) Outside() *Outsiders { return &s.sharing.outsiders }
+
+// Workers returns what has come of the units that were handed out to other schedulers.
+func (s *Scheduler) Workers() WorkerCounts { return s.sharing.sum() }
 
 type silent struct{}
 

@@ -241,20 +241,20 @@ func TestBatchesFollowWhatIsReady(t *testing.T) {
 	now := time.Unix(0, 0)
 	for _, c := range []struct{ ready, want int }{{2000, maxBatch}, {400, 100}, {100, minBatch}, {20, 20}} {
 		s := besideWorld(t, 20, c.ready, 2, 10_000)
-		if s.handOut(); len(s.workers.list[0].batch) != c.want {
-			t.Errorf("of %d that are ready a worker gets %d, want %d", c.ready, len(s.workers.list[0].batch), c.want)
+		if s.sharing.handOut(); len(s.sharing.workers.list[0].batch) != c.want {
+			t.Errorf("of %d that are ready a worker gets %d, want %d", c.ready, len(s.sharing.workers.list[0].batch), c.want)
 		}
 	}
 	s := besideWorld(t, 20, 2000, 2, 10_000)
 	s.Step(now, 1)
-	for _, w := range s.workers.list {
+	for _, w := range s.sharing.workers.list {
 		if len(w.batch) == 0 {
 			t.Errorf("scheduler %d has nothing to do until the next Step", w.number)
 		}
 	}
 	accounted(t, s)
 	s = besideWorld(t, 20, 2000, 2, 1)
-	if s.Step(now, 1); !s.binder.Full() || s.workers.free() == nil {
+	if s.Step(now, 1); !s.binder.Full() || s.sharing.workers.free() == nil {
 		t.Fatal("nothing waits for its write, or no scheduler is free")
 	}
 	before := accounted(t, s).Batches
@@ -272,14 +272,14 @@ func TestBatchesAreBounded(t *testing.T) {
 		s := besideWorld(t, nodes, pods, 2, 10_000)
 		playBatches(t, s, func() bool {
 			taken := 0 // what the scheduler has looked at whose batch is taken in first
-			if len(s.workers.out) > 0 {
-				taken = s.workers.out[0].looked
+			if len(s.sharing.workers.out) > 0 {
+				taken = s.sharing.workers.out[0].looked
 			}
 			more := turn(s, now)
-			if s.looked < taken || s.looked > 2*maxLooks+slack {
-				t.Fatalf("a Step has looked at %d nodes, and takes in a batch for which %d were looked at", s.looked, taken)
+			if s.decisions.looked < taken || s.decisions.looked > 2*maxLooks+slack {
+				t.Fatalf("a Step has looked at %d nodes, and takes in a batch for which %d were looked at", s.decisions.looked, taken)
 			}
-			for _, w := range s.workers.list {
+			for _, w := range s.sharing.workers.list {
 				if w.looked > maxLooks+slack {
 					t.Fatalf("a scheduler has looked at %d nodes before it was waited for", w.looked)
 				}
@@ -290,7 +290,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	t.Run("elsewhere", func(t *testing.T) {
 		s := besideWorld(t, nodes, 0, 1, 10_000)
 		e := newElsewhere(t, s)
-		for e.join(now); !s.outsiders.list[0].complete || s.outsiders.list[0].waits; e.deliver(now) {
+		for e.join(now); !s.sharing.outsiders.list[0].complete || s.sharing.outsiders.list[0].waits; e.deliver(now) {
 			e.follow(now)
 		}
 		for i := range pods {
@@ -298,8 +298,8 @@ func TestBatchesAreBounded(t *testing.T) {
 		}
 		playBatches(t, s, func() bool {
 			more := turn(s, now)
-			if s.looked > maxLooks+slack {
-				t.Fatalf("a Step has looked at %d nodes", s.looked)
+			if s.decisions.looked > maxLooks+slack {
+				t.Fatalf("a Step has looked at %d nodes", s.decisions.looked)
 			}
 			e.follow(now)
 			e.deliver(now)
