@@ -35,11 +35,11 @@ type absenceController struct {
 }
 
 func newAbsenceController(n *nodeState, with *Absence, lending *lendingController, devices *deviceInjector, knobs *knobController) *absenceController {
-	a := &absenceController{node: n, with: with, lending: lending, devices: devices, knobs: knobs, beats: uint64(n.now().UnixNano())}
+	a := &absenceController{node: n, with: with, lending: lending, devices: devices, knobs: knobs, beats: uint64(n.Now().UnixNano())}
 	if with != nil {
-		a.saver = store.NewSaver(n.loop, n.now, with.Plan, func(err error) {
+		a.saver = store.NewSaver(n.Loop, n.Now, with.Plan, func(err error) {
 			if err != nil {
-				n.log.Error("the plan for the agent's absence cannot be written", "err", err)
+				n.Log.Error("the plan for the agent's absence cannot be written", "err", err)
 			}
 		})
 	}
@@ -48,20 +48,20 @@ func newAbsenceController(n *nodeState, with *Absence, lending *lendingControlle
 
 // hold takes the turn if it is not the agent's. If the watchdog had it, nothing is lent any more: what comes first is what the plan says too.
 func (a *absenceController) hold() {
-	if a.with == nil || a.with.Kernel.Holds() || !a.node.runtime.connected {
+	if a.with == nil || a.with.Kernel.Holds() || !a.node.Runtime.Connected {
 		return
 	}
 	seen, err := a.with.Directory.Turn()
 	if err == nil {
 		if seen.Owner == watchdog.Watchdog {
 			a.lending.giveBack()
-			a.node.manager.Pools.SetReclaimed([topology.MaxNUMANodes]int{})
-			a.node.log.Warn("the watchdog stood in for this agent; nothing is lent until the laws lend again")
+			a.node.Manager.Pools.SetReclaimed([topology.MaxNUMANodes]int{})
+			a.node.Log.Warn("the watchdog stood in for this agent; nothing is lent until the laws lend again")
 		}
 		seen, err = a.with.Directory.Take(seen, watchdog.Agent)
 	}
 	if err != nil {
-		a.node.events.Problems.Set(spec.ReasonKnobRefused, err.Error())
+		a.node.Events.Problems.Set(spec.ReasonKnobRefused, err.Error())
 		return
 	}
 	a.with.Kernel.Took(seen)
@@ -70,9 +70,9 @@ func (a *absenceController) hold() {
 
 // cgroups are those of all pods.
 func (a *absenceController) cgroups() (out []string) {
-	for _, p := range a.node.pods.sorted() {
-		if p.cgroup != "" {
-			out = append(out, p.cgroup)
+	for _, p := range a.node.Pods.Sorted() {
+		if p.Cgroup != "" {
+			out = append(out, p.Cgroup)
 		}
 	}
 	return out
@@ -80,22 +80,22 @@ func (a *absenceController) cgroups() (out []string) {
 
 // beat says that the agent lives. One that does not know what runs says nothing: it keeps no promise.
 func (a *absenceController) beat() {
-	if a.with == nil || !a.node.runtime.synced {
+	if a.with == nil || !a.node.Runtime.Synced {
 		return
 	}
 	held := a.with.Kernel.Holds()
 	if a.hold(); !held && a.with.Kernel.Holds() {
-		a.node.apply()
+		a.node.Apply()
 	}
 	a.beats++
 	if err := a.with.Directory.Beat(a.beats); err != nil {
-		a.node.log.Error("the watchdog cannot be told that the agent lives", "err", err)
+		a.node.Log.Error("the watchdog cannot be told that the agent lives", "err", err)
 	}
 }
 
 // leave writes the plan, if it has changed.
 func (a *absenceController) leave(now time.Time) {
-	if a.with != nil && a.node.runtime.synced {
+	if a.with != nil && a.node.Runtime.Synced {
 		a.saver.Save(a.plan().Encode(), now)
 	}
 }
@@ -107,16 +107,16 @@ func (a *absenceController) plan() (out watchdog.Plan) {
 	if a.node.options.Mode != spec.ModeAgent {
 		return out
 	}
-	a.node.manager.WithoutLoan(func() {
+	a.node.Manager.WithoutLoan(func() {
 		for _, k := range a.node.qosKnobs() {
 			out.CPUs = append(out.CPUs, watchdog.CgroupCPUs{Cgroup: k.Cgroup, CPUs: k.Value})
 		}
-		for _, pod := range a.node.pods.sorted() {
-			p, ok := a.node.placement(pod)
+		for _, pod := range a.node.Pods.Sorted() {
+			p, ok := a.node.Placement(pod)
 			if !ok || p.Pool == "" || p.Pool == spec.PoolSystem || p.CPUs.IsEmpty() {
 				continue
 			}
-			for _, cgroup := range append([]string{pod.cgroup}, pod.cgroups()...) {
+			for _, cgroup := range append([]string{pod.Cgroup}, pod.Cgroups()...) {
 				if cgroup != "" {
 					out.CPUs = append(out.CPUs, watchdog.CgroupCPUs{Cgroup: cgroup, CPUs: p.CPUs.String()})
 				}

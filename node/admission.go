@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"slices"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/pods"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -35,7 +36,7 @@ type admission struct {
 
 // synchronize takes over what runs. The checkpoint may be older than what was answered, because no answer waits for the disk; then what the runtime tells
 // counts: the CPUs of its containers, what they request, and their marks.
-func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fixed map[PodKey]topology.CPUSet) {
+func (d *admission) synchronize(sandboxes []runtime.Sandbox, containers []runtime.Container, fixed map[PodKey]topology.CPUSet) {
 	running := make(map[string]topology.CPUSet) // what each sandbox's containers were told
 	sandboxes = slices.Clone(sandboxes)
 	for i := range containers {
@@ -49,17 +50,17 @@ func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fix
 	for i := range order {
 		here[order[i].UID] = true
 	}
-	for _, uid := range d.node.manager.UIDs() {
+	for _, uid := range d.node.Manager.UIDs() {
 		if !here[uid] {
-			d.node.manager.Release(uid)
+			d.node.Manager.Release(uid)
 		}
 	}
 	d.releaseStale(order, running)
-	d.node.pods.clear()
+	d.node.Pods.Clear()
 	clear(d.plugins.unmanaged)
 	d.plugins.recall(order, containers)
 	// Pods with cores of their own come first, so that pods that share are moved only once.
-	slices.SortStableFunc(order, func(x, y Sandbox) int { return d.adoptionRank(&x, running) - d.adoptionRank(&y, running) })
+	slices.SortStableFunc(order, func(x, y runtime.Sandbox) int { return d.adoptionRank(&x, running) - d.adoptionRank(&y, running) })
 	for i := range order {
 		s := &order[i]
 		// One that has fewer CPUs than its sandbox says has been resized since. None grows before all have what they run on.
@@ -71,8 +72,8 @@ func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fix
 	}
 	for i := range order {
 		s := &order[i]
-		if asked, _, known := d.node.manager.Pod(s.UID); known && requests[s.ID] > asked.MilliCPU { // it has grown since the checkpoint
-			d.node.events.Notes(nameOf(s), d.node.manager.Resize(s.UID, requests[s.ID]).Notes)
+		if asked, _, known := d.node.Manager.Pod(s.UID); known && requests[s.ID] > asked.MilliCPU { // it has grown since the checkpoint
+			d.node.Events.Notes(s.Ref(), d.node.Manager.Resize(s.UID, requests[s.ID]).Notes)
 		}
 	}
 	for i := range containers {
@@ -81,28 +82,28 @@ func (d *admission) synchronize(sandboxes []Sandbox, containers []Container, fix
 		}
 	}
 	d.missed.note(sandboxes, containers)
-	d.node.apply()
+	d.node.Apply()
 }
 
 // recall puts into sandboxes what their containers say that is newer: what they hold of devices, and what they request since a resize. It returns what the
 // containers of each sandbox request together. One that does not run now is not in the sum, so it says when a pod has grown, and never that it has shrunk.
-func recall(sandboxes []Sandbox, containers []Container) (milli map[string]int64) {
+func recall(sandboxes []runtime.Sandbox, containers []runtime.Container) (milli map[string]int64) {
 	milli = make(map[string]int64)
-	marks := make(map[string]Mark)
+	marks := make(map[string]runtime.Mark)
 	for i := range containers {
 		c := &containers[i]
 		if c.Stopped {
 			continue
 		}
 		milli[c.Sandbox] += c.MilliCPU
-		if m, ok := ParseMark(c.Mark, c.ID); ok {
+		if m, ok := runtime.ParseMark(c.Mark, c.ID); ok {
 			marks[c.Sandbox] = m
 		}
 	}
 	for i := range sandboxes {
 		s := &sandboxes[i]
 		if m, ok := marks[s.ID]; ok {
-			s.Annotations = m.promise(s.Annotations)
+			s.Annotations = m.Promise(s.Annotations)
 		}
 		s.Amounts.MilliCPU = max(s.Amounts.MilliCPU, milli[s.ID]) // a sandbox says what it was made with
 	}
@@ -111,25 +112,25 @@ func recall(sandboxes []Sandbox, containers []Container) (milli map[string]int64
 
 // releaseStale gives up what the checkpoint says of dedicated pods whose CPUs another dedicated pod runs on by now: it was answered later, and they are
 // adopted with what they run on.
-func (d *admission) releaseStale(order []Sandbox, running map[string]topology.CPUSet) {
+func (d *admission) releaseStale(order []runtime.Sandbox, running map[string]topology.CPUSet) {
 	if d.node.options.Mode != spec.ModeAgent {
 		return
 	}
 	var newer topology.CPUSet // of dedicated pods that the checkpoint does not know
-	var known []*Sandbox
+	var known []*runtime.Sandbox
 	for i := range order {
 		s := &order[i]
 		qos, _ := spec.QoSOf(s.Labels, s.Annotations)
-		if _, ok := d.node.manager.Placement(s.UID); ok {
+		if _, ok := d.node.Manager.Placement(s.UID); ok {
 			known = append(known, s)
 		} else if qos.Level == spec.QoSDedicated {
 			newer = newer.Union(running[s.ID])
 		}
 	}
 	for _, s := range known {
-		held, _ := d.node.manager.Placement(s.UID)
+		held, _ := d.node.Manager.Placement(s.UID)
 		if held.Pool == "" && !held.CPUs.Intersection(newer).IsEmpty() {
-			d.node.manager.Release(s.UID)
+			d.node.Manager.Release(s.UID)
 			running[s.ID] = running[s.ID].Minus(newer)
 		}
 	}
@@ -140,14 +141,14 @@ func milliOf(cpus topology.CPUSet) int64 { return 1000 * int64(cpus.Len()) }
 
 // had is what a pod that holds something of the NUMA nodes had when it was last placed: the CPUs that a dedicated pod runs on, and what was promised to a shared one that is
 // bound, in millicores. 0: it is not known.
-func (d *admission) had(s *Sandbox, running map[string]topology.CPUSet) (milli int64) {
+func (d *admission) had(s *runtime.Sandbox, running map[string]topology.CPUSet) (milli int64) {
 	switch {
 	case d.node.options.Mode != spec.ModeAgent:
 		return 0
 	case d.adoptionRank(s, running) == 0:
 		return milliOf(running[s.ID])
 	}
-	if p := podOf(s); p.Request.Binding == topology.BoundShared {
+	if p := pods.Asked(s); p.Request.Binding == topology.BoundShared {
 		for _, cpus := range p.Promise.CPUs {
 			milli += 1000 * int64(cpus)
 		}
@@ -157,8 +158,8 @@ func (d *admission) had(s *Sandbox, running map[string]topology.CPUSet) (milli i
 
 // alive leaves out the sandboxes of pods that have ended: those without a process and containers, if the pod has another sandbox that has one, or no cgroup any more.
 // CRI-O makes sandboxes without a process, and a pod has no containers while they all wait to be started again.
-func (d *admission) alive(sandboxes []Sandbox, running map[string]topology.CPUSet) []Sandbox {
-	dead := func(s *Sandbox) bool {
+func (d *admission) alive(sandboxes []runtime.Sandbox, running map[string]topology.CPUSet) []runtime.Sandbox {
+	dead := func(s *runtime.Sandbox) bool {
 		_, runs := running[s.ID]
 		return s.Processless && !runs
 	}
@@ -168,7 +169,7 @@ func (d *admission) alive(sandboxes []Sandbox, running map[string]topology.CPUSe
 			lives[s.UID] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(sandboxes), func(s Sandbox) bool {
+	return slices.DeleteFunc(slices.Clone(sandboxes), func(s runtime.Sandbox) bool {
 		if !dead(&s) {
 			return false
 		}
@@ -181,7 +182,7 @@ func (d *admission) alive(sandboxes []Sandbox, running map[string]topology.CPUSe
 }
 
 // adoptionRank orders the pods that are adopted: those that run on CPUs which the machine still has keep them before others choose.
-func (d *admission) adoptionRank(s *Sandbox, running map[string]topology.CPUSet) int {
+func (d *admission) adoptionRank(s *runtime.Sandbox, running map[string]topology.CPUSet) int {
 	qos, _ := spec.QoSOf(s.Labels, s.Annotations)
 	cpus := running[s.ID]
 	switch {
@@ -196,10 +197,10 @@ func (d *admission) adoptionRank(s *Sandbox, running map[string]topology.CPUSet)
 }
 
 // adopt takes over a pod that runs already. One that cannot have what it asks for runs on as it is, unmanaged.
-func (d *admission) adopt(s *Sandbox, fixed, running topology.CPUSet) {
+func (d *admission) adopt(s *runtime.Sandbox, fixed, running topology.CPUSet) {
 	kubelet := d.node.options.Mode == spec.ModeKubelet
-	if _, known := d.node.manager.Placement(s.UID); !known || kubelet { // the kubelet may have decided anew
-		p := podOf(s)
+	if _, known := d.node.Manager.Placement(s.UID); !known || kubelet { // the kubelet may have decided anew
+		p := pods.Asked(s)
 		p.Running = true
 		switch {
 		case kubelet:
@@ -207,16 +208,16 @@ func (d *admission) adopt(s *Sandbox, fixed, running topology.CPUSet) {
 		case p.QoS.Level == spec.QoSDedicated:
 			p.Fixed = running
 		}
-		v := d.node.manager.Admit(p)
-		d.node.events.Notes(nameOf(s), v.Notes)
+		v := d.node.Manager.Admit(p)
+		d.node.Events.Notes(s.Ref(), v.Notes)
 		if v.Refused != nil {
-			d.node.events.Note(nameOf(s), allocate.Note(*v.Refused))
-			d.node.counts.Refused[v.Refused.Reason]++
+			d.node.Events.Note(s.Ref(), allocate.Note(*v.Refused))
+			d.node.Counts.Refused[v.Refused.Reason]++
 			d.plugins.unmanaged[s.UID] = true
 			return
 		}
 		if v.Lost != nil { // it loses what it was promised, and hears of it; its NUMA nodes are closed until the report says what is held there
-			d.promises.refuse(nameOf(s), *v.Lost, &p)
+			d.promises.refuse(s.Ref(), *v.Lost, &p)
 		}
 	}
 	d.remember(s)
@@ -237,78 +238,78 @@ func (d *admission) exclusive(ctx context.Context) (map[PodKey]topology.CPUSet, 
 }
 
 // unadjusted leaves a pod as it is: while the kubelet does not say which pods have which CPUs, any narrowing could take CPUs that it gave.
-func (d *admission) unadjusted(s Sandbox, why error) {
-	d.node.loop.Post(func() {
-		d.node.events.Note(nameOf(&s), allocate.Note{Reason: spec.ReasonKubeletRules, Message: "not adjusted: " + why.Error()})
+func (d *admission) unadjusted(s runtime.Sandbox, why error) {
+	d.node.Loop.Post(func() {
+		d.node.Events.Note(s.Ref(), allocate.Note{Reason: spec.ReasonKubeletRules, Message: "not adjusted: " + why.Error()})
 	})
 }
 
-func (d *admission) admit(s *Sandbox, fixed topology.CPUSet) error {
+func (d *admission) admit(s *runtime.Sandbox, fixed topology.CPUSet) error {
 	if err := d.eviction.startBarred(s.UID); err != nil {
 		return err
 	}
-	p := podOf(s)
+	p := pods.Asked(s)
 	p.Fixed = fixed
-	_, known := d.node.manager.Placement(s.UID)
+	_, known := d.node.Manager.Placement(s.UID)
 	if !known && p.Devices != (topology.Grant{}) && d.node.options.Devices != nil && !d.devices.judged {
 		return errNotLooked
 	}
-	if !known && p.Devices.GPUs != 0 && !d.devices.whose && d.node.manager.Devices.Inventory() != nil { // the promise may be the kubelet's to keep, or ours
+	if !known && p.Devices.GPUs != 0 && !d.devices.whose && d.node.Manager.Devices.Inventory() != nil { // the promise may be the kubelet's to keep, or ours
 		return errors.New("hilbert: " + d.devices.own.Message + "; the kubelet tries again")
 	}
-	v := d.node.manager.Admit(p)
-	d.node.events.Notes(nameOf(s), v.Notes)
+	v := d.node.Manager.Admit(p)
+	d.node.Events.Notes(s.Ref(), v.Notes)
 	if v.Refused != nil {
-		d.promises.refuse(nameOf(s), *v.Refused, &p)
+		d.promises.refuse(s.Ref(), *v.Refused, &p)
 		d.checkpoint.save()
 		return errors.New("hilbert: " + v.Refused.Reason + ": " + v.Refused.Message)
 	}
 	d.promises.kept(s.UID)
 	d.remember(s)
-	d.node.apply()
+	d.node.Apply()
 	return nil
 }
 
 // remember files a pod's sandbox, and finds the pod's profile.
-func (d *admission) remember(s *Sandbox) {
-	p := d.node.pods.remember(s)
-	if p.cgroup != "" && !p.seen { // it may be gone before the first tick, which then would take it for one that has yet to come
-		_, err := d.node.options.Kernel.Read(p.cgroup + "/" + enforce.CPUSet)
-		p.seen = err == nil
+func (d *admission) remember(s *runtime.Sandbox) {
+	p := d.node.Pods.Remember(s)
+	if p.Cgroup != "" && !p.Seen { // it may be gone before the first tick, which then would take it for one that has yet to come
+		_, err := d.node.options.Kernel.Read(p.Cgroup + "/" + enforce.CPUSet)
+		p.Seen = err == nil
 	}
 	d.profiles.match(p)
 	if s.Trouble != "" {
-		d.node.events.Note(p.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: s.Trouble})
+		d.node.Events.Note(p.Ref, allocate.Note{Reason: spec.ReasonKnobRefused, Message: s.Trouble})
 	}
 }
 
 // attach files a container of a pod that is known.
-func (d *admission) attach(c *Container) *container {
-	out := d.node.pods.attach(c)
+func (d *admission) attach(c *runtime.Container) *pods.Container {
+	out := d.node.Pods.Attach(c)
 	if out == nil {
 		return nil
 	}
-	d.devices.numbers.recallFunctions(out.pod.name.UID, c.CDI)
+	d.devices.numbers.recallFunctions(out.Pod.Ref.UID, c.CDI)
 	if c.Trouble != "" {
-		d.node.events.Note(out.pod.name, allocate.Note{Reason: spec.ReasonKnobRefused, Message: c.Trouble})
+		d.node.Events.Note(out.Pod.Ref, allocate.Note{Reason: spec.ReasonKnobRefused, Message: c.Trouble})
 	}
 	return out
 }
 
 // forget releases all that a pod had.
-func (d *admission) forget(p *pod) {
-	d.node.pods.forget(p)
-	d.node.manager.Release(p.name.UID)
+func (d *admission) forget(p *pods.Pod) {
+	d.node.Pods.Forget(p)
+	d.node.Manager.Release(p.Ref.UID)
 }
 
 // created is what a new container gets, and a channel that is closed once no other pod runs on its CPUs; nil: that is so already.
 type created struct {
-	Adjustment
+	runtime.Adjustment
 	settled <-chan struct{}
 }
 
-func (d *admission) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out created, err error) {
-	if d.node.pods.byUID[s.UID] == nil || d.node.pods.sandboxes[s.ID] == nil { // we were not there when its sandbox was made
+func (d *admission) create(s *runtime.Sandbox, c *runtime.Container, fixed topology.CPUSet) (out created, err error) {
+	if d.node.Pods.Of(s.UID) == nil || d.node.Pods.OfSandbox(s.ID) == nil { // we were not there when its sandbox was made
 		if err := d.admit(s, fixed); err != nil {
 			return created{}, err
 		}
@@ -316,11 +317,11 @@ func (d *admission) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out
 	if err := d.eviction.startBarred(s.UID); err != nil {
 		return created{}, err
 	}
-	v := d.node.manager.Confirm(s.UID)
-	d.node.events.Notes(nameOf(s), v.Notes)
+	v := d.node.Manager.Confirm(s.UID)
+	d.node.Events.Notes(s.Ref(), v.Notes)
 	if v.Refused != nil {
-		p := podOf(s)
-		d.promises.refuse(nameOf(s), *v.Refused, &p)
+		p := pods.Asked(s)
+		d.promises.refuse(s.Ref(), *v.Refused, &p)
 		d.checkpoint.save()
 		return created{}, errors.New("hilbert: " + v.Refused.Reason + ": " + v.Refused.Message)
 	}
@@ -331,107 +332,19 @@ func (d *admission) create(s *Sandbox, c *Container, fixed topology.CPUSet) (out
 		return created{}, err
 	}
 	noted := d.attach(c)
-	held, _ := d.node.manager.Placement(s.UID)
-	out.Mark = markOf(c.ID, &held.Devices, &out.Devices)
+	held, _ := d.node.Manager.Placement(s.UID)
+	out.Mark = runtime.MarkOf(c.ID, &held.Devices, &out.Devices)
 	out.Mark.Env = append(slices.Clip(out.Mark.Env), out.Resources.Env...)
 	out.Mark.Resources = d.plugins.marks(s.UID)
-	if p, ok := d.node.placement(noted.pod); ok {
+	if p, ok := d.node.Placement(noted.Pod); ok {
 		out.CPUs, out.Mems = p.CPUs, p.Mems
-		noted.cpus, noted.mems = p.CPUs, p.Mems
+		noted.CPUs, noted.Mems = p.CPUs, p.Mems
 	}
 	if score := d.node.oomScore(noted); score != nil {
-		out.OOMScoreAdj, out.Mark.Score = score, noted.score
+		out.OOMScoreAdj, out.Mark.Score = score, noted.Score
 	}
-	noted.exists = false // until the runtime says so: before, it cannot be updated
-	d.node.apply()
+	noted.Exists = false // until the runtime says so: before, it cannot be updated
+	d.node.Apply()
 	out.settled = d.knobs.applied
 	return out, nil
-}
-
-// podOf reads what a sandbox asks for: its labels and annotations, and the amounts that the kubelet told the runtime.
-func podOf(s *Sandbox) allocate.Pod {
-	p := allocate.Pod{
-		UID: s.UID, Namespace: s.Namespace, Name: s.Name, MilliCPU: s.Amounts.MilliCPU, BestEffort: s.BestEffort,
-		MemoryLimit: s.Amounts.MemoryLimit, Within: s.within,
-	}
-	qos, err := spec.QoSOf(s.Labels, s.Annotations)
-	if p.QoS = qos; err != nil {
-		p.Invalid = err.Error()
-	}
-	if text := s.Annotations[spec.AnnotationNUMANodes]; text != "" {
-		grant, err := topology.ParseNUMAGrant(text)
-		if p.Promise = grant; err != nil {
-			p.Forged = err.Error()
-		}
-	}
-	if text := s.Annotations[spec.AnnotationReclaimed]; text != "" && qos.Level == spec.QoSReclaimed {
-		amounts, err := spec.ParseReclaimed(text)
-		if p.Reclaimed = amounts; err != nil {
-			p.Forged = err.Error()
-		}
-	}
-	promisedDevices(&p, s.Annotations)
-	if qos.Level == spec.QoSDedicated || qos.Level == spec.QoSShared && qos.NUMA != "" {
-		p.Request = requestOf(qos, s.Amounts, p.Promise)
-		if !p.Promise.IsZero() && p.Promise.Bandwidth == topology.BandwidthUnsaid {
-			p.Promise.Bandwidth = p.Request.Bandwidth // a scheduler that did not know it has left it out
-		}
-	}
-	return p
-}
-
-// promisedDevices reads what a pod was promised of GPUs and network cards, and how close they must be. What is only preferred was heeded when the
-// promise was made.
-func promisedDevices(p *allocate.Pod, annotations map[string]string) {
-	var err error
-	if text := annotations[spec.AnnotationGPUs]; text != "" {
-		err = p.Devices.ParseGPUs(text, nil)
-	}
-	if text := annotations[spec.AnnotationNICs]; text != "" && err == nil {
-		err = p.Devices.ParseNICs(text, nil)
-	}
-	if err != nil {
-		p.Devices, p.DevicesForged = topology.Grant{}, err.Error()
-		return
-	}
-	words, err := spec.DeviceWordsOf(annotations)
-	if err != nil {
-		return // the scheduler did not read them either
-	}
-	if level, ok := topology.ParseLevel(words.Near); ok && words.Required {
-		p.Near = topology.Near{Level: level, Required: true}
-	}
-	switch words.NUMAPolicy {
-	case spec.NUMAPolicyRestricted:
-		p.Near = topology.Near{Level: topology.SameNUMA, Required: true, Relax: true}
-	case spec.NUMAPolicySingle:
-		p.Near = topology.Near{Level: topology.SameNUMA, Required: true}
-	}
-}
-
-// requestOf is what a pod asks of NUMA nodes that is dedicated, or shared and bound. Its CPUs are its request. The runtime is told no memory request, only the limit; the
-// Binding was made for the request. So the promise says how much memory is bound, as long as it is no more than the limit.
-func requestOf(qos spec.QoS, a Amounts, promise topology.NUMAGrant) topology.NUMARequest {
-	r := topology.NUMARequest{CPUs: uint16(min((a.MilliCPU+999)/1000, math.MaxUint16))}
-	r.Bandwidth, _ = topology.ParseBandwidth(qos.Bandwidth) // QoSOf has judged it
-	switch qos.NUMA {
-	case spec.NUMABound:
-		if r.Binding = topology.Bound; qos.Level == spec.QoSShared {
-			r.Binding = topology.BoundShared
-		}
-	case spec.NUMAExclusive:
-		r.Binding = topology.Exclusive
-	default:
-		return r
-	}
-	var promised int64
-	for _, memory := range promise.Memory {
-		promised += int64(memory)
-	}
-	memory := (a.MemoryLimit + topology.Mebibyte - 1) / topology.Mebibyte
-	if promised > 0 && (memory == 0 || promised < memory) {
-		memory = promised
-	}
-	r.Memory = uint32(min(memory, math.MaxUint32))
-	return r
 }

@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/bandwidth"
+	"hilbert.dev/hilbert/node/controller"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/interference"
@@ -137,8 +138,8 @@ type Agent struct {
 	missed     *missedContainers
 	absence    *absenceController
 
-	onTick        []ticker
-	onObservation []controller
+	onTick        []controller.Ticker
+	onObservation []lawController
 	rounds        uint64 // of the laws
 }
 
@@ -153,16 +154,16 @@ func New(o Options) (*Agent, error) {
 	}
 	a := &Agent{options: o}
 	a.node = newNodeState(&a.options, manager)
-	a.node.apply = a.apply
+	a.node.Apply = a.apply
 	a.plugins = newPluginController(a.node)
 	if err := a.addControllers(); err != nil {
 		return nil, err
 	}
 	for _, p := range o.Problems {
-		a.node.events.Problems.Set(p.Reason, p.Message)
+		a.node.Events.Problems.Set(p.Reason, p.Message)
 	}
 	if o.Changed != "" {
-		a.node.events.NoteTransient(spec.ReasonMachineChanged, o.Changed)
+		a.node.Events.NoteTransient(spec.ReasonMachineChanged, o.Changed)
 	}
 	a.promises.closed = a.checkpoint.restore()
 	a.plugins.restore()
@@ -182,7 +183,7 @@ func (a *Agent) addControllers() (err error) {
 	a.thresholds = newThresholdController(n, &a.eviction.params, n.options.Thresholds)
 	a.memory, a.bandwidth = newMemoryController(n), &memoryBandwidth{node: n, reader: n.options.Bandwidth}
 	a.configuration = newConfigurationController(n, a.lending, a.eviction, a.memory, a.thresholds)
-	a.configuration.restore(n.now())
+	a.configuration.restore(n.Now())
 	a.health, a.governors, a.bursts = &healthController{eviction: a.eviction}, newGovernorController(n), newBurstController(n)
 	a.interference = newInterferenceController(n, a.profiles, a.bandwidth)
 	a.eviction.interference, a.eviction.plugins, a.eviction.governors = a.interference, a.plugins, a.governors
@@ -205,14 +206,14 @@ func (a *Agent) addControllers() (err error) {
 	}
 	a.observer = &observe.Poller{Reader: n.options.Observe, Interval: n.options.Config.ObserveInterval.D(), Clock: n.options.Clock, Observed: a.wasRead}
 	a.sensor = &sensor{node: n, observer: a.observer, profiles: a.profiles, eviction: &a.eviction.params}
-	a.clock = &clockCheck{events: n.events}
+	a.clock = &clockCheck{events: n.Events}
 	laws := newLawState(n, a.lending, a.eviction, a.overcommit)
 
-	a.onTick = []ticker{
+	a.onTick = []controller.Ticker{
 		a.clock,
 		a.knobs,
 		a.promises,
-		n.events,
+		n.Events,
 		vanishedPods{n},
 		weightCheck{n},
 		a.checkpoint,
@@ -223,7 +224,7 @@ func (a *Agent) addControllers() (err error) {
 		a.plugins,
 		a.missed,
 	}
-	a.onObservation = []controller{
+	a.onObservation = []lawController{
 		a.profiles,       // what to scrape
 		a.lending,        // how many cores and how much headroom
 		timed{a.storage}, // what pods hold of file systems
@@ -243,13 +244,13 @@ func (a *Agent) addControllers() (err error) {
 
 // Ask has the loop run f between two messages. False: the loop has not come round in time.
 func (a *Agent) Ask(timeout time.Duration, f func(*Agent)) bool {
-	return a.node.loop.Ask(timeout, func() { f(a) })
+	return a.node.Loop.Ask(timeout, func() { f(a) })
 }
 
 // Run runs the loop until ctx ends. What is lent goes back to the online pods then, for nobody would take it back when they need it; else what runs on the
 // node goes on as it is.
 func (a *Agent) Run(ctx context.Context) {
-	messages := a.node.loop
+	messages := a.node.Loop
 	working, endWork := context.WithCancel(context.WithoutCancel(ctx))
 	wait := messages.Start(working, a.workers())
 	defer func() {
@@ -261,8 +262,8 @@ func (a *Agent) Run(ctx context.Context) {
 		a.plugins.close()
 		a.flush()
 	}()
-	a.devices.inspect(a.node.now())
-	a.thresholds.ask(a.node.now())
+	a.devices.inspect(a.node.Now())
+	a.thresholds.ask(a.node.Now())
 	by := clock.OrReal(a.options.Clock)
 	tick := by.NewTicker(a.options.Config.TickInterval.D())
 	defer tick.Stop()
@@ -283,7 +284,7 @@ func (a *Agent) Run(ctx context.Context) {
 			a.absence.beat()
 		case <-due.C():
 		}
-		due.Reset(a.reporter.report(a.node.now()))
+		due.Reset(a.reporter.report(a.node.Now()))
 	}
 }
 
@@ -299,10 +300,10 @@ func (a *Agent) giveBack() {
 		select {
 		case <-a.knobs.applied:
 			return
-		case message := <-a.node.loop.Messages(): // the writers say what they have done, and must not wait for us
+		case message := <-a.node.Loop.Messages(): // the writers say what they have done, and must not wait for us
 			message()
 		case <-timeout.C:
-			a.node.log.Warn("the agent ends before the kernel has the CPUs that were lent")
+			a.node.Log.Warn("the agent ends before the kernel has the CPUs that were lent")
 			return
 		}
 	}
@@ -320,7 +321,7 @@ func (a *Agent) workers() []func(context.Context) {
 	if a.options.Bandwidth != nil {
 		out = append(out, a.options.Bandwidth.Run)
 	}
-	if scraper := a.profiles.scraper; a.node.lends() && scraper != nil {
+	if scraper := a.profiles.scraper; a.node.Lends() && scraper != nil {
 		out = append(out, func(ctx context.Context) { scraper.Run(ctx, a.profiles.wanted, a.profiles.scraped) })
 	}
 	return out
@@ -328,7 +329,7 @@ func (a *Agent) workers() []func(context.Context) {
 
 // tick has everything compared with the kernel, and tries again what failed.
 func (a *Agent) tick(now time.Time) {
-	a.node.counts.Ticks++
+	a.node.Counts.Ticks++
 	changed := false
 	for _, c := range a.onTick {
 		changed = c.Tick(now) || changed
@@ -340,17 +341,17 @@ func (a *Agent) tick(now time.Time) {
 
 // wasRead is called beside the loop after each reading of the counters.
 func (a *Agent) wasRead(reversed uint64) {
-	a.node.loop.Post(func() {
+	a.node.Loop.Post(func() {
 		if reversed > 0 {
-			a.node.events.NoteTransient(spec.ReasonCountersReversed, fmt.Sprintf("%d counters of the kernel went backwards; no rate was made of them", reversed))
+			a.node.Events.NoteTransient(spec.ReasonCountersReversed, fmt.Sprintf("%d counters of the kernel went backwards; no rate was made of them", reversed))
 		}
-		a.observed(a.node.now())
+		a.observed(a.node.Now())
 	})
 }
 
 // observed runs the control laws on what was observed last.
 func (a *Agent) observed(now time.Time) {
-	if !a.node.lends() {
+	if !a.node.Lends() {
 		if a.options.Use != nil {
 			o := a.sensor.look(now)
 			defer o.release()
@@ -380,8 +381,8 @@ func (a *Agent) round(in *inputs) {
 // apply carries out what has been decided, in the kernel and in the runtime. The disk gets it too, and nobody waits for that.
 func (a *Agent) apply() {
 	a.checkpoint.save()
-	a.absence.leave(a.node.now())
-	a.observer.Watch(a.node.pods.watched(a.options.Use != nil))
+	a.absence.leave(a.node.Now())
+	a.observer.Watch(a.node.Pods.Watched(a.options.Use != nil))
 	a.knobs.update()
 	a.updates.placementsChanged()
 }
@@ -390,36 +391,11 @@ func (a *Agent) apply() {
 func (a *Agent) Observation(look func(*observe.Observation)) bool { return a.observer.Show(look) }
 
 // Status is what the agent says of its node; inside Ask.
-func (a *Agent) Status() *spec.NodeReport { return a.reporter.build(a.node.now()) }
-
-// Counts are what the agent has done since it was started. All only grow.
-type Counts struct {
-	Ticks            uint64
-	Written          uint64 // knobs
-	Reverted         uint64 // of Written: another process had changed them
-	RefusedKnobs     uint64
-	EnforceSeconds   float64
-	Updates          uint64 // of containers, through the runtime
-	UpdatesFailed    uint64
-	Unapplied        uint64 // containers that were created before the pods on their CPUs were seen to have moved away
-	Connections      uint64 // to the runtime
-	NotStarted       uint64 // containers whose start was refused: they did not have what they were given
-	MissedEnded      uint64 // containers that were ended: they started without the agent, and with GPUs that are not theirs, or without theirs
-	MissedLeft       uint64 // containers that started without the agent and see GPUs that are not theirs, and are nobody's that we may end
-	MissedAdjusted   uint64 // containers that started without the agent, and were adjusted afterwards
-	Checkpoints      uint64
-	CheckpointErrors uint64
-	Reports          uint64
-	ReportsFailed    uint64
-	Vanished         uint64            // pods that were gone without the runtime's saying so
-	Notes            map[string]uint64 // by reason
-	Refused          map[string]uint64 // pods, by reason
-	Withheld         map[string]uint64 // containers that were not made because of what their pod holds of devices, by reason
-}
+func (a *Agent) Status() *spec.NodeReport { return a.reporter.build(a.node.Now()) }
 
 // State is a copy of what is worth measuring.
 type State struct {
-	Counts
+	controller.Counts
 	Allocated                allocate.Counts
 	Connected, Synced, Ready bool
 	Pods, Containers, Knobs  int
@@ -473,21 +449,21 @@ func (a *Agent) Rounds() (n uint64, settled bool) {
 func (a *Agent) State() State {
 	n := a.node
 	s := State{
-		Counts: *n.counts, Allocated: n.manager.Report().Counts, Connected: n.runtime.connected, Synced: n.runtime.synced,
-		Ready: len(n.events.Problems) == 0, Pods: len(n.pods.byUID), Containers: len(n.pods.containers),
-		Knobs: len(a.knobs.desired[0]) + len(a.knobs.desired[1]), Waiting: n.loop.Waiting(), Lost: n.runtime.why, Broken: len(a.promises.broken), EventsDropped: n.events.Dropped(),
+		Counts: *n.Counts, Allocated: n.Manager.Report().Counts, Connected: n.Runtime.Connected, Synced: n.Runtime.Synced,
+		Ready: len(n.Events.Problems) == 0, Pods: n.Pods.Len(), Containers: n.Pods.ContainerCount(),
+		Knobs: len(a.knobs.desired[0]) + len(a.knobs.desired[1]), Waiting: n.Loop.Waiting(), Lost: n.Runtime.Why, Broken: len(a.promises.broken), EventsDropped: n.Events.Dropped(),
 	}
-	s.Colocation, s.Evicting, s.Stops = a.lending.colocation(n.now(), a.eviction), a.eviction.state.Counts, a.eviction.stops
+	s.Colocation, s.Evicting, s.Stops = a.lending.colocation(n.Now(), a.eviction), a.eviction.state.Counts, a.eviction.stops
 	s.Shrinking, s.LogPages = a.memory.shrinker.Counts(), a.memory.logs.bytes
 	s.MemoryParts = maps.Clone(a.memory.parts)
 	if a.profiles.scraper != nil {
 		s.Scrapes = a.profiles.scraper.Counts()
 	}
-	s.Storage, s.StorageKnown = maps.Clone(a.storage.counts), a.storage.reading.Known(n.now())
+	s.Storage, s.StorageKnown = maps.Clone(a.storage.counts), a.storage.reading.Known(n.Now())
 	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
-	s.Notes, s.Refused, s.Withheld = maps.Clone(n.counts.Notes), maps.Clone(n.counts.Refused), maps.Clone(n.counts.Withheld)
-	s.Interference, s.InterferenceActions = a.interference.status(n.now()), a.interference.counts()
-	s.Counters, s.Overcommit = a.interference.counters.status(), a.overcommit.status(n.now())
+	s.Notes, s.Refused, s.Withheld = maps.Clone(n.Counts.Notes), maps.Clone(n.Counts.Refused), maps.Clone(n.Counts.Withheld)
+	s.Interference, s.InterferenceActions = a.interference.status(n.Now()), a.interference.counts()
+	s.Counters, s.Overcommit = a.interference.counters.status(), a.overcommit.status(n.Now())
 	s.RunQueues = a.interference.queues.counts
 	s.Bandwidth, s.BandwidthParts = a.bandwidth.status()
 	s.MemoryIntensive = maps.Clone(a.bandwidth.intensive)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -28,7 +29,7 @@ func TestDedicatedHasItsCoresAtOnce(t *testing.T) {
 	if err := w.agent.RunSandbox(t.Context(), dedicated); err != nil {
 		t.Fatal(err)
 	}
-	c := Container{ID: "c", Sandbox: dedicated.ID, Cgroup: dedicated.Cgroup + "/c"}
+	c := runtime.Container{ID: "c", Sandbox: dedicated.ID, Cgroup: dedicated.Cgroup + "/c"}
 	a, err := w.agent.CreateContainer(t.Context(), dedicated, c)
 	if err != nil || a.CPUs.Len() != 2 || a.Mems != topology.CPUs(1) || !a.CPUs.Minus(topology.CPUs(4, 5, 6, 7)).IsEmpty() {
 		t.Fatalf("own: %+v, %v", a, err)
@@ -109,7 +110,7 @@ func TestResize(t *testing.T) {
 	w.start()
 	s := sandbox("own", 2, "qos=dedicated_cores")
 	w.mustRun(s)
-	if err := w.agent.ResizeSandbox(t.Context(), s, Amounts{MilliCPU: 3000}); err != nil {
+	if err := w.agent.ResizeSandbox(t.Context(), s, runtime.Amounts{MilliCPU: 3000}); err != nil {
 		t.Fatal(err)
 	}
 	name := s.Cgroup + "/" + containerID(&s) + "/cpuset.cpus"
@@ -117,7 +118,7 @@ func TestResize(t *testing.T) {
 		set, err := topology.ParseCPUSet(w.kernel.get(name))
 		return err == nil && set.Len() == 3
 	})
-	if err := w.agent.ResizeSandbox(t.Context(), s, Amounts{MilliCPU: 100_000}); err != nil {
+	if err := w.agent.ResizeSandbox(t.Context(), s, runtime.Amounts{MilliCPU: 100_000}); err != nil {
 		t.Fatal(err)
 	}
 	w.eventually("it is told that there is no room", func() bool { return w.said("pod-own: " + spec.ReasonInsufficientCores) })
@@ -140,13 +141,13 @@ func TestRestart(t *testing.T) {
 		w.start()
 		first, second := sandbox("first", 1, "qos=dedicated_cores"), sandbox("second", 2, "qos=dedicated_cores", "numa=bound", "numaNodes=1:2/512Mi")
 		hog, shared := sandbox("hog", 0, "qos=reclaimed_cores", "besteffort"), sandbox("shared", 1)
-		for _, s := range []Sandbox{first, hog, second, shared} {
+		for _, s := range []runtime.Sandbox{first, hog, second, shared} {
 			w.mustRun(s)
 		}
 		w.end(first) // so that the cores are not the first ones any more
 		w.has(shared, "cpuset.cpus", w.placed(shared))
 		before := map[string]string{}
-		for _, s := range []Sandbox{second, shared, hog} {
+		for _, s := range []runtime.Sandbox{second, shared, hog} {
 			name := s.Cgroup + "/" + containerID(&s) + "/cpuset.cpus"
 			before[name] = w.kernel.get(name)
 		}
@@ -176,9 +177,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-func (w *world) placed(s Sandbox) (cpus string) {
+func (w *world) placed(s runtime.Sandbox) (cpus string) {
 	w.agent.Ask(10*time.Second, func(a *Agent) {
-		p, _ := a.node.manager.Placement(s.UID)
+		p, _ := a.node.Manager.Placement(s.UID)
 		cpus = p.CPUs.String()
 	})
 	return cpus
@@ -227,7 +228,7 @@ func TestDeadSandboxes(t *testing.T) {
 		t.Error("a pod that starts holds nothing")
 	}
 	w.agent.Ask(time.Minute, func(a *Agent) {
-		if got := a.node.pods.byUID["again"].sandbox; got != again.ID {
+		if got := a.node.Pods.Of("again").Sandbox; got != again.ID {
 			t.Errorf("the pod's sandbox is %s, which is dead", got)
 		}
 	})
@@ -263,7 +264,7 @@ func TestRestartWhilePodStarts(t *testing.T) {
 	w.stop()
 	w.running[s.UID] = runningPod{s, nil}
 	w.start()
-	c := Container{ID: containerID(&s), Sandbox: s.ID, Cgroup: s.Cgroup + "/" + containerID(&s)}
+	c := runtime.Container{ID: containerID(&s), Sandbox: s.ID, Cgroup: s.Cgroup + "/" + containerID(&s)}
 	if a, err := w.agent.CreateContainer(t.Context(), s, c); err != nil || a.CPUs.String() != given {
 		t.Errorf("given %s, then %+v, %v", given, a, err)
 	}
@@ -322,7 +323,7 @@ func TestBadInput(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for _, c := range []struct {
-		sandbox Sandbox
+		sandbox runtime.Sandbox
 		event   string
 	}{
 		{sandbox("level", 1, "qos=golden"), "pod-level: " + spec.ReasonInvalidQoS},
@@ -371,7 +372,7 @@ func TestRuntimeLost(t *testing.T) {
 		if r := a.reporter.build(time.Now()); r.Status.Topology[0].Children[0].Closed {
 			t.Error("the NUMA nodes are closed while the runtime restarts")
 		}
-		if r := a.reporter.build(time.Now().Add(lostGrace)); !r.Status.Topology[0].Children[0].Closed || !r.Status.Topology[1].Children[0].Closed {
+		if r := a.reporter.build(time.Now().Add(time.Minute)); !r.Status.Topology[0].Children[0].Closed || !r.Status.Topology[1].Children[0].Closed {
 			t.Error("the NUMA nodes are open while nobody keeps a promise")
 		}
 	})
@@ -409,7 +410,7 @@ func TestClockJumps(t *testing.T) {
 	w.start()
 	w.agent.Ask(10*time.Second, func(a *Agent) {
 		a.clock.compare(time.Second, time.Second+maxClockDrift)
-		if len(a.node.counts.Notes) != 0 {
+		if len(a.node.Counts.Notes) != 0 {
 			t.Error("drift counts as a jump")
 		}
 		a.clock.compare(-time.Hour, time.Second)
@@ -421,7 +422,7 @@ func TestClockJumps(t *testing.T) {
 	if told := w.events(); len(told) != 1 || !strings.HasPrefix(told[0], ": "+spec.ReasonClockJumped) {
 		t.Errorf("events %v", told)
 	}
-	w.agent.Ask(10*time.Second, func(a *Agent) { a.node.events.Tick(time.Now().Add(2 * time.Minute)) })
+	w.agent.Ask(10*time.Second, func(a *Agent) { a.node.Events.Tick(time.Now().Add(2 * time.Minute)) })
 	if got := w.condition(); !strings.HasPrefix(got, "true") {
 		t.Error(got)
 	}
@@ -562,7 +563,7 @@ func TestEndBeforeTheFirstTick(t *testing.T) {
 	took := false
 	w.agent.Ask(10*time.Second, func(a *Agent) {
 		a.admission.adopt(&s, topology.CPUSet{}, topology.CPUSet{})
-		_, took = a.node.manager.Placement(s.UID)
+		_, took = a.node.Manager.Placement(s.UID)
 		w.kernel.mu.Lock()
 		defer w.kernel.mu.Unlock()
 		maps.DeleteFunc(w.kernel.files, func(name, _ string) bool { return strings.HasPrefix(name, s.Cgroup+"/") })

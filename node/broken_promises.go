@@ -42,21 +42,21 @@ type brokenPromise struct {
 
 // refuse says that a pod cannot run here, and handles the promise that this breaks, if any.
 func (b *brokenPromises) refuse(p spec.PodRef, r allocate.Refusal, asked *allocate.Pod) {
-	b.node.counts.Refused[r.Reason]++
-	b.node.events.Note(p, allocate.Note(r))
+	b.node.Counts.Refused[r.Reason]++
+	b.node.Events.Note(p, allocate.Note(r))
 	if r.Reason != spec.ReasonPromiseBroken {
 		return
 	}
-	now := b.node.now()
+	now := b.node.Now()
 	b.add(p, r.Message, now)
 	if gpus, nics := asked.Devices.GPUs, asked.Devices.NICs; gpus|nics != 0 {
-		b.node.manager.Devices.Close(gpus, nics)
+		b.node.Manager.Devices.Close(gpus, nics)
 		b.devices.shut(gpus, nics, r.Reason+": "+p.Namespace+"/"+p.Name+": "+r.Message, now)
 		return // the devices could not be had, or may be the reason
 	}
 	for set := asked.Promise.NUMANodes(); set != 0; set &= set - 1 {
 		numa := bits.TrailingZeros8(set)
-		b.node.manager.CloseNUMANode(numa, allocate.Note{Reason: r.Reason, Message: p.Namespace + "/" + p.Name + ": " + r.Message})
+		b.node.Manager.CloseNUMANode(numa, allocate.Note{Reason: r.Reason, Message: p.Namespace + "/" + p.Name + ": " + r.Message})
 		if !slices.ContainsFunc(b.closed, func(c closedNUMANode) bool { return c.numa == numa }) {
 			b.closed = append(b.closed, closedNUMANode{numa, now})
 		}
@@ -70,7 +70,7 @@ func (b *brokenPromises) add(p spec.PodRef, message string, now time.Time) {
 	case at >= 0:
 		b.broken[at].at = now
 	case len(b.broken) >= spec.MaxBrokenPromises:
-		b.node.log.Warn("more promises are broken than a report can name; the pod is named when the kubelet tries it again", "pod", p.String())
+		b.node.Log.Warn("more promises are broken than a report can name; the pod is named when the kubelet tries it again", "pod", p.String())
 	default:
 		b.broken = append(b.broken, brokenPromise{spec.BrokenPromise{PodRef: p, Message: report.Message(message)}, now})
 	}
@@ -99,7 +99,7 @@ func (b *brokenPromises) Tick(now time.Time) (changed bool) {
 	}
 	b.closed = slices.DeleteFunc(b.closed, func(c closedNUMANode) bool {
 		if over(c.at) {
-			b.node.manager.OpenNUMANode(c.numa)
+			b.node.Manager.OpenNUMANode(c.numa)
 			return true
 		}
 		return false

@@ -10,6 +10,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/pods"
 )
 
 // burstController lets online pods that their own limits throttle burst (advise.StepBurst): cpu.max.burst of the pod's cgroup and of its containers', for each of them
@@ -41,15 +42,15 @@ func newBurstController(n *nodeState) *burstController {
 func (b *burstController) Tick(in *inputs) (changed bool) {
 	p := &b.node.options.Config.CPUBurst
 	var seen []advise.BurstPod
-	for _, pod := range b.node.pods.sorted() {
-		if _, pool, known := b.node.manager.Pod(pod.name.UID); known && pool != spec.PoolReclaimed && pod.cgroup != "" {
+	for _, pod := range b.node.Pods.Sorted() {
+		if _, pool, known := b.node.Manager.Pod(pod.Ref.UID); known && pool != spec.PoolReclaimed && pod.Cgroup != "" {
 			b.find(pod)
-			seen = append(seen, advise.BurstPod{ID: pod.name.UID, Throttled: throttledShare(in.seen, pod)})
+			seen = append(seen, advise.BurstPod{ID: pod.Ref.UID, Throttled: throttledShare(in.seen, pod)})
 		}
 	}
 	may := advise.StepBurst(in.seen.laws.At, seen, p, &b.state)
 	for i := range seen {
-		pod := b.node.pods.byUID[seen[i].ID]
+		pod := b.node.Pods.Of(seen[i].ID)
 		known := b.pods[seen[i].ID]
 		dirs := limitedCgroups(pod)
 		maps.DeleteFunc(known.bursts, func(dir string, _ int64) bool { return !slices.Contains(dirs, dir) })
@@ -67,11 +68,11 @@ func (b *burstController) Tick(in *inputs) (changed bool) {
 }
 
 // find returns what is known of a pod's bursts. The first time it reads them from the kernel: an agent before this one may have left some.
-func (b *burstController) find(p *pod) *burstPod {
-	known := b.pods[p.name.UID]
+func (b *burstController) find(p *pods.Pod) *burstPod {
+	known := b.pods[p.Ref.UID]
 	if known == nil {
 		known = &burstPod{bursts: make(map[string]int64)}
-		b.pods[p.name.UID] = known
+		b.pods[p.Ref.UID] = known
 		for _, dir := range limitedCgroups(p) {
 			text, err := b.node.options.Kernel.Read(dir + "/" + enforce.CPUMaxBurst)
 			if burst, bad := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err == nil && bad == nil && burst > 0 {
@@ -83,7 +84,7 @@ func (b *burstController) find(p *pod) *burstPod {
 }
 
 // limitedCgroups are the cgroups of a pod that may have a limit: its own and its containers'.
-func limitedCgroups(p *pod) []string { return append([]string{p.cgroup}, p.cgroups()...) }
+func limitedCgroups(p *pods.Pod) []string { return append([]string{p.Cgroup}, p.Cgroups()...) }
 
 // quota is the limit of a cgroup in microseconds a period; 0: there is none, or the kernel knows no bursts.
 func (b *burstController) quota(dir string) int64 {
@@ -106,12 +107,12 @@ func (b *burstController) quota(dir string) int64 {
 }
 
 // yield takes a pod's bursts away before its limits may change, those of an agent before this one too, and whether the node lends or not. It reports whether there were any.
-func (b *burstController) yield(p *pod) (had bool) {
-	if p == nil || p.cgroup == "" {
+func (b *burstController) yield(p *pods.Pod) (had bool) {
+	if p == nil || p.Cgroup == "" {
 		return false
 	}
 	known := b.find(p)
-	known.rests = b.node.now().Add(restAfterUpdate)
+	known.rests = b.node.Now().Add(restAfterUpdate)
 	for dir, burst := range known.bursts {
 		had = had || burst > 0
 		known.bursts[dir] = 0
@@ -132,7 +133,7 @@ func (b *burstController) giveBack() (had bool) {
 
 // knobs are the bursts of pods that have some, or had. Pods that have gone are forgotten here, for on a node that does not lend no Tick comes.
 func (b *burstController) knobs() (out []enforce.DesiredKnob) {
-	maps.DeleteFunc(b.pods, func(uid string, _ *burstPod) bool { return b.node.pods.byUID[uid] == nil })
+	maps.DeleteFunc(b.pods, func(uid string, _ *burstPod) bool { return b.node.Pods.Of(uid) == nil })
 	for _, uid := range sortedKeys(b.pods) {
 		for _, dir := range sortedKeys(b.pods[uid].bursts) {
 			out = append(out, enforce.Desire(dir, enforce.CPUMaxBurst, strconv.FormatInt(b.pods[uid].bursts[dir], 10)))
@@ -142,7 +143,7 @@ func (b *burstController) knobs() (out []enforce.DesiredKnob) {
 }
 
 // throttledShare is the share of its periods in which a pod was throttled, by its own cgroup's limit or a container's, whichever is more. Not known: none of them is.
-func throttledShare(o *observation, p *pod) (out advise.Sample) {
+func throttledShare(o *observation, p *pods.Pod) (out advise.Sample) {
 	for _, dir := range limitedCgroups(p) {
 		if share, ok := o.use(dir).CPU.ThrottledPeriods.Within(maxSenseAge); ok && (!out.Known || share > out.Value) {
 			out = advise.Known(share)

@@ -131,7 +131,7 @@ func TestBurstOfBeforeYields(t *testing.T) {
 			t.Errorf("lends %v: the limit may be lowered while the burst is %q", lends, got)
 		}
 		r.agent.Ask(time.Minute, func(a *Agent) {
-			delete(a.node.pods.byUID, "web")
+			a.node.Pods.Forget(a.node.Pods.Of("web"))
 			if knobs := a.bursts.knobs(); len(knobs) > 0 || len(a.bursts.pods) > 0 {
 				t.Errorf("lends %v: bursts of a pod that has gone: %v", lends, knobs)
 			}

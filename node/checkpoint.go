@@ -21,7 +21,7 @@ type checkpoint struct {
 
 func newCheckpoint(n *nodeState) *checkpoint {
 	c := &checkpoint{node: n}
-	c.saver = store.NewSaver(n.loop, n.now, n.ports.Checkpoint, c.written)
+	c.saver = store.NewSaver(n.Loop, n.Now, n.ports.Checkpoint, c.written)
 	return c
 }
 
@@ -29,7 +29,7 @@ func newCheckpoint(n *nodeState) *checkpoint {
 func (c *checkpoint) Tick(now time.Time) (changed bool) {
 	c.save()
 	if err := c.saver.Late(now); err != nil {
-		c.node.events.Problems.Set(spec.ReasonCheckpointLost, err.Error())
+		c.node.Events.Problems.Set(spec.ReasonCheckpointLost, err.Error())
 	}
 	return false
 }
@@ -39,25 +39,25 @@ func (c *checkpoint) save() {
 	if c.node.ports.Checkpoint == nil {
 		return
 	}
-	data, err := json.Marshal(c.node.manager.Checkpoint())
+	data, err := json.Marshal(c.node.Manager.Checkpoint())
 	if err != nil {
 		c.written(err)
 		return
 	}
-	c.saver.Save(data, c.node.now())
+	c.saver.Save(data, c.node.Now())
 }
 
 // written takes the end of a write. If it failed the node goes on: after a restart what runs is adopted.
 func (c *checkpoint) written(err error) {
 	n := c.node
 	if err != nil {
-		n.counts.CheckpointErrors++
-		n.events.Problems.Set(spec.ReasonCheckpointLost, err.Error())
-		n.log.Error("the checkpoint cannot be written; after a restart what runs is adopted", "err", err)
+		n.Counts.CheckpointErrors++
+		n.Events.Problems.Set(spec.ReasonCheckpointLost, err.Error())
+		n.Log.Error("the checkpoint cannot be written; after a restart what runs is adopted", "err", err)
 		return
 	}
-	n.counts.Checkpoints++
-	n.events.Problems.Resolve(spec.ReasonCheckpointLost)
+	n.Counts.Checkpoints++
+	n.Events.Problems.Resolve(spec.ReasonCheckpointLost)
 }
 
 // restore takes the last checkpoint over, as far as it can be read, and returns the NUMA nodes that it has closed.
@@ -75,13 +75,13 @@ func (c *checkpoint) restore() (closed []closedNUMANode) {
 		err = json.Unmarshal(data, known)
 	}
 	if err != nil {
-		n.counts.CheckpointErrors++
-		n.log.Warn("the checkpoint cannot be read; what runs is adopted", "err", err)
+		n.Counts.CheckpointErrors++
+		n.Log.Warn("the checkpoint cannot be read; what runs is adopted", "err", err)
 		return nil
 	}
-	n.events.Notes(spec.PodRef{}, n.manager.Restore(known))
-	for _, z := range n.manager.Report().Closed {
-		closed = append(closed, closedNUMANode{z.NUMANode, n.now()})
+	n.Events.Notes(spec.PodRef{}, n.Manager.Restore(known))
+	for _, z := range n.Manager.Report().Closed {
+		closed = append(closed, closedNUMANode{z.NUMANode, n.Now()})
 	}
 	return closed
 }
@@ -101,7 +101,7 @@ func (a *Agent) flush() {
 	for what, s := range last {
 		writes.Go(func() {
 			if err := s.Flush(timeout.Done()); err != nil {
-				a.node.log.Warn("not written before the end", "what", what, "err", err)
+				a.node.Log.Warn("not written before the end", "what", what, "err", err)
 			}
 		})
 	}

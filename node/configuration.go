@@ -30,9 +30,9 @@ type configurationController struct {
 
 func newConfigurationController(n *nodeState, l *lendingController, e *evictionController, m *memoryController, t *thresholdController) *configurationController {
 	c := &configurationController{node: n, file: n.options.Config, lending: l, eviction: e, memory: m, thresholds: t}
-	c.saver = store.NewSaver(n.loop, n.now, n.ports.Configuration, func(err error) {
+	c.saver = store.NewSaver(n.Loop, n.Now, n.ports.Configuration, func(err error) {
 		if err != nil {
-			n.log.Warn("the configuration cannot be kept; an agent that starts without the API server runs with its file", "err", err)
+			n.Log.Warn("the configuration cannot be kept; an agent that starts without the API server runs with its file", "err", err)
 		}
 	})
 	return c
@@ -49,7 +49,7 @@ func (c *configurationController) restore(now time.Time) {
 		err = json.Unmarshal(data, &kept)
 	}
 	if err != nil {
-		c.node.log.Warn("the configuration that was kept cannot be read; the agent begins with its file", "err", err)
+		c.node.Log.Warn("the configuration that was kept cannot be read; the agent begins with its file", "err", err)
 		return
 	}
 	if kept != nil {
@@ -64,14 +64,14 @@ func (c *configurationController) set(w *spec.WantedConfiguration, now time.Time
 			c.applied = nil
 			c.swap(&c.file)
 			c.keep(nil, now)
-			c.node.log.Info("the node is told no configuration any more; its file counts")
+			c.node.Log.Info("the node is told no configuration any more; its file counts")
 		}
 		return
 	}
 	if a := c.applied; a != nil && a.Name == w.Name && a.Hash == w.Hash && a.Error == "" {
 		return
 	}
-	next := &spec.AppliedConfiguration{Name: w.Name, Hash: w.Hash, Since: now.UTC().Truncate(time.Second), Idle: !c.node.lends()}
+	next := &spec.AppliedConfiguration{Name: w.Name, Hash: w.Hash, Since: now.UTC().Truncate(time.Second), Idle: !c.node.Lends()}
 	if c.applied != nil {
 		next.InForce = c.applied.InForce
 	}
@@ -82,14 +82,14 @@ func (c *configurationController) set(w *spec.WantedConfiguration, now time.Time
 			return
 		}
 		c.applied = next
-		c.node.log.Warn("the configuration is refused; what was in force stays so", "name", w.Name, "err", err)
+		c.node.Log.Warn("the configuration is refused; what was in force stays so", "name", w.Name, "err", err)
 		return
 	}
 	next.InForce = w.Hash
 	c.applied = next
 	c.swap(&config)
 	c.keep(w, now)
-	c.node.log.Info("the configuration is in force", "name", w.Name, "hash", w.Hash)
+	c.node.Log.Info("the configuration is in force", "name", w.Name, "hash", w.Hash)
 }
 
 // merged is the file with what was told in its place.
@@ -112,7 +112,7 @@ func clipped(text string) string {
 func (c *configurationController) keep(w *spec.WantedConfiguration, now time.Time) {
 	data, err := json.Marshal(w)
 	if err != nil {
-		c.node.log.Error("the configuration cannot be kept", "err", err) // a mistake of ours
+		c.node.Log.Error("the configuration cannot be kept", "err", err) // a mistake of ours
 		return
 	}
 	c.saver.Save(data, now)
@@ -211,5 +211,5 @@ func (h *healthController) status(now time.Time) *spec.NodeHealth {
 
 // Configure says what the node is told of configuration; nil: nothing. It must not be changed afterwards.
 func (a *Agent) Configure(w *spec.WantedConfiguration) {
-	a.node.loop.Post(func() { a.configuration.set(w, a.node.now()) })
+	a.node.Loop.Post(func() { a.configuration.set(w, a.node.Now()) })
 }

@@ -39,7 +39,7 @@ type deviceNumbers struct {
 
 func newDeviceNumbers(n *nodeState, changed func()) *deviceNumbers {
 	d := &deviceNumbers{node: n, changed: changed}
-	d.saver = store.NewSaver(n.loop, n.now, n.ports.Devices, d.written)
+	d.saver = store.NewSaver(n.Loop, n.Now, n.ports.Devices, d.written)
 	d.load()
 	return d
 }
@@ -62,9 +62,9 @@ func (n *deviceNumbers) load() {
 		}
 	}
 	if err != nil {
-		n.node.counts.CheckpointErrors++
-		n.node.events.Problems.Set(spec.ReasonCheckpointLost, "devices: "+err.Error())
-		n.node.log.Warn("the numbers of devices cannot be read; they are numbered anew", "err", err)
+		n.node.Counts.CheckpointErrors++
+		n.node.Events.Problems.Set(spec.ReasonCheckpointLost, "devices: "+err.Error())
+		n.node.Log.Warn("the numbers of devices cannot be read; they are numbered anew", "err", err)
 		return
 	}
 	n.kept = n.numbering()
@@ -105,10 +105,10 @@ func (n *deviceNumbers) save(now time.Time) {
 // written takes the end of a write.
 func (n *deviceNumbers) written(err error) {
 	if n.err = nil; err != nil {
-		n.node.counts.CheckpointErrors++
+		n.node.Counts.CheckpointErrors++
 		n.err = fmt.Errorf("the numbers of devices cannot be kept: %w", err)
 	} else {
-		n.node.events.Problems.Resolve(spec.ReasonCheckpointLost)
+		n.node.Events.Problems.Resolve(spec.ReasonCheckpointLost)
 		n.kept = n.writing
 		n.writing = n.numbering() // of what is written next, if there is something
 	}

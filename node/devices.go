@@ -76,7 +76,7 @@ type deviceController struct {
 }
 
 func newDeviceController(n *nodeState) *deviceController {
-	d := &deviceController{node: n, params: gpu.Defaults(), mps: mps.Defaults(), owners: mps.Owners{Since: n.now()}}
+	d := &deviceController{node: n, params: gpu.Defaults(), mps: mps.Defaults(), owners: mps.Owners{Since: n.Now()}}
 	d.params.Owner = gpu.Setting(n.options.Config.Devices.Owner)
 	d.params.SeveralNamespaces = n.options.Config.Devices.SeveralNamespaces
 	d.params.IgnoreToolkit = n.options.Config.Devices.IgnoreToolkit
@@ -112,13 +112,13 @@ func (d *deviceController) shut(gpus, nics uint16, why string, now time.Time) {
 func (d *deviceController) reopen(over func(at time.Time) bool) {
 	maps.DeleteFunc(d.shutGPUs, func(i int, s shutDevice) bool {
 		if over(s.at) {
-			d.node.manager.Devices.Open(1<<i, 0)
+			d.node.Manager.Devices.Open(1<<i, 0)
 		}
 		return over(s.at)
 	})
 	maps.DeleteFunc(d.shutNICs, func(i int, s shutDevice) bool {
 		if over(s.at) {
-			d.node.manager.Devices.Open(0, 1<<i)
+			d.node.Manager.Devices.Open(0, 1<<i)
 		}
 		return over(s.at)
 	})
@@ -127,7 +127,7 @@ func (d *deviceController) reopen(over func(at time.Time) bool) {
 // Tick implements ticker.
 func (d *deviceController) Tick(now time.Time) (changed bool) {
 	if err := d.numbers.saver.Late(now); err != nil {
-		d.node.events.Problems.Set(spec.ReasonCheckpointLost, "devices: "+err.Error())
+		d.node.Events.Problems.Set(spec.ReasonCheckpointLost, "devices: "+err.Error())
 	}
 	d.inspect(now)
 	return false
@@ -145,12 +145,12 @@ func (d *deviceController) pending(now time.Time, synced bool) bool {
 
 // inspect has the devices looked at when it is time.
 func (d *deviceController) inspect(now time.Time) {
-	if d.node.options.Devices == nil || d.busy || !d.node.loop.Running() || now.Sub(d.asked) < d.node.options.Config.Devices.Interval.D() {
+	if d.node.options.Devices == nil || d.busy || !d.node.Loop.Running() || now.Sub(d.asked) < d.node.options.Config.Devices.Interval.D() {
 		return
 	}
 	d.busy, d.asked = true, now
 	ask, known := d.kubelet.question(now), d.mayHaveGPUs(&DeviceInspection{})
-	d.node.loop.Work(func(ctx context.Context) {
+	d.node.Loop.Work(func(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, inspectTimeout)
 		defer cancel()
 		seen := d.node.options.Devices.Inspect(bounded)
@@ -158,9 +158,9 @@ func (d *deviceController) inspect(now time.Time) {
 		if ask != nil && (known || seen.Loaded || gpu.Offers(&seen.Offers)) {
 			answer = ask(ctx)
 		}
-		d.node.loop.Post(func() {
+		d.node.Loop.Post(func() {
 			d.busy = false
-			d.update(&seen, answer, d.node.now())
+			d.update(&seen, answer, d.node.Now())
 		})
 	})
 }
@@ -191,7 +191,7 @@ func (d *deviceController) update(l *DeviceInspection, answer *kubeletAnswer, no
 		d.ready = l.Catalog != nil && len(cannot) < len(inv.GPUs)
 		if !others { // a device plugin has its own way, and its pods their grants
 			o.Uninjectable = cannot
-			if d.node.runtime.synced {
+			if d.node.Runtime.Synced {
 				o.Foreign = gpu.Strangers(inv, d.mayUse(l.Cgroups))
 			}
 			o.Foreign = d.kubelet.addPartlyUsed(o.Foreign)
@@ -200,7 +200,7 @@ func (d *deviceController) update(l *DeviceInspection, answer *kubeletAnswer, no
 	var view gpu.View
 	d.numbers.known.GPU, view = gpu.Step(&d.params, d.numbers.known.GPU, &o)
 	for _, note := range view.Notes {
-		d.node.log.Warn("about the GPUs", "note", note)
+		d.node.Log.Warn("about the GPUs", "note", note)
 	}
 	if others || e.Slices > 0 || !e.NodeKnown || !e.SlicesKnown {
 		d.quiet = time.Time{}
@@ -211,19 +211,19 @@ func (d *deviceController) update(l *DeviceInspection, answer *kubeletAnswer, no
 		e.Quiet = int(now.Sub(d.quiet).Seconds())
 	}
 	e.GPUs, e.Ready, e.Held, e.Untold = len(view.Slots), d.ready, ours.GPUs != 0, d.kubelet.uncertainty()
-	if d.node.runtime.synced { // before, the running pods are not known
-		d.numbers.forgetFunctions(d.node.manager.UIDs())
+	if d.node.Runtime.Synced { // before, the running pods are not known
+		d.numbers.forgetFunctions(d.node.Manager.UIDs())
 	}
 	cards := d.numbers.cards(l.Bandwidth)
-	synced := d.node.runtime.synced
+	synced := d.node.Runtime.Synced
 	d.tell = func() {
 		d.view = view
 		d.decided(l, &e, synced)
 		is := d.checked(l, cards, others)
 		d.kubelet.charge(is)
-		d.node.manager.Devices.Set(is, d.whose)
-		if d.node.runtime.synced && !d.judged { // the runtime told what runs while this look was under way, and the kubelet was not asked
-			d.inspectNow(d.node.now())
+		d.node.Manager.Devices.Set(is, d.whose)
+		if d.node.Runtime.Synced && !d.judged { // the runtime told what runs while this look was under way, and the kubelet was not asked
+			d.inspectNow(d.node.Now())
 		}
 	}
 	d.numbers.save(now)
@@ -251,7 +251,7 @@ func (d *deviceController) decided(l *DeviceInspection, e *gpu.Evidence, synced 
 		d.own = gpu.Ownership{Owner: topology.OwnerNone, Reason: gpu.OwnUnknown, Message: err.Error()}
 	}
 	if d.own.Owner != before.Owner || d.own.Reason != before.Reason {
-		d.node.log.Info("who gives the GPUs out", "owner", d.own.Owner, "reason", d.own.Reason, "message", d.own.Message)
+		d.node.Log.Info("who gives the GPUs out", "owner", d.own.Owner, "reason", d.own.Reason, "message", d.own.Message)
 	}
 }
 
@@ -263,7 +263,7 @@ func (d *deviceController) checked(l *DeviceInspection, cards *topology.Devices,
 	}
 	is := d.view.Devices(&d.params, cards, d.own.Owner, func(uuid string) bool { _, served := l.Served[uuid]; return served })
 	if err := is.Check(); err != nil {
-		d.node.log.Error("the devices are not sound; nothing is said of them", "err", err)
+		d.node.Log.Error("the devices are not sound; nothing is said of them", "err", err)
 		return nil
 	}
 	return is
@@ -275,7 +275,7 @@ func (d *deviceController) uninjectable(l *DeviceInspection) map[string]string {
 	if l.Catalog != nil {
 		cannot = inject.Uninjectable(l.Seen.Inventory, l.Catalog)
 	}
-	if why := cdi.Drops(d.node.runtime.name); why != "" {
+	if why := cdi.Drops(d.node.Runtime.Name); why != "" {
 		for i := range l.Seen.Inventory.GPUs {
 			cannot[l.Seen.Inventory.GPUs[i].Address] = why
 		}
@@ -285,7 +285,7 @@ func (d *deviceController) uninjectable(l *DeviceInspection) map[string]string {
 
 // held are the GPUs that pods hold and that we gave.
 func (d *deviceController) held() (h gpu.Held) {
-	for _, held := range d.node.manager.Devices.Held() {
+	for _, held := range d.node.Manager.Devices.Held() {
 		h.Add(&held.Grant)
 	}
 	return h
@@ -293,11 +293,11 @@ func (d *deviceController) held() (h gpu.Held) {
 
 // status returns what is reported of GPUs and network cards, and how many GPUs are idle.
 func (d *deviceController) status(now time.Time) (*spec.Devices, string) {
-	is := d.node.manager.Devices.Inventory()
+	is := d.node.Manager.Devices.Inventory()
 	if is == nil {
 		return nil, ""
 	}
-	said := report.Devices(d.node.options.Machine, is, &d.view, d.node.manager.Devices.Held())
+	said := report.Devices(d.node.options.Machine, is, &d.view, d.node.Manager.Devices.Held())
 	for i, s := range d.shutGPUs {
 		if i < len(said.GPUs) && d.view.Slots[i].Closed == "" {
 			said.GPUs[i].Closed = s.why
@@ -309,8 +309,8 @@ func (d *deviceController) status(now time.Time) (*spec.Devices, string) {
 		}
 	}
 	said.Reason, said.Kubelet = string(d.own.Reason)+": "+d.own.Message, d.kubelet.status(now)
-	if d.node.runtime.away(now) {
-		said.Owner, said.Reason = spec.OwnerNone, spec.ReasonRuntimeLost+": "+d.node.runtime.why
+	if d.node.Runtime.Away(now) {
+		said.Owner, said.Reason = spec.OwnerNone, spec.ReasonRuntimeLost+": "+d.node.Runtime.Why
 	}
 	total := len(is.GPU)
 	free, known := d.kubelet.free(total)

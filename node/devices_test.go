@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/gpu/gputest"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -222,7 +223,7 @@ func TestFirstReportHasDevices(t *testing.T) {
 }
 
 // promised is a pod with network cards that its Binding names.
-func promised(uid, nics string) Sandbox {
+func promised(uid, nics string) runtime.Sandbox {
 	s := sandbox(uid, 1)
 	s.Annotations[spec.AnnotationNICs] = nics
 	return s

@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/loop"
+	"hilbert.dev/hilbert/node/pods"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -43,7 +44,7 @@ func newEvictionController(n *nodeState, storage *storagePoller) (*evictionContr
 		return nil, fmt.Errorf("reclaimed pods would be evicted for what they were lent: %w", err)
 	}
 	c.budgets = &budgetAnswers{node: n}
-	c.disks = disks{loop: n.loop, read: n.options.Disks}
+	c.disks = disks{loop: n.Loop, read: n.options.Disks}
 	return c, nil
 }
 
@@ -93,7 +94,7 @@ func (c *evictionController) notify(notices []evict.Notice) {
 	for i := range notices {
 		n := &notices[i]
 		if now[n.Pod.UID] = true; !c.told[n.Pod.UID] {
-			c.node.events.Note(n.Pod, allocate.Note{Reason: spec.ReasonEvictionNotice, Message: n.Message})
+			c.node.Events.Note(n.Pod, allocate.Note{Reason: spec.ReasonEvictionNotice, Message: n.Message})
 		}
 	}
 	c.told = now
@@ -102,17 +103,17 @@ func (c *evictionController) notify(notices []evict.Notice) {
 // stop kills all that runs in a pod's cgroup, at one stroke. The kubelet would start it again; that is refused until the decision no longer
 // stands.
 func (c *evictionController) stop(s *evict.Stop, now time.Time) {
-	p := c.node.pods.byUID[s.Pod.UID]
-	if p == nil || p.cgroup == "" {
+	p := c.node.Pods.Of(s.Pod.UID)
+	if p == nil || p.Cgroup == "" {
 		return
 	}
 	c.stopped[s.Pod.UID] = now.Add(c.params.Escalation.KeepStopped.D())
 	c.stops++
-	c.node.events.Note(p.name, allocate.Note{Reason: spec.ReasonStopped, Message: s.Message})
-	file := p.cgroup + "/cgroup.kill"
-	c.node.loop.Work(func(context.Context) {
+	c.node.Events.Note(p.Ref, allocate.Note{Reason: spec.ReasonStopped, Message: s.Message})
+	file := p.Cgroup + "/cgroup.kill"
+	c.node.Loop.Work(func(context.Context) {
 		if err := c.node.options.Kernel.Write(file, "1"); err != nil {
-			c.node.loop.Post(func() { c.node.log.Error("a pod cannot be stopped", "pod", s.Pod.String(), "err", err) })
+			c.node.Loop.Post(func() { c.node.Log.Error("a pod cannot be stopped", "pod", s.Pod.String(), "err", err) })
 		}
 	})
 }
@@ -136,7 +137,7 @@ func (c *evictionController) closed() string {
 	if closed.Reason == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s; until %s", closed.Reason, c.node.started.Add(closed.Until).UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s; until %s", closed.Reason, c.node.Started.Add(closed.Until).UTC().Format(time.RFC3339))
 }
 
 // observe is what the law of eviction sees.
@@ -162,10 +163,10 @@ func (c *evictionController) observe(in *inputs) evict.Observation {
 	if images := c.storage.reading.Images(in.now); images != (evict.Disk{}) {
 		o.Images = images
 	}
-	for _, p := range c.node.pods.sorted() {
+	for _, p := range c.node.Pods.Sorted() {
 		if pod, ok := c.observePod(seen, p); ok {
-			pod.Root, pod.Images = c.storage.reading.Pod(p.name.UID, in.now)
-			pod.Sent = network.Sent[p.cgroup]
+			pod.Root, pod.Images = c.storage.reading.Pod(p.Ref.UID, in.now)
+			pod.Sent = network.Sent[p.Cgroup]
 			o.Pods = append(o.Pods, pod)
 		}
 	}
@@ -202,29 +203,29 @@ func (c *evictionController) apiState(failing time.Time) evict.API {
 	case failing.IsZero():
 		return evict.API{Answers: c.budgets.refusals()}
 	}
-	return evict.API{Unreachable: true, Since: failing.Sub(c.node.started)}
+	return evict.API{Unreachable: true, Since: failing.Sub(c.node.Started)}
 }
 
 // worstStall is the worst online pod's share of time in which all of its tasks waited for memory.
 func (c *evictionController) worstStall(seen *observation) (out advise.Sample) {
 	out = advise.Known(0)
-	for uid, p := range c.node.pods.byUID {
-		if _, pool, ok := c.node.manager.Pod(uid); ok && pool != spec.PoolReclaimed && pool != spec.PoolSystem {
-			out = worst(out, rateOf(seen.use(p.cgroup).MemoryPressure.Full.Avg10))
+	for uid, p := range c.node.Pods.All() {
+		if _, pool, ok := c.node.Manager.Pod(uid); ok && pool != spec.PoolReclaimed && pool != spec.PoolSystem {
+			out = worst(out, rateOf(seen.use(p.Cgroup).MemoryPressure.Full.Avg10))
 		}
 	}
 	return out
 }
 
-func (c *evictionController) observePod(seen *observation, p *pod) (out evict.Pod, ok bool) {
-	asked, pool, known := c.node.manager.Pod(p.name.UID)
+func (c *evictionController) observePod(seen *observation, p *pods.Pod) (out evict.Pod, ok bool) {
+	asked, pool, known := c.node.Manager.Pod(p.Ref.UID)
 	if !known {
 		return out, false
 	}
-	level := levelOf(&asked, pool)
-	use := seen.use(p.cgroup)
+	level := pods.LevelOf(&asked, pool)
+	use := seen.use(p.Cgroup)
 	out = evict.Pod{
-		PodRef: p.name, Level: level, Priority: p.priorityOrZero(), Started: p.since.Sub(c.node.started),
+		PodRef: p.Ref, Level: level, Priority: p.PriorityOrZero(), Started: p.Since.Sub(c.node.Started),
 		Memory: bytesOf(use.Memory.Current), RSS: plus(bytesOf(use.Memory.Anon), bytesOf(use.Memory.Shmem)),
 		CPU: rateOf(use.CPU.Usage), RunDelay: seen.runDelay(p),
 	}
@@ -296,21 +297,21 @@ func (b *budgetAnswers) ask(requests []spec.EvictionRequest, now time.Time) {
 		}
 	}
 	b.known = known
-	if b.asking || len(known) == 0 || now.Sub(b.asked) < every || n.ports.RefusedEvictions == nil || !n.loop.Running() {
+	if b.asking || len(known) == 0 || now.Sub(b.asked) < every || n.ports.RefusedEvictions == nil || !n.Loop.Running() {
 		return
 	}
 	b.asking, b.asked = true, now
-	n.loop.Work(func(ctx context.Context) {
+	n.Loop.Work(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		refused, err := n.ports.RefusedEvictions(ctx)
 		if err != nil {
-			n.log.Debug("it is not known which evictions budgets refuse", "err", err)
+			n.Log.Debug("it is not known which evictions budgets refuse", "err", err)
 			refused = nil // what is not known is no refusal
 		}
-		n.loop.Post(func() {
+		n.Loop.Post(func() {
 			b.asking = false
-			b.answered(refused, now.Sub(n.started))
+			b.answered(refused, now.Sub(n.Started))
 		})
 	})
 }

@@ -14,18 +14,19 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/node/storage"
 )
 
 // crowded is a node with an online pod and two reclaimed ones, of which low has the lower priority.
-func crowded(t *testing.T) (l *lender, web, low, high Sandbox) {
+func crowded(t *testing.T) (l *lender, web, low, high runtime.Sandbox) {
 	l = newLender(t)
 	web, low, high = sandbox("web", 2), sandbox("low", 0, "qos=reclaimed_cores", "besteffort"), sandbox("high", 0, "qos=reclaimed_cores", "besteffort")
-	for _, s := range []*Sandbox{&low, &high} {
+	for _, s := range []*runtime.Sandbox{&low, &high} {
 		s.Annotations[spec.AnnotationReclaimed] = "1000m/512Mi"
 	}
 	low.Annotations[spec.AnnotationPriority], high.Annotations[spec.AnnotationPriority] = "-10", "5"
-	for _, s := range []Sandbox{web, low, high} {
+	for _, s := range []runtime.Sandbox{web, low, high} {
 		l.kernel.make(s.Cgroup)
 		l.kernel.set(s.Cgroup+"/cgroup.kill", "")
 		if err := l.agent.RunSandbox(t.Context(), s); err != nil {
@@ -35,7 +36,7 @@ func crowded(t *testing.T) (l *lender, web, low, high Sandbox) {
 	return l, web, low, high
 }
 
-func killed(l *lender, s *Sandbox) bool { return l.kernel.get(s.Cgroup+"/cgroup.kill") == "1" }
+func killed(l *lender, s *runtime.Sandbox) bool { return l.kernel.get(s.Cgroup+"/cgroup.kill") == "1" }
 
 // Past the hard mark of memory the lowest reclaimed pod has its eviction requested at once, in the report; where nobody follows it is stopped, and not started
 // again; then the node is closed. No other pod is touched.
@@ -138,7 +139,7 @@ func TestReliefDryRun(t *testing.T) {
 // Limits by amount come to the kernel, and online pods are protected by what their containers' scores say that they asked for.
 func TestMemoryRequests(t *testing.T) {
 	l, web, low, _ := crowded(t)
-	c := Container{ID: "c1", Sandbox: web.ID, Name: "main", Cgroup: web.Cgroup + "/c1", OOMScoreAdj: new(900)}
+	c := runtime.Container{ID: "c1", Sandbox: web.ID, Name: "main", Cgroup: web.Cgroup + "/c1", OOMScoreAdj: new(900)}
 	for _, dir := range []string{"kubepods", "kubepods/burstable", web.Cgroup, c.Cgroup, low.Cgroup} {
 		for file, text := range map[string]string{
 			enforce.MemoryLow: "0", enforce.MemoryMin: "0", "memory.current": "104857600", enforce.MemoryMax: "max", enforce.MemoryHigh: "max",
@@ -222,7 +223,7 @@ func TestReliefOfDisks(t *testing.T) {
 	k := &storageKubelet{}
 	l.agent.Ask(time.Minute, func(a *Agent) {
 		a.options.Storage = k
-		a.node.pods.byUID[low.UID].priority, a.node.pods.byUID[high.UID].priority = nil, nil
+		a.node.Pods.Of(low.UID).Priority, a.node.Pods.Of(high.UID).Priority = nil, nil
 		a.eviction.disks.read = func() (root, images evict.Disk) {
 			return evict.Disk{BytesTotal: advise.Known(100 << 30), Bytes: advise.Known(11 << 30)}, images
 		}

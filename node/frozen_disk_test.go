@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -21,7 +22,7 @@ const answerBound = 1600 * time.Millisecond
 type disk struct {
 	*world
 	cpus  map[string]topology.CPUSet // what each dedicated pod was told
-	known map[string]Sandbox
+	known map[string]runtime.Sandbox
 	next  int
 	check *rapid.T
 }
@@ -49,8 +50,8 @@ func (d *disk) start(t *rapid.T) {
 	}
 	s := sandbox(uid, float64(cpus), words...)
 	var err error
-	var got Adjustment
-	d.in("a pod starts", func() { got, err = d.run(s, func(c *Container) { c.MilliCPU = 1000 * cpus }) })
+	var got runtime.Adjustment
+	d.in("a pod starts", func() { got, err = d.run(s, func(c *runtime.Container) { c.MilliCPU = 1000 * cpus }) })
 	switch {
 	case err == nil:
 		d.known[uid] = s
@@ -74,7 +75,7 @@ func (d *disk) resize(t *rapid.T) {
 	s := d.known[uid]
 	var got topology.CPUSet
 	d.in("a resize", func() {
-		if err := d.agent.ResizeSandbox(d.Context(), s, Amounts{MilliCPU: 1000 * to}); err != nil {
+		if err := d.agent.ResizeSandbox(d.Context(), s, runtime.Amounts{MilliCPU: 1000 * to}); err != nil {
 			t.Fatalf("a resize: %v", err)
 		}
 		u, err := d.agent.UpdateContainer(d.Context(), containerID(&s))
@@ -158,7 +159,7 @@ func (d *disk) unsound() string {
 func TestFrozenDisk(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		w := newWorld(t)
-		d := &disk{world: w, cpus: make(map[string]topology.CPUSet), known: make(map[string]Sandbox), check: r}
+		d := &disk{world: w, cpus: make(map[string]topology.CPUSet), known: make(map[string]runtime.Sandbox), check: r}
 		defer func() {
 			w.store.thaw()
 			if w.stop != nil {
@@ -211,7 +212,7 @@ func TestStaleCheckpoint(t *testing.T) {
 	w.mustRun(other)
 	w.eventually("both are on disk", func() bool { data, _ := w.store.Load(); return strings.Contains(string(data), `"uid":"b"`) })
 	w.store.freeze()
-	if err := w.agent.ResizeSandbox(t.Context(), shrinks, Amounts{MilliCPU: 1000}); err != nil {
+	if err := w.agent.ResizeSandbox(t.Context(), shrinks, runtime.Amounts{MilliCPU: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	u, err := w.agent.UpdateContainer(t.Context(), containerID(&shrinks))
@@ -243,7 +244,7 @@ func TestStaleCheckpointGivesUpWhatIsNewer(t *testing.T) {
 	newer, shared := sandbox("newer", 1, "qos=dedicated_cores"), sandbox("shared", 1, "qos=shared_cores")
 	w.agent.Ask(time.Minute, func(a *Agent) {
 		held := func(uid string) topology.CPUSet {
-			p, _ := a.node.manager.Placement(uid)
+			p, _ := a.node.Manager.Placement(uid)
 			return p.CPUs
 		}
 		had, kept := held("old"), held("calm")
@@ -255,8 +256,8 @@ func TestStaleCheckpointGivesUpWhatIsNewer(t *testing.T) {
 			taken = topology.CPUs(cpu)
 		}
 		running := map[string]topology.CPUSet{old.ID: had, calm.ID: kept, newer.ID: taken, shared.ID: kept}
-		a.admission.releaseStale([]Sandbox{old, calm, newer, shared}, running)
-		if _, known := a.node.manager.Placement("old"); known || running[old.ID] != had.Minus(taken) {
+		a.admission.releaseStale([]runtime.Sandbox{old, calm, newer, shared}, running)
+		if _, known := a.node.Manager.Placement("old"); known || running[old.ID] != had.Minus(taken) {
 			t.Errorf("the stale one is known: %t, and runs on %v, want %v", known, running[old.ID], had.Minus(taken))
 		}
 		if got := held("calm"); got != kept || running[calm.ID] != kept || running[newer.ID] != taken {

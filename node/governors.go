@@ -65,9 +65,9 @@ type governorController struct {
 // newGovernorController returns a controller that goes on from the uplinks that are on disk.
 func newGovernorController(n *nodeState) *governorController {
 	g := &governorController{node: n}
-	g.saver = store.NewSaver(n.loop, n.now, n.ports.Uplinks, func(err error) {
+	g.saver = store.NewSaver(n.Loop, n.Now, n.ports.Uplinks, func(err error) {
 		if err != nil {
-			n.log.Warn("the uplinks that the Node names cannot be kept; an agent that starts without the API server takes those of its configuration", "err", err)
+			n.Log.Warn("the uplinks that the Node names cannot be kept; an agent that starts without the API server takes those of its configuration", "err", err)
 		}
 	})
 	g.restore()
@@ -88,7 +88,7 @@ func (g *governorController) restore() {
 		_, err = spec.ParseUplinks(kept)
 	}
 	if err != nil {
-		g.node.log.Warn("the uplinks that were kept cannot be read; until the Node is read, those of the configuration count", "err", err)
+		g.node.Log.Warn("the uplinks that were kept cannot be read; until the Node is read, those of the configuration count", "err", err)
 		return
 	}
 	g.uplinks = kept
@@ -97,15 +97,15 @@ func (g *governorController) restore() {
 // Tick implements ticker: it runs the governors on the pods that are here now, beside the loop, unless they are still at work.
 func (g *governorController) Tick(now time.Time) (changed bool) {
 	n := g.node
-	if len(n.options.Governors) == 0 || g.busy || !n.loop.Running() || !n.lends() {
+	if len(n.options.Governors) == 0 || g.busy || !n.Loop.Running() || !n.Lends() {
 		return false
 	}
 	g.busy = true
-	at, pods, parameters, faults := now.Sub(n.started), g.pods(), n.options.Config.Lending.LendingParameters, g.faults()
+	at, pods, parameters, faults := now.Sub(n.Started), g.pods(), n.options.Config.Lending.LendingParameters, g.faults()
 	if len(g.uplinks) > 0 {
 		parameters.Network.Uplinks = g.uplinks
 	}
-	n.loop.Work(func(context.Context) {
+	n.Loop.Work(func(context.Context) {
 		var knobs []enforce.DesiredKnob
 		var notes []allocate.Note
 		var network NetworkUse
@@ -123,10 +123,10 @@ func (g *governorController) Tick(now time.Time) (changed bool) {
 				full = full || o.MemoryFull()
 			}
 		}
-		n.loop.Post(func() {
+		n.Loop.Post(func() {
 			g.busy, g.knobs, g.network, g.memoryFull, g.seen = false, knobs, network, full, now
 			g.note(append(notes, faults...))
-			n.apply()
+			n.Apply()
 		})
 	})
 	return false
@@ -134,7 +134,7 @@ func (g *governorController) Tick(now time.Time) (changed bool) {
 
 // Annotated says what annotations the Node has. They must not be changed afterwards.
 func (a *Agent) Annotated(annotations map[string]string) {
-	a.node.loop.Post(func() { a.governors.annotated(annotations) })
+	a.node.Loop.Post(func() { a.governors.annotated(annotations) })
 }
 
 // annotated takes the annotations of the Node, which are about its uplinks. What is wrong is told, and the uplinks stay as they are.
@@ -146,10 +146,10 @@ func (g *governorController) annotated(annotations map[string]string) {
 	g.uplinks = list
 	data, err := json.Marshal(list)
 	if err != nil {
-		g.node.log.Error("the uplinks cannot be kept", "err", err) // a mistake of ours
+		g.node.Log.Error("the uplinks cannot be kept", "err", err) // a mistake of ours
 		return
 	}
-	g.saver.Save(data, g.node.now())
+	g.saver.Save(data, g.node.Now())
 }
 
 // faults are what is wrong with what the Node says of its uplinks.
@@ -178,20 +178,20 @@ func (g *governorController) stopsGrowth(now time.Time) bool {
 
 // pods lists the pods by UID.
 func (g *governorController) pods() (out []enforce.Pod) {
-	for _, p := range g.node.pods.sorted() {
-		asked, pool, ok := g.node.manager.Pod(p.name.UID)
-		if !ok || p.cgroup == "" {
+	for _, p := range g.node.Pods.Sorted() {
+		asked, pool, ok := g.node.Manager.Pod(p.Ref.UID)
+		if !ok || p.Cgroup == "" {
 			continue
 		}
 		level := asked.QoS.Level
 		if pool == "" {
 			level = spec.QoSDedicated
 		}
-		if p.trafficFault != nil {
-			g.node.events.Note(p.name, allocate.Note{Reason: spec.ReasonInvalidQoS, Message: p.trafficFault.Error()})
-			p.trafficFault = nil // it is told once
+		if p.TrafficFault != nil {
+			g.node.Events.Note(p.Ref, allocate.Note{Reason: spec.ReasonInvalidQoS, Message: p.TrafficFault.Error()})
+			p.TrafficFault = nil // it is told once
 		}
-		out = append(out, enforce.Pod{Cgroup: p.cgroup, Level: level, Background: p.background})
+		out = append(out, enforce.Pod{Cgroup: p.Cgroup, Level: level, Background: p.Background})
 	}
 	return out
 }
@@ -201,7 +201,7 @@ func (g *governorController) note(notes []allocate.Note) {
 	told := make(map[allocate.Note]bool, len(notes))
 	for _, n := range notes {
 		if told[n] = true; !g.notes[n] {
-			g.node.events.Note(spec.PodRef{}, n)
+			g.node.Events.Note(spec.PodRef{}, n)
 		}
 	}
 	g.notes = told

@@ -14,11 +14,10 @@ import (
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/gpu/inject"
 	"hilbert.dev/hilbert/node/mps"
+	"hilbert.dev/hilbert/node/pods"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
-
-// observers is the namespace whose pods may see all GPUs without a grant: a cluster's policies say which pods may run there.
-const observers = "hilbert-system"
 
 // errNotLooked: the first inspection is not done yet. It will be in a moment, so no Event is written.
 var errNotLooked = errors.New("hilbert: the node's devices were not looked at yet; the kubelet tries again")
@@ -31,30 +30,30 @@ type deviceInjector struct {
 
 // inject is what a new container gets of the node's GPUs and cards: what its pod holds, and no other. The error is why it cannot be made now; the
 // kubelet tries again.
-func (j *deviceInjector) inject(s *Sandbox, c *Container) (cdi.Edits, error) {
+func (j *deviceInjector) inject(s *runtime.Sandbox, c *runtime.Container) (cdi.Edits, error) {
 	if j.node.options.Devices == nil {
 		return cdi.Edits{}, nil
 	}
 	box := cdi.Container{Name: c.Name, Env: c.Env, Mounts: c.Mounts}
-	held, admitted := j.node.manager.Placement(s.UID)
+	held, admitted := j.node.Manager.Placement(s.UID)
 	g := held.Devices
 	switch {
-	case !j.devices.looked && g.GPUs|g.NICs != 0, j.devices.pending(j.node.now(), false) && box.Asks():
+	case !j.devices.looked && g.GPUs|g.NICs != 0, j.devices.pending(j.node.Now(), false) && box.Asks():
 		return cdi.Edits{}, errNotLooked
 	case held.Unsettled && !j.devices.others:
 		return cdi.Edits{}, errors.New("hilbert: it is not known yet whose the devices are that the pod was promised; the kubelet tries again")
-	case !admitted && podOf(s).Devices != (topology.Grant{}):
+	case !admitted && pods.Asked(s).Devices != (topology.Grant{}):
 		return cdi.Edits{}, errors.New("hilbert: the pod was promised devices and is not admitted yet; the kubelet tries again")
 	}
-	pod := cdi.Pod{Observer: s.Namespace == observers}
+	pod := cdi.Pod{Observer: s.Namespace == runtime.Observers}
 	if g.GPUs|g.NICs != 0 {
 		given, reason, err := j.resolve(s.UID, c, &g)
 		if err == nil {
 			reason, err = spec.ReasonSliceUnserved, j.giveShared(s, &g, &given)
 		}
 		if err != nil {
-			j.node.counts.Withheld[reason]++
-			j.node.events.Note(nameOf(s), allocate.Note{Reason: reason, Message: "container " + c.Name + ": " + err.Error()})
+			j.node.Counts.Withheld[reason]++
+			j.node.Events.Note(s.Ref(), allocate.Note{Reason: reason, Message: "container " + c.Name + ": " + err.Error()})
 			return cdi.Edits{}, errors.New("hilbert: " + reason + ": " + err.Error())
 		}
 		pod.Grant = &given
@@ -74,8 +73,8 @@ func (j *deviceInjector) inject(s *Sandbox, c *Container) (cdi.Edits, error) {
 }
 
 // resolve turns what a pod holds into what one of its containers gets. Otherwise it says why that cannot be had now, by its reason and in words.
-func (j *deviceInjector) resolve(uid string, c *Container, g *topology.Grant) (out cdi.Grant, reason string, err error) {
-	if why := cdi.Drops(j.node.runtime.name); why != "" {
+func (j *deviceInjector) resolve(uid string, c *runtime.Container, g *topology.Grant) (out cdi.Grant, reason string, err error) {
+	if why := cdi.Drops(j.node.Runtime.Name); why != "" {
 		return out, spec.ReasonDeviceUncertain, errors.New(why)
 	}
 	cards, err := j.functionsOf(uid, g)
@@ -93,7 +92,7 @@ func (j *deviceInjector) resolve(uid string, c *Container, g *topology.Grant) (o
 	case err != nil:
 		return out, spec.ReasonDeviceUncertain, err
 	case g.Isolation == topology.Soft && c.User != nil: // without the user's number from the runtime, the rules cannot be checked
-		err = j.devices.mps.Admit(*userOf(c), j.usersOf(g.GPUs, uid))
+		err = j.devices.mps.Admit(*pods.UserOf(c), j.usersOf(g.GPUs, uid))
 		if errors.Is(err, mps.ErrHostRoot) {
 			return out, spec.ReasonSliceOfHostRoot, err
 		}
@@ -105,7 +104,7 @@ func (j *deviceInjector) resolve(uid string, c *Container, g *topology.Grant) (o
 }
 
 // giveShared gives a pod the memory that the daemon of its GPU shares with its clients, if it is to have it.
-func (j *deviceInjector) giveShared(s *Sandbox, g *topology.Grant, given *cdi.Grant) error {
+func (j *deviceInjector) giveShared(s *runtime.Sandbox, g *topology.Grant, given *cdi.Grant) error {
 	if j.devices.mps.SeveralNamespaces || len(given.Soft.Mounts) == 0 {
 		return nil
 	}
@@ -121,14 +120,14 @@ func (j *deviceInjector) giveShared(s *Sandbox, g *topology.Grant, given *cdi.Gr
 
 // runningOn are the namespaces of the containers that there are of a GPU's holders.
 func (j *deviceInjector) runningOn(i int) (namespaces []string) {
-	for _, h := range j.node.manager.Devices.Held() {
-		p := j.node.pods.byUID[h.UID]
+	for _, h := range j.node.Manager.Devices.Held() {
+		p := j.node.Pods.Of(h.UID)
 		if p == nil || h.Grant.GPUs&(1<<i) == 0 {
 			continue
 		}
-		for _, c := range p.containers {
-			if c.exists {
-				namespaces = append(namespaces, p.name.Namespace)
+		for _, c := range p.Containers {
+			if c.Exists {
+				namespaces = append(namespaces, p.Ref.Namespace)
 				break
 			}
 		}
@@ -136,26 +135,18 @@ func (j *deviceInjector) runningOn(i int) (namespaces []string) {
 	return namespaces
 }
 
-// userOf is the user that a container runs as; nil: the runtime does not say.
-func userOf(c *Container) *mps.User {
-	if c.User == nil {
-		return nil
-	}
-	return &mps.User{ID: *c.User, Mapped: c.UserNamespace}
-}
-
 // usersOf returns the users that hold soft slices of some GPUs, but for one pod: its containers trust each other. A pod whose containers are of several
 // users is passed over, because it is not known which of them computes.
 func (j *deviceInjector) usersOf(gpus uint16, but string) (users []mps.User) {
-	for _, h := range j.node.manager.Devices.Held() {
-		p := j.node.pods.byUID[h.UID]
+	for _, h := range j.node.Manager.Devices.Held() {
+		p := j.node.Pods.Of(h.UID)
 		if h.Grant.GPUs&gpus == 0 || h.Grant.Isolation != topology.Soft || h.UID == but || p == nil {
 			continue
 		}
 		var own []mps.User
-		for _, c := range p.containers {
-			if c.user != nil && !slices.Contains(own, *c.user) {
-				own = append(own, *c.user)
+		for _, c := range p.Containers {
+			if c.User != nil && !slices.Contains(own, *c.User) {
+				own = append(own, *c.User)
 			}
 		}
 		if len(own) == 1 {
@@ -168,10 +159,10 @@ func (j *deviceInjector) usersOf(gpus uint16, but string) (users []mps.User) {
 // mayUse says of a process that computes on a GPU whether its pod holds the GPU, or may see all of them. cgroups are as a DeviceInspection has them. What
 // is not known, and what has ended since, is no stranger.
 func (d *deviceController) mayUse(cgroups map[int]string) func(pid int, address string) bool {
-	pods := make(map[string]*pod, len(d.node.pods.byUID)) // by the last part of their cgroup, which has the UID in it
-	for _, p := range d.node.pods.byUID {
-		if p.cgroup != "" {
-			pods[path.Base(p.cgroup)] = p
+	pods := make(map[string]*pods.Pod, d.node.Pods.Len()) // by the last part of their cgroup, which has the UID in it
+	for _, p := range d.node.Pods.All() {
+		if p.Cgroup != "" {
+			pods[path.Base(p.Cgroup)] = p
 		}
 	}
 	return func(pid int, address string) bool {
@@ -182,7 +173,7 @@ func (d *deviceController) mayUse(cgroups map[int]string) func(pid int, address 
 		// In the agent's container the kernel shows it relative to the agent's own cgroup, so only the pod's part of it counts.
 		for part := range strings.SplitSeq(cgroup, "/") {
 			if p := pods[part]; p != nil {
-				return p.name.Namespace == observers || d.holds(p.name.UID, address)
+				return p.Ref.Namespace == runtime.Observers || d.holds(p.Ref.UID, address)
 			}
 		}
 		return false
@@ -191,7 +182,7 @@ func (d *deviceController) mayUse(cgroups map[int]string) func(pid int, address 
 
 // holds reports whether a pod holds the GPU at an address, or may: it was promised some, and it is not known yet whose they are.
 func (d *deviceController) holds(uid, address string) bool {
-	held, _ := d.node.manager.Placement(uid)
+	held, _ := d.node.Manager.Placement(uid)
 	slots := d.numbers.known.GPU.Slots
 	for set := held.Devices.GPUs; set != 0; set &= set - 1 {
 		if i := bits.TrailingZeros16(set); i < len(slots) && slots[i].Address == address {
@@ -203,8 +194,8 @@ func (d *deviceController) holds(uid, address string) bool {
 
 // holderUnseen reports whether a GPU's holder has a cgroup that could not be found out: then its processes cannot be told from others.
 func (d *deviceController) holderUnseen(address string) bool {
-	for uid, p := range d.node.pods.byUID {
-		if p.cgroup == "" && d.holds(uid, address) {
+	for uid, p := range d.node.Pods.All() {
+		if p.Cgroup == "" && d.holds(uid, address) {
 			return true
 		}
 	}

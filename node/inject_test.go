@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/mps"
+	"hilbert.dev/hilbert/node/runtime"
 )
 
 // ourGPUs is a world whose two GPUs are the agent's to give, and an MPS daemon serves the first.
@@ -30,26 +31,26 @@ func ourGPUs(t *testing.T) (*world, *scriptedDevices) {
 }
 
 // withGPUs is a pod whose Binding promises GPUs.
-func withGPUs(uid, gpus string) Sandbox {
+func withGPUs(uid, gpus string) runtime.Sandbox {
 	s := sandbox(uid, 1)
 	s.Annotations[spec.AnnotationGPUs] = gpus
 	return s
 }
 
 // asking is a container whose image asks for all GPUs, in both ways.
-func asking(c *Container) {
+func asking(c *runtime.Container) {
 	c.Env = []string{"PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all"}
 	c.Mounts = []string{"/data", "/var/run/nvidia-container-devices/all"}
 }
 
 // as is a container of a user.
-func as(uid uint32) func(*Container) { return func(c *Container) { c.User = &uid } }
+func as(uid uint32) func(*runtime.Container) { return func(c *runtime.Container) { c.User = &uid } }
 
 // ownUsers is a container with a user namespace.
-func ownUsers(c *Container) { c.UserNamespace = true }
+func ownUsers(c *runtime.Container) { c.UserNamespace = true }
 
 // edits is what a container got of devices, as text.
-func edits(a Adjustment) string {
+func edits(a runtime.Adjustment) string {
 	e := &a.Devices
 	words := slices.Concat(e.Devices, e.Env)
 	for _, m := range e.Mounts {
@@ -72,7 +73,7 @@ func TestContainersGetWhatTheirPodsHold(t *testing.T) {
 	w, _ := ourGPUs(t)
 	whole, slice := withGPUs("whole", "1"), withGPUs("slice", "0:252/10240Mi/soft")
 	for _, c := range []struct {
-		pod  Sandbox
+		pod  runtime.Sandbox
 		want string
 	}{
 		{whole, "nvidia.com/gpu=GPU-b " + hidden + " -/var/run/nvidia-container-devices/all"},
@@ -163,7 +164,7 @@ func TestWithheldDevices(t *testing.T) {
 	whole, slice := withGPUs("whole", "1"), withGPUs("slice", "0:252/10240Mi/soft")
 	w.mustRun(whole)
 	w.mustRun(slice, as(1000))
-	withheld := func(s Sandbox, reason, why string, by ...func(*Container)) {
+	withheld := func(s runtime.Sandbox, reason, why string, by ...func(*runtime.Container)) {
 		t.Helper()
 		before := w.state().Withheld[reason]
 		_, err := w.run(s, by...)
@@ -204,7 +205,7 @@ func TestWithheldDevices(t *testing.T) {
 // whose it was.
 func TestSharedMemoryIsOneNamespaces(t *testing.T) {
 	w, e := ourGPUs(t)
-	of := func(namespace, uid string) Sandbox {
+	of := func(namespace, uid string) runtime.Sandbox {
 		s := withGPUs(uid, "0:252/10240Mi/soft")
 		s.Namespace = namespace
 		return s
@@ -255,7 +256,7 @@ func TestWhoIsLeftAlone(t *testing.T) {
 	all := catalogOf(t, `{"name": "GPU-a", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}, {"name": "all", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}`)
 	e.do(twoGPUs, func(l *DeviceInspection) { l.Catalog = all })
 	observer := sandbox("observer", 1)
-	observer.Namespace = observers
+	observer.Namespace = runtime.Observers
 	w.start()
 	w.says("nobody's yet", func(d *spec.Devices) bool { return d != nil && d.Owner == spec.OwnerNone })
 	if got := edits(w.mustRun(sandbox("none", 1), asking)); got != "" {
@@ -269,7 +270,7 @@ func TestWhoIsLeftAlone(t *testing.T) {
 	}
 	e.do("", func(l *DeviceInspection) { l.Offers.Offered = map[string]int64{"nvidia.com/gpu": 2} })
 	w.says("the kubelet's", func(d *spec.Devices) bool { return d.Owner == spec.OwnerKubelet })
-	for _, s := range []Sandbox{sandbox("none", 1), observer, withGPUs("plugin", "0")} {
+	for _, s := range []runtime.Sandbox{sandbox("none", 1), observer, withGPUs("plugin", "0")} {
 		if got := edits(w.mustRun(s, asking)); got != "" {
 			t.Errorf("the kubelet's, %s: %s", s.Name, got)
 		}
@@ -392,7 +393,7 @@ func TestCardsBringTheirDeviceFiles(t *testing.T) {
 	e.do("unload", cardFiles, func(l *DeviceInspection) { l.Loaded = false })
 	w.start()
 	w.says("the card", func(d *spec.Devices) bool { return d != nil && len(d.NICs) == 1 && d.NICs[0].Functions == 3 })
-	get := func(uid, nics, want string, by ...func(*Container)) {
+	get := func(uid, nics, want string, by ...func(*runtime.Container)) {
 		t.Helper()
 		a, err := w.run(promised(uid, nics), by...)
 		if got := edits(a); got != want || err != nil {

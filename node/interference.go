@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/interference"
+	"hilbert.dev/hilbert/node/pods"
 	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/node/scrape"
 )
@@ -106,8 +107,8 @@ func (c *interferenceController) Tick(in *inputs) (changed bool) {
 		c.decision = d
 		names := make(map[string]spec.PodRef, len(d.Apart))
 		for _, pair := range d.Apart {
-			if names[pair.Culprit] = c.names[pair.Culprit]; c.node.pods.byUID[pair.Culprit] != nil {
-				names[pair.Culprit] = c.node.pods.byUID[pair.Culprit].name
+			if names[pair.Culprit] = c.names[pair.Culprit]; c.node.Pods.Of(pair.Culprit) != nil {
+				names[pair.Culprit] = c.node.Pods.Of(pair.Culprit).Ref
 			}
 		}
 		c.names = names
@@ -132,19 +133,19 @@ func (c *interferenceController) readings(o *observation) (out []interference.Re
 	defer c.counters.watch()
 	const milli = 1000
 	ahead := c.queues.take()
-	for _, p := range c.node.pods.sorted() {
-		asked, pool, ok := c.node.manager.Pod(p.name.UID)
-		if !ok || p.cgroup == "" {
+	for _, p := range c.node.Pods.Sorted() {
+		asked, pool, ok := c.node.Manager.Pod(p.Ref.UID)
+		if !ok || p.Cgroup == "" {
 			continue
 		}
 		online := pool != spec.PoolReclaimed && pool != spec.PoolSystem
 		r := interference.Reading{
-			ID: p.name.UID, Name: p.name.String(), Watched: online && !p.bestEffort && asked.MilliCPU > 0, Request: float64(asked.MilliCPU) / milli, Limitable: c.limitable(p, pool),
-			Evictable: pool == spec.PoolReclaimed, Use: orNaN(rateOf(o.use(p.cgroup).CPU.Usage)), Delay: math.NaN(), Pressure: math.NaN(), Indicator: math.NaN(), Cycles: math.NaN(),
+			ID: p.Ref.UID, Name: p.Ref.String(), Watched: online && !p.BestEffort && asked.MilliCPU > 0, Request: float64(asked.MilliCPU) / milli, Limitable: c.limitable(p, pool),
+			Evictable: pool == spec.PoolReclaimed, Use: orNaN(rateOf(o.use(p.Cgroup).CPU.Usage)), Delay: math.NaN(), Pressure: math.NaN(), Indicator: math.NaN(), Cycles: math.NaN(),
 			Bandwidth: orNaN(c.memory.of(p, c.at)),
 		}
 		if !o.throttles(p) { // the probe would have it wait for whoever runs while its own limit keeps it from running
-			r.Ahead = ahead[p.name.UID]
+			r.Ahead = ahead[p.Ref.UID]
 		}
 		if r.Watched {
 			r.Delay, r.Pressure, r.Indicator = orNaN(o.runDelay(p)), orNaN(o.pressureOf(p)), orNaN(c.profiles.metric(p, o.laws.Wall))
@@ -167,11 +168,11 @@ func orNaN(s advise.Sample) float64 {
 }
 
 // limitable reports whether a pod may be limited as a culprit. Which limit it has already is read when it is one.
-func (c *interferenceController) limitable(p *pod, pool string) bool {
+func (c *interferenceController) limitable(p *pods.Pod, pool string) bool {
 	switch {
 	case pool == spec.PoolReclaimed:
 		return true
-	case pool == "", pool == spec.PoolSystem, p.name.Namespace == kubeSystem: // it has CPUs of its own, or the cluster needs it
+	case pool == "", pool == spec.PoolSystem, p.Ref.Namespace == kubeSystem: // it has CPUs of its own, or the cluster needs it
 		return false
 	}
 	return c.config().Culprits == spec.CulpritsShared
@@ -186,14 +187,14 @@ func (c *interferenceController) limit(now time.Time) (changed bool) {
 		}
 	}
 	changed = c.makeWay()
-	for _, p := range c.node.pods.sorted() {
+	for _, p := range c.node.Pods.Sorted() {
 		changed = c.look(p) || changed
-		known, value := c.limits[p.name.UID], wanted[p.name.UID]
+		known, value := c.limits[p.Ref.UID], wanted[p.Ref.UID]
 		switch {
 		case known != nil && (value == "" || now.Before(known.rests)):
 			value = noLimit
 			if known.value == noLimit && !now.Before(known.rests) && !c.ours(p) {
-				delete(c.limits, p.name.UID) // what it has from now on is not ours to say
+				delete(c.limits, p.Ref.UID) // what it has from now on is not ours to say
 				changed = true
 				continue
 			}
@@ -201,8 +202,8 @@ func (c *interferenceController) limit(now time.Time) (changed bool) {
 			continue
 		case known == nil:
 			known = &cpuLimit{}
-			c.limits[p.name.UID] = known
-			c.node.events.Note(p.name, allocate.Note{Reason: spec.ReasonCulpritLimited, Message: "it gets less CPU for a while, because it harms a service of the node"})
+			c.limits[p.Ref.UID] = known
+			c.node.Events.Note(p.Ref, allocate.Note{Reason: spec.ReasonCulpritLimited, Message: "it gets less CPU for a while, because it harms a service of the node"})
 		}
 		if known.value != value {
 			known.value, changed = value, true
@@ -226,26 +227,26 @@ func (c *interferenceController) current(now time.Time) *interference.Decision {
 }
 
 // look finds a limit that an agent before this one has left, once a pod.
-func (c *interferenceController) look(p *pod) (found bool) {
-	if p.cgroup == "" || c.looked[p.name.UID] {
+func (c *interferenceController) look(p *pods.Pod) (found bool) {
+	if p.Cgroup == "" || c.looked[p.Ref.UID] {
 		return false
 	}
-	c.looked[p.name.UID] = true
-	if c.limits[p.name.UID] == nil && c.ours(p) {
-		c.limits[p.name.UID] = &cpuLimit{value: noLimit}
+	c.looked[p.Ref.UID] = true
+	if c.limits[p.Ref.UID] == nil && c.ours(p) {
+		c.limits[p.Ref.UID] = &cpuLimit{value: noLimit}
 		return true
 	}
 	return false
 }
 
 // ours reports whether a pod's limit is of an agent: it has our period, and is one.
-func (c *interferenceController) ours(p *pod) bool {
+func (c *interferenceController) ours(p *pods.Pod) bool {
 	quota, period := c.cpuMax(p)
 	return quota != "" && quota != "max" && period == limitPeriod
 }
 
 // unlimited reports whether a pod has no limit of its own.
-func (c *interferenceController) unlimited(p *pod) bool {
+func (c *interferenceController) unlimited(p *pods.Pod) bool {
 	quota, _ := c.cpuMax(p)
 	return quota == "max"
 }
@@ -262,11 +263,11 @@ func (c *interferenceController) makeWay() (any bool) {
 }
 
 // cpuMax reads the limit of a pod's own cgroup; empty: it is not known.
-func (c *interferenceController) cpuMax(p *pod) (quota, period string) {
-	if p.cgroup == "" {
+func (c *interferenceController) cpuMax(p *pods.Pod) (quota, period string) {
+	if p.Cgroup == "" {
 		return "", ""
 	}
-	text, err := c.node.options.Kernel.Read(p.cgroup + "/" + enforce.CPUMax)
+	text, err := c.node.options.Kernel.Read(p.Cgroup + "/" + enforce.CPUMax)
 	if err != nil {
 		return "", ""
 	}
@@ -275,15 +276,15 @@ func (c *interferenceController) cpuMax(p *pod) (quota, period string) {
 }
 
 // yield takes a pod's limit away before its limits may change. It reports whether there was one.
-func (c *interferenceController) yield(p *pod) (had bool) {
+func (c *interferenceController) yield(p *pods.Pod) (had bool) {
 	if p == nil {
 		return false
 	}
 	c.look(p)
 	had = c.makeWay() // the kubelet writes the pod's own cgroup before, where its limits grow
-	if known := c.limits[p.name.UID]; known != nil {
+	if known := c.limits[p.Ref.UID]; known != nil {
 		had = had || known.value != noLimit
-		known.value, known.rests = noLimit, c.node.now().Add(restAfterUpdate)
+		known.value, known.rests = noLimit, c.node.Now().Add(restAfterUpdate)
 	}
 	return had
 }
@@ -301,14 +302,14 @@ func (c *interferenceController) giveBack() (had bool) {
 
 // knobs are the limits of pods that have one, or had. On a node that does not lend no Tick comes: what was left there is found here.
 func (c *interferenceController) knobs() (out []enforce.DesiredKnob) {
-	gone := func(uid string) bool { return c.node.pods.byUID[uid] == nil }
+	gone := func(uid string) bool { return c.node.Pods.Of(uid) == nil }
 	maps.DeleteFunc(c.limits, func(uid string, _ *cpuLimit) bool { return gone(uid) })
 	maps.DeleteFunc(c.looked, func(uid string, _ bool) bool { return gone(uid) })
 	maps.DeleteFunc(c.told, func(uid, _ string) bool { return gone(uid) })
-	for _, p := range c.node.pods.sorted() {
+	for _, p := range c.node.Pods.Sorted() {
 		c.look(p)
-		if l := c.limits[p.name.UID]; l != nil && p.cgroup != "" {
-			out = append(out, enforce.Desire(p.cgroup, enforce.CPUMax, l.value))
+		if l := c.limits[p.Ref.UID]; l != nil && p.Cgroup != "" {
+			out = append(out, enforce.Desire(p.Cgroup, enforce.CPUMax, l.value))
 		}
 	}
 	return out
@@ -322,15 +323,15 @@ func (c *interferenceController) stopsGrowth(now time.Time) bool {
 
 // requests are the evictions that are asked for.
 func (c *interferenceController) requests() []spec.EvictionRequest {
-	d := c.current(c.node.now())
+	d := c.current(c.node.Now())
 	if d == nil || d.Evict == "" || !c.acts() || c.node.options.Config.Lending.Evictions != spec.EvictionsOn {
 		return nil
 	}
-	p := c.node.pods.byUID[d.Evict]
+	p := c.node.Pods.Of(d.Evict)
 	if p == nil {
 		return nil
 	}
-	return []spec.EvictionRequest{{Namespace: p.name.Namespace, Name: p.name.Name, UID: p.name.UID, Reason: spec.ReasonInterference, Message: d.Why}}
+	return []spec.EvictionRequest{{Namespace: p.Ref.Namespace, Name: p.Ref.Name, UID: p.Ref.UID, Reason: spec.ReasonInterference, Message: d.Why}}
 }
 
 // tell has an event written for each finding that is new, or has come to another step.
@@ -339,10 +340,10 @@ func (c *interferenceController) tell() {
 	for i := range c.decision.Findings {
 		f := &c.decision.Findings[i]
 		found[f.Victim] = true
-		p := c.node.pods.byUID[f.Victim]
+		p := c.node.Pods.Of(f.Victim)
 		if what := string(f.Step) + f.Culprit; p != nil && c.told[f.Victim] != what {
 			c.told[f.Victim] = what
-			c.node.events.Note(p.name, allocate.Note{Reason: spec.ReasonInterference, Message: fmt.Sprintf("%s: %s", c.step(f), f.Reason)})
+			c.node.Events.Note(p.Ref, allocate.Note{Reason: spec.ReasonInterference, Message: fmt.Sprintf("%s: %s", c.step(f), f.Reason)})
 		}
 	}
 	maps.DeleteFunc(c.told, func(uid, _ string) bool { return !found[uid] })
@@ -362,11 +363,11 @@ func (c *interferenceController) step(f *interference.Finding) string {
 }
 
 // podOf is a pod by UID; one that has gone has nothing.
-func (c *interferenceController) podOf(uid string) *pod {
-	if p := c.node.pods.byUID[uid]; p != nil {
+func (c *interferenceController) podOf(uid string) *pods.Pod {
+	if p := c.node.Pods.Of(uid); p != nil {
 		return p
 	}
-	return &pod{}
+	return &pods.Pod{}
 }
 
 // status is what the report says now; nil: nothing is watched.
@@ -378,20 +379,20 @@ func (c *interferenceController) status(now time.Time) *spec.Interference {
 	out := &spec.Interference{Mode: c.config().Mode, Watched: d.Watched, Learning: d.Learning, Unknown: c.unknown(d)}
 	for i := range d.Findings {
 		f := &d.Findings[i]
-		victim := c.node.pods.byUID[f.Victim]
+		victim := c.node.Pods.Of(f.Victim)
 		if victim == nil || len(out.Findings) == spec.MaxInterferenceFindings {
 			continue
 		}
-		finding := spec.InterferenceFinding{Victim: victim.name, Step: c.step(f), Message: report.Message(f.Reason)}
-		if culprit := c.node.pods.byUID[f.Culprit]; culprit != nil {
-			finding.Culprit = &culprit.name
+		finding := spec.InterferenceFinding{Victim: victim.Ref, Step: c.step(f), Message: report.Message(f.Reason)}
+		if culprit := c.node.Pods.Of(f.Culprit); culprit != nil {
+			finding.Culprit = &culprit.Ref
 		}
 		out.Findings = append(out.Findings, finding)
 	}
 	for _, pair := range d.Apart {
-		victim, culprit := c.node.pods.byUID[pair.Victim], c.names[pair.Culprit]
+		victim, culprit := c.node.Pods.Of(pair.Victim), c.names[pair.Culprit]
 		if c.acts() && victim != nil && culprit != (spec.PodRef{}) && len(out.Apart) < spec.MaxApartHints {
-			out.Apart = append(out.Apart, spec.ApartHint{Victim: victim.name, Culprit: culprit, Until: pair.Until.UTC().Truncate(time.Second)})
+			out.Apart = append(out.Apart, spec.ApartHint{Victim: victim.Ref, Culprit: culprit, Until: pair.Until.UTC().Truncate(time.Second)})
 		}
 	}
 	return out
@@ -418,15 +419,15 @@ func (c *interferenceController) unknown(d *interference.Decision) (out []string
 }
 
 // metric is what a pod's profile wants to know of it by its own metrics: the first that is known.
-func (c *profileController) metric(p *pod, now time.Time) advise.Sample {
-	if p.profile == nil {
+func (c *profileController) metric(p *pods.Pod, now time.Time) advise.Sample {
+	if p.Profile == nil {
 		return advise.Sample{}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range p.profile.Indicators {
-		r, known := c.results[metricKey{p.name.UID, i}]
-		if known && p.profile.Indicators[i].Type == spec.IndicatorMetric && r.Outcome == scrape.Read && now.Sub(r.At) <= maxMetricAge {
+	for i := range p.Profile.Indicators {
+		r, known := c.results[metricKey{p.Ref.UID, i}]
+		if known && p.Profile.Indicators[i].Type == spec.IndicatorMetric && r.Outcome == scrape.Read && now.Sub(r.At) <= maxMetricAge {
 			return advise.Known(r.Value)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/pods"
 )
 
 // owner is the owner of these knobs in the tables.
@@ -29,7 +30,7 @@ type knobController struct {
 
 func newKnobController(n *nodeState, governors *governorController, memory *memoryController, bursts *burstController, interference *interferenceController) *knobController {
 	k := &knobController{node: n, governors: governors, memory: memory, bursts: bursts, interference: interference}
-	written := func(r enforce.WriteResult) { n.loop.Post(func() { k.written(&r) }) }
+	written := func(r enforce.WriteResult) { n.Loop.Post(func() { k.written(&r) }) }
 	k.fast = enforce.NewWriter(n.options.Kernel, owner, written)
 	k.slow = enforce.NewWriter(n.options.Kernel, owner, written)
 	return k
@@ -78,16 +79,16 @@ func (k *knobController) recheck(cgroups ...string) {
 
 // knobs lists the desired knobs: fast ones, and those that move memory.
 func (k *knobController) knobs() (fast, slow []enforce.DesiredKnob) {
-	for _, pod := range k.node.pods.sorted() {
-		p, ok := k.node.placement(pod)
+	for _, pod := range k.node.Pods.Sorted() {
+		p, ok := k.node.Placement(pod)
 		if !ok {
 			continue
 		}
-		if pod.cgroup != "" {
+		if pod.Cgroup != "" {
 			fast = append(fast, idleKnobs(pod, p)...)
 		}
 		places := k.node.options.Mode == spec.ModeAgent // else it goes through the runtime alone, by which the kubelet writes too
-		for _, cgroup := range append([]string{pod.cgroup}, pod.cgroups()...) {
+		for _, cgroup := range append([]string{pod.Cgroup}, pod.Cgroups()...) {
 			if cgroup == "" || !places {
 				continue
 			}
@@ -95,7 +96,7 @@ func (k *knobController) knobs() (fast, slow []enforce.DesiredKnob) {
 			if !p.CPUs.IsEmpty() {
 				fast = append(fast, enforce.Desire(cgroup, enforce.CPUSet, p.CPUs.String()))
 			}
-			if mems, ok := k.memory.moveTarget(pod.cgroup); ok {
+			if mems, ok := k.memory.moveTarget(pod.Cgroup); ok {
 				slow = append(slow, enforce.Desire(cgroup, enforce.Mems, mems))
 			} else if !p.Mems.IsEmpty() {
 				slow = append(slow, enforce.Desire(cgroup, enforce.Mems, p.Mems.String()))
@@ -106,7 +107,7 @@ func (k *knobController) knobs() (fast, slow []enforce.DesiredKnob) {
 		}
 	}
 	fast = append(append(append(fast, k.node.qosKnobs()...), k.bursts.knobs()...), k.interference.knobs()...)
-	if k.node.lends() {
+	if k.node.Lends() {
 		fast = append(fast, k.governors.knobs...)
 	}
 	moreFast, moreSlow := k.memory.knobs()
@@ -116,24 +117,24 @@ func (k *knobController) knobs() (fast, slow []enforce.DesiredKnob) {
 // idleKnobs are the knobs of a pod's own cgroup alone. cpu.idle belongs there: on a container the kernel would then refuse the weight that
 // the runtime always writes, and on the kubelet's BestEffort cgroup the kubelet's. A pod that asks for CPU has a weight that the kubelet
 // changes when it is resized, so only BestEffort pods are idle.
-func idleKnobs(pod *pod, p allocate.Placement) []enforce.DesiredKnob {
-	if !pod.bestEffort {
+func idleKnobs(pod *pods.Pod, p allocate.Placement) []enforce.DesiredKnob {
+	if !pod.BestEffort {
 		return nil
 	}
 	value := "0"
 	if p.Idle {
 		value = "1"
 	}
-	out := []enforce.DesiredKnob{enforce.Desire(pod.cgroup, enforce.CPUIdle, value)}
+	out := []enforce.DesiredKnob{enforce.Desire(pod.Cgroup, enforce.CPUIdle, value)}
 	if p.Weight > 0 {
-		out = append(out, enforce.Desire(pod.cgroup, enforce.CPUWeight, strconv.Itoa(p.Weight)))
+		out = append(out, enforce.Desire(pod.Cgroup, enforce.CPUWeight, strconv.Itoa(p.Weight)))
 	}
 	return out
 }
 
 // written takes a writer's result.
 func (k *knobController) written(r *enforce.WriteResult) {
-	c, log := k.node.counts, k.node.log
+	c, log := k.node.Counts, k.node.Log
 	c.Written += uint64(r.Outcome.Written)
 	c.Reverted += uint64(r.Outcome.Reverted)
 	c.RefusedKnobs += uint64(len(r.Outcome.Refused))
@@ -145,7 +146,7 @@ func (k *knobController) written(r *enforce.WriteResult) {
 	for _, refused := range r.Outcome.Refused {
 		log.Warn("the kernel refuses a value", "knob", refused.Knob.Path(), "value", refused.Value, "err", refused.Err)
 	}
-	problems := k.node.events.Problems
+	problems := k.node.Events.Problems
 	switch {
 	case len(r.Outcome.Refused) > 0:
 		first := r.Outcome.Refused[0]

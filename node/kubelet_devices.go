@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/gpu/kubelet"
+	"hilbert.dev/hilbert/node/pods"
 	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/topology"
 )
@@ -65,15 +66,15 @@ func (d *deviceController) mayHaveGPUs(l *DeviceInspection) bool {
 func (k *kubeletDevices) question(now time.Time) func(ctx context.Context) *kubeletAnswer {
 	doubtful := !k.devices.others && k.assignments.Uncertainty() != "" // then it decides which party may give the GPUs out
 	switch {
-	case k.node.ports.KubeletDevices == nil, !k.node.runtime.synced: // before, the running pods are not known
+	case k.node.ports.KubeletDevices == nil, !k.node.Runtime.Synced: // before, the running pods are not known
 		return nil
-	case k.tried && k.failed == nil && !doubtful && len(k.assignments.NotRunning()) == 0 && k.node.pods.changes == k.seen && now.Sub(k.last) < kubeletDevicesInterval:
+	case k.tried && k.failed == nil && !doubtful && len(k.assignments.NotRunning()) == 0 && k.node.Pods.Revision() == k.seen && now.Sub(k.last) < kubeletDevicesInterval:
 		return nil
 	}
-	q := &kubeletAnswer{asked: now, changes: k.node.pods.changes}
-	order := slices.SortedFunc(maps.Values(k.node.pods.byUID), func(x, y *pod) int { return cmp.Or(x.since.Compare(y.since), cmp.Compare(x.name.UID, y.name.UID)) })
+	q := &kubeletAnswer{asked: now, changes: k.node.Pods.Revision()}
+	order := slices.SortedFunc(slices.Values(k.node.Pods.Sorted()), func(x, y *pods.Pod) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Ref.UID, y.Ref.UID)) })
 	for _, p := range order {
-		q.pods = append(q.pods, p.name)
+		q.pods = append(q.pods, p.Ref)
 	}
 	return func(ctx context.Context) *kubeletAnswer {
 		ctx, cancel := context.WithTimeout(ctx, kubeletDevicesTimeout)
@@ -85,7 +86,7 @@ func (k *kubeletDevices) question(now time.Time) func(ctx context.Context) *kube
 
 // update takes an answer over; nil: there is none. What was known stays where the kubelet says nothing.
 func (k *kubeletDevices) update(q *kubeletAnswer) {
-	runs := func(uid string) bool { return k.node.pods.byUID[uid] != nil }
+	runs := func(uid string) bool { return k.node.Pods.Of(uid) != nil }
 	k.assignments.Retain(runs)
 	maps.DeleteFunc(k.told, func(key string, _ bool) bool {
 		uid, _, _ := strings.Cut(key, " ")
@@ -97,7 +98,7 @@ func (k *kubeletDevices) update(q *kubeletAnswer) {
 	k.tried = true
 	if q.err != nil {
 		if k.failed == nil {
-			k.node.log.Warn("the kubelet does not say which devices it gave to pods", "err", q.err)
+			k.node.Log.Warn("the kubelet does not say which devices it gave to pods", "err", q.err)
 		}
 		k.failed, k.bad = q.err, k.bad+1
 		return
@@ -138,13 +139,13 @@ func (k *kubeletDevices) charge(is *topology.Devices) {
 			charged[uid] = allocate.KubeletDevices{Any: h.Any, Grant: h.Grant}
 		}
 	}
-	k.node.manager.Devices.SetKubelet(charged)
+	k.node.Manager.Devices.SetKubelet(charged)
 }
 
 // chargeable reports whether what a pod has of the kubelet can be charged and said: not beside some of ours, and no instance of which nobody knows how
 // much it is.
 func (k *kubeletDevices) chargeable(uid string, h *kubelet.PodDevices, is *topology.Devices) bool {
-	held, _ := k.node.manager.Placement(uid)
+	held, _ := k.node.Manager.Placement(uid)
 	g := h.Grant
 	is.Complete(&g)
 	return held.Devices.GPUs == 0 && (g.Instance == 0 || g.Milli > 0)
@@ -174,7 +175,7 @@ func (k *kubeletDevices) noteUnknown(p spec.PodRef, d kubelet.Device) {
 		k.told = make(map[string]bool)
 	}
 	k.told[key] = true
-	k.node.events.Note(p, allocate.Note{
+	k.node.Events.Note(p, allocate.Note{
 		Reason: spec.ReasonDeviceUnknown, Message: fmt.Sprintf("the kubelet gave it %s, and it is not known which GPU that is", d),
 	})
 }
@@ -182,7 +183,7 @@ func (k *kubeletDevices) noteUnknown(p spec.PodRef, d kubelet.Device) {
 // addPartlyUsed adds the GPUs, by address, of which the kubelet gave a part that is not charged, and the pods that have it.
 func (k *kubeletDevices) addPartlyUsed(to map[string]string) map[string]string {
 	slots := k.devices.numbers.known.GPU.Slots
-	for _, r := range k.unaccountedDevices(k.node.manager.Devices.Inventory()) {
+	for _, r := range k.unaccountedDevices(k.node.Manager.Devices.Inventory()) {
 		if r.GPU < 0 || r.GPU >= len(slots) {
 			continue
 		}

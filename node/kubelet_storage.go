@@ -30,13 +30,13 @@ type storagePoller struct {
 // Tick implements ticker: it asks when that is due, beside the loop.
 func (p *storagePoller) Tick(now time.Time) (changed bool) {
 	reader := p.node.options.Storage
-	if reader == nil || p.asking || !p.node.loop.Running() || !p.asked.IsZero() && now.Sub(p.asked) < storageEvery {
+	if reader == nil || p.asking || !p.node.Loop.Running() || !p.asked.IsZero() && now.Sub(p.asked) < storageEvery {
 		return false
 	}
 	p.asking, p.asked = true, now
-	p.node.loop.Work(func(ctx context.Context) {
+	p.node.Loop.Work(func(ctx context.Context) {
 		reading, outcome, err := reader.Read(ctx)
-		p.node.loop.Post(func() { p.answered(reading, outcome, err) })
+		p.node.Loop.Post(func() { p.answered(reading, outcome, err) })
 	})
 	return false
 }
@@ -51,7 +51,7 @@ func (p *storagePoller) answered(reading *storage.Reading, outcome storage.Outco
 		p.reading = reading
 	}
 	if outcome != p.outcome && err != nil {
-		p.node.log.Warn("it is not known what pods hold of file systems: where these get short no pod can be chosen", "outcome", outcome, "err", err)
+		p.node.Log.Warn("it is not known what pods hold of file systems: where these get short no pod can be chosen", "outcome", outcome, "err", err)
 	}
 	p.outcome = outcome
 }

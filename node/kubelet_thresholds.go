@@ -41,7 +41,7 @@ func newThresholdController(n *nodeState, params *evict.Params, read ThresholdRe
 	return c
 }
 
-func (c *thresholdController) reads() bool { return c.read != nil && c.node.lends() }
+func (c *thresholdController) reads() bool { return c.read != nil && c.node.Lends() }
 
 // Tick implements ticker.
 func (c *thresholdController) Tick(now time.Time) (changed bool) {
@@ -55,13 +55,13 @@ func (c *thresholdController) ask(now time.Time) {
 	if c.known {
 		every = thresholdsEvery
 	}
-	if !c.reads() || c.asking || !c.node.loop.Running() || !c.asked.IsZero() && now.Sub(c.asked) < every {
+	if !c.reads() || c.asking || !c.node.Loop.Running() || !c.asked.IsZero() && now.Sub(c.asked) < every {
 		return
 	}
 	c.asking, c.asked = true, now
-	c.node.loop.Work(func(ctx context.Context) {
+	c.node.Loop.Work(func(ctx context.Context) {
 		thresholds, err := c.read(ctx)
-		c.node.loop.Post(func() { c.answered(thresholds, err) })
+		c.node.Loop.Post(func() { c.answered(thresholds, err) })
 	})
 }
 
@@ -70,7 +70,7 @@ func (c *thresholdController) answered(thresholds []evict.Threshold, err error) 
 	c.asking = false
 	switch {
 	case err != nil && c.known:
-		c.node.log.Warn("the kubelet's eviction thresholds cannot be read again; the last ones stand", "err", err)
+		c.node.Log.Warn("the kubelet's eviction thresholds cannot be read again; the last ones stand", "err", err)
 	case err != nil:
 		c.withhold(spec.ReasonKubeletUnknown, "no memory is lent: "+err.Error())
 	default:
@@ -85,11 +85,11 @@ func (c *thresholdController) answered(thresholds []evict.Threshold, err error) 
 
 // withhold lends no memory for a reason, or lends it where there is none.
 func (c *thresholdController) withhold(reason, why string) {
-	problems := c.node.events.Problems
+	problems := c.node.Events.Problems
 	if _, told := problems[c.reason]; told && reason == "" {
-		c.node.log.Info("memory is lent again")
+		c.node.Log.Info("memory is lent again")
 	} else if reason != "" && problems[reason] != why {
-		c.node.log.Warn("no memory is lent", "reason", reason, "why", why)
+		c.node.Log.Warn("no memory is lent", "reason", reason, "why", why)
 	}
 	problems.Resolve(c.reason)
 	if c.reason = reason; reason != "" {

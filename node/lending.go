@@ -64,7 +64,7 @@ func (l *lendingController) Tick(in *inputs) (changed bool) {
 
 // resize gives the pools what was advised.
 func (l *lendingController) resize() (changed bool) {
-	manager := l.node.manager
+	manager := l.node.Manager
 	var cores [topology.MaxNUMANodes]int
 	for z, advice := range l.advice.NUMANodes {
 		cores[z] = advice.Lend
@@ -118,7 +118,7 @@ func (l *lendingController) record(o *advise.Observation) {
 func (l *lendingController) recordEnds(err error) {
 	if err != nil {
 		l.recorder, l.recorded = nil, true
-		l.node.log.Warn("the record of the laws ends", "why", err)
+		l.node.Log.Warn("the record of the laws ends", "why", err)
 	}
 }
 
@@ -138,7 +138,7 @@ func (l *lendingController) colocation(now time.Time, eviction *evictionControll
 
 // headroom is colocation without the texts, which are dear, and not needed to tell whether there is something to write.
 func (l *lendingController) headroom(now time.Time, eviction *evictionController) *spec.Colocation {
-	if !l.node.lends() || l.at.IsZero() || now.Sub(l.at) > maxAdviceAge {
+	if !l.node.Lends() || l.at.IsZero() || now.Sub(l.at) > maxAdviceAge {
 		return nil
 	}
 	out := &spec.Colocation{Suppression: l.advice.Suppression.String(), Closed: eviction.closed(), Evictions: eviction.requests()}
@@ -153,7 +153,7 @@ func (l *lendingController) headroom(now time.Time, eviction *evictionController
 		out.NUMANodes = append(out.NUMANodes, numa)
 	}
 	const milli = 1000
-	for _, z := range l.node.manager.Pools.NUMANodes() {
+	for _, z := range l.node.Manager.Pools.NUMANodes() {
 		out.Lent.MilliCPU += int64(z.Reclaimed.Len()) * milli
 	}
 	out.Lent.MemoryMiB = l.held / topology.Mebibyte
@@ -168,8 +168,8 @@ func (l *lendingController) giveBack() (changed bool) {
 
 // promised is what the reclaimed pods of the node may hold.
 func (l *lendingController) promised() (sum spec.ReclaimedAmounts) {
-	for _, uid := range l.node.manager.UIDs() {
-		if asked, pool, ok := l.node.manager.Pod(uid); ok && pool == spec.PoolReclaimed {
+	for _, uid := range l.node.Manager.UIDs() {
+		if asked, pool, ok := l.node.Manager.Pod(uid); ok && pool == spec.PoolReclaimed {
 			sum.MilliCPU, sum.MemoryMiB = sum.MilliCPU+asked.Reclaimed.MilliCPU, sum.MemoryMiB+asked.Reclaimed.MemoryMiB
 		}
 	}
@@ -222,9 +222,9 @@ type lawState struct {
 
 func newLawState(n *nodeState, lending *lendingController, eviction *evictionController, over *overcommitController) *lawState {
 	l := &lawState{node: n, lending: lending, eviction: eviction, overcommit: over}
-	l.saver = store.NewSaver(n.loop, n.now, n.ports.LawState, func(err error) {
+	l.saver = store.NewSaver(n.Loop, n.Now, n.ports.LawState, func(err error) {
 		if err != nil {
-			n.log.Warn("what was learned cannot be kept; after a restart it is learned anew", "err", err)
+			n.Log.Warn("what was learned cannot be kept; after a restart it is learned anew", "err", err)
 		}
 	})
 	l.load()
@@ -243,7 +243,7 @@ func (l *lawState) Tick(in *inputs) (changed bool) {
 	}
 	data, err := json.Marshal(lawStateFile{l.lending.state, l.eviction.state, l.overcommit.state})
 	if err != nil {
-		n.log.Error("what was learned cannot be kept", "err", err) // a mistake of ours
+		n.Log.Error("what was learned cannot be kept", "err", err) // a mistake of ours
 		return false
 	}
 	l.saver.Save(data, in.now)
@@ -262,9 +262,9 @@ func (l *lawState) load() {
 		err = json.Unmarshal(data, &known)
 	}
 	if err != nil {
-		n.log.Warn("what was learned before cannot be read; it is learned anew", "err", err)
+		n.Log.Warn("what was learned before cannot be read; it is learned anew", "err", err)
 		return
 	}
 	l.lending.state, l.eviction.state, l.overcommit.state = known.Advise, known.Evict, known.Overcommit
-	l.overcommit.state.Restore(n.now())
+	l.overcommit.state.Restore(n.Now())
 }

@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/observe"
+	"hilbert.dev/hilbert/node/runtime"
 )
 
 // counters are a kernel's, as files that a Reader reads: eight CPUs, two NUMA nodes of 2 GiB.
@@ -126,7 +127,7 @@ func (l *lender) run(seconds int) (out *spec.Colocation) {
 	for range seconds {
 		l.now = l.now.Add(time.Second)
 		done := l.agent.Ask(time.Minute, func(a *Agent) {
-			o := l.counters.second(l.busy, l.waiting, a.node.pods.watched(true))
+			o := l.counters.second(l.busy, l.waiting, a.node.Pods.Watched(true))
 			a.observer.Put(o, l.now)
 			a.observed(l.now)
 			out = a.lending.colocation(l.now, a.eviction)
@@ -142,7 +143,7 @@ func (l *lender) batch() string {
 	l.Helper()
 	var out string
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		p, _ := a.node.manager.Placement("batch")
+		p, _ := a.node.Manager.Placement("batch")
 		out = p.CPUs.String()
 	})
 	return out
@@ -154,7 +155,7 @@ func TestLending(t *testing.T) {
 	web := sandbox("web", 6, "qos=shared_cores")
 	batch := sandbox("batch", 0, "qos=reclaimed_cores", "besteffort")
 	batch.Annotations[spec.AnnotationReclaimed] = "4000m/512Mi"
-	for _, s := range []Sandbox{web, batch} {
+	for _, s := range []runtime.Sandbox{web, batch} {
 		if err := l.agent.RunSandbox(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +199,7 @@ func TestLending(t *testing.T) {
 		l.kernel.make(batch.Cgroup)
 		idle := ""
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			p, _ := a.node.manager.Placement("batch")
+			p, _ := a.node.Manager.Placement("batch")
 			idle = fmt.Sprint(p.Idle, p.Weight)
 		})
 		return idle == "true 0"

@@ -25,14 +25,14 @@ type logPages struct {
 // drop begins a step of so many bytes.
 func (l *logPages) drop(now time.Time, bytes, keep int64) {
 	n := l.node
-	if bytes <= 0 || l.busy || n.options.LogPages == nil || !n.loop.Running() {
+	if bytes <= 0 || l.busy || n.options.LogPages == nil || !n.Loop.Running() {
 		return
 	}
 	l.busy = true
-	at := now.Sub(n.started)
-	n.loop.Work(func(context.Context) {
+	at := now.Sub(n.Started)
+	n.Loop.Work(func(context.Context) {
 		result := n.options.LogPages.Step(at, bytes, keep)
-		n.loop.Post(func() {
+		n.Loop.Post(func() {
 			l.busy = false
 			l.bytes += result.Bytes
 			l.tell(result.Problems)
@@ -48,7 +48,7 @@ func (l *logPages) tell(problems []string) {
 	told := make(map[string]bool, len(problems))
 	for _, problem := range problems {
 		if told[problem] = true; !l.notes[problem] {
-			l.node.events.Note(spec.PodRef{}, allocate.Note{Reason: reasonLogPages, Message: problem + ": page cache of its log files is not dropped"})
+			l.node.Events.Note(spec.PodRef{}, allocate.Note{Reason: reasonLogPages, Message: problem + ": page cache of its log files is not dropped"})
 		}
 	}
 	l.notes = told

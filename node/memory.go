@@ -10,6 +10,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/pods"
 	"hilbert.dev/hilbert/node/shrink"
 	"hilbert.dev/hilbert/topology"
 )
@@ -65,7 +66,7 @@ func newMemoryController(n *nodeState) *memoryController {
 	}
 	m.logs.node = n
 	m.gauge = shrink.NewGauge(n.options.Kernel, m.params.Reclaim.Pressure)
-	m.shrinker = shrink.New(n.options.Kernel, m.params.Writes, m.gauge.High, func(r shrink.Result) { n.loop.Post(func() { m.reclaimed(r) }) })
+	m.shrinker = shrink.New(n.options.Kernel, m.params.Writes, m.gauge.High, func(r shrink.Result) { n.Loop.Post(func() { m.reclaimed(r) }) })
 	return m
 }
 
@@ -79,18 +80,18 @@ func (m *memoryController) adjust(p *spec.NodeMemory) {
 // reclaimed takes what came of a request.
 func (m *memoryController) reclaimed(r shrink.Result) {
 	m.results[r.Cgroup] = advise.ReclaimResult{
-		Asked: r.Bytes, Got: r.Got, Ended: m.node.now().Sub(m.node.started), Cut: r.Outcome == shrink.Pressed || r.Outcome == shrink.Stopped,
+		Asked: r.Bytes, Got: r.Got, Ended: m.node.Now().Sub(m.node.Started), Cut: r.Outcome == shrink.Pressed || r.Outcome == shrink.Stopped,
 	}
 	if r.Err != nil {
-		m.node.log.Warn("memory cannot be reclaimed", "cgroup", r.Cgroup, "outcome", r.Outcome, "err", r.Err)
+		m.node.Log.Warn("memory cannot be reclaimed", "cgroup", r.Cgroup, "outcome", r.Outcome, "err", r.Err)
 	}
 }
 
 // Tick implements controller. First it does what the eviction controller wants reclaimed before pods are evicted.
 func (m *memoryController) Tick(in *inputs) (changed bool) {
 	for i := range in.reclaims {
-		if p := m.node.pods.byUID[in.reclaims[i].Pod.UID]; p != nil && p.cgroup != "" {
-			m.shrink(shrink.Request{ID: in.reclaims[i].Reason.String(), Cgroup: p.cgroup, Bytes: in.reclaims[i].Bytes})
+		if p := m.node.Pods.Of(in.reclaims[i].Pod.UID); p != nil && p.Cgroup != "" {
+			m.shrink(shrink.Request{ID: in.reclaims[i].Reason.String(), Cgroup: p.Cgroup, Bytes: in.reclaims[i].Bytes})
 		}
 	}
 	before := m.advice
@@ -123,7 +124,7 @@ func (m *memoryController) Tick(in *inputs) (changed bool) {
 // shrink requests that memory be reclaimed. A request that is dropped now is made again at the next tick, if it is still wanted.
 func (m *memoryController) shrink(r shrink.Request) {
 	if err := m.shrinker.Ask(r); err != nil {
-		m.node.log.Debug("not reclaimed", "err", err)
+		m.node.Log.Debug("not reclaimed", "err", err)
 	}
 }
 
@@ -146,7 +147,7 @@ func (m *memoryController) observe(in *inputs) advise.MemoryObservation {
 		}
 	}
 	m.parts = make(map[MemoryPart]int64)
-	for _, p := range m.node.pods.sorted() {
+	for _, p := range m.node.Pods.Sorted() {
 		if pod, ok := m.observePod(seen, p); ok {
 			o.Pods = append(o.Pods, pod)
 		}
@@ -167,22 +168,22 @@ func runningHeadroom(h *advise.Headroom) advise.Sample {
 	return advise.Sample{Value: float64(h.Now), Known: h.Reason != advise.BoundByMissing}
 }
 
-func (m *memoryController) observePod(seen *observation, p *pod) (out advise.MemoryPod, ok bool) {
-	asked, pool, known := m.node.manager.Pod(p.name.UID)
-	if !known || pool == spec.PoolSystem || p.cgroup == "" {
+func (m *memoryController) observePod(seen *observation, p *pods.Pod) (out advise.MemoryPod, ok bool) {
+	asked, pool, known := m.node.Manager.Pod(p.Ref.UID)
+	if !known || pool == spec.PoolSystem || p.Cgroup == "" {
 		return out, false
 	}
-	use := seen.use(p.cgroup)
+	use := seen.use(p.Cgroup)
 	const pageSize = 4096
 	refaults := plus(rateOf(use.Memory.RefaultAnon), rateOf(use.Memory.RefaultFile))
 	out = advise.MemoryPod{
-		ID: p.name.Namespace + "/" + p.name.Name, Dir: p.cgroup, Reclaimed: pool == spec.PoolReclaimed, NUMANode: advise.AnyNUMANode,
+		ID: p.Ref.Namespace + "/" + p.Ref.Name, Dir: p.Cgroup, Reclaimed: pool == spec.PoolReclaimed, NUMANode: advise.AnyNUMANode,
 		Current: bytesOf(use.Memory.Current), Anon: bytesOf(use.Memory.Anon),
 		InactiveFile: bytesOf(use.Memory.InactiveFile), ActiveFile: bytesOf(use.Memory.ActiveFile),
 		Sockets:    bytesOf(use.Memory.Sockets),
 		Pressure:   rateOf(use.MemoryPressure.Some.Avg10),
 		Refaults:   advise.Sample{Value: refaults.Value * pageSize, Known: refaults.Known},
-		Reclaiming: m.shrinker.Busy(p.cgroup), Last: m.results[p.cgroup],
+		Reclaiming: m.shrinker.Busy(p.Cgroup), Last: m.results[p.Cgroup],
 	}
 	m.count(out.Reclaimed, out.Sockets, bytesOf(use.Memory.HugeAnon))
 	if out.Reclaimed {
@@ -194,31 +195,31 @@ func (m *memoryController) observePod(seen *observation, p *pod) (out advise.Mem
 	}
 	if out.Reclaimed {
 		out.SwapRoom = m.swapRoom(p)
-		out.Swap, out.SwapMax = shrink.Swap(m.node.options.Kernel, p.cgroup)
+		out.Swap, out.SwapMax = shrink.Swap(m.node.options.Kernel, p.Cgroup)
 		return out, true
 	}
 	if asked.MemoryLimit > 0 {
 		out.Limit = advise.Known(float64(asked.MemoryLimit))
 	}
-	for _, id := range sortedKeys(p.containers) {
-		c := p.containers[id]
-		if c.cgroup == "" || !c.exists {
+	for _, id := range sortedKeys(p.Containers) {
+		c := p.Containers[id]
+		if c.Cgroup == "" || !c.Exists {
 			continue
 		}
-		use := seen.use(c.cgroup)
+		use := seen.use(c.Cgroup)
 		out.Containers = append(out.Containers, advise.MemoryContainer{
-			Dir: c.cgroup, Request: memoryRequest(c, bytesOf(seen.seen.Node.Memory.Total)), Current: bytesOf(use.Memory.Current), InactiveFile: bytesOf(use.Memory.InactiveFile),
+			Dir: c.Cgroup, Request: memoryRequest(c, bytesOf(seen.seen.Node.Memory.Total)), Current: bytesOf(use.Memory.Current), InactiveFile: bytesOf(use.Memory.InactiveFile),
 		})
 	}
 	return out, true
 }
 
 // swapRoom is what a pod may yet swap, read as rarely as the groups.
-func (m *memoryController) swapRoom(p *pod) advise.Sample {
-	if p.swapLooked != m.grouped {
-		p.swapLooked, p.swapRoom = m.grouped, shrink.SwapRoom(m.node.options.Kernel, p.cgroup, p.cgroups())
+func (m *memoryController) swapRoom(p *pods.Pod) advise.Sample {
+	if p.SwapLooked != m.grouped {
+		p.SwapLooked, p.SwapRoom = m.grouped, shrink.SwapRoom(m.node.options.Kernel, p.Cgroup, p.Cgroups())
 	}
-	return p.swapRoom
+	return p.SwapRoom
 }
 
 // The kubelet's scores: what a Guaranteed container has at most, and the least and the most of a Burstable one.
@@ -226,17 +227,17 @@ const guaranteedScore, leastScore, mostScore = 2, 3, 999
 
 // memoryRequest is what a container asked for, in bytes. The runtime is told limits alone; but the kubelet makes a Burstable container's
 // oom_score_adj of its part of the node's memory, in thousandths, and a Guaranteed one's request is its limit.
-func memoryRequest(c *container, total advise.Sample) int64 {
+func memoryRequest(c *pods.Container, total advise.Sample) int64 {
 	switch {
-	case c.score == nil:
+	case c.Score == nil:
 		return 0
-	case *c.score <= guaranteedScore:
-		return c.memoryLimit
-	case *c.score >= mostScore || *c.score == leastScore || !total.Known:
+	case *c.Score <= guaranteedScore:
+		return c.MemoryLimit
+	case *c.Score >= mostScore || *c.Score == leastScore || !total.Known:
 		return 0
 	}
 	const thousandths = 1000
-	return int64(total.Value) / thousandths * int64(thousandths-*c.score)
+	return int64(total.Value) / thousandths * int64(thousandths-*c.Score)
 }
 
 // protection is what the kernel says of the cgroups of online pods, and of those above them.
@@ -266,18 +267,18 @@ func (m *memoryController) protection(pods []advise.MemoryPod, now time.Time) []
 
 // knobs are the knobs of memory control: limits, which may wait for the kernel to reclaim, and protection.
 func (m *memoryController) knobs() (fast, slow []enforce.DesiredKnob) {
-	pods := m.node.pods.sorted()
+	pods := m.node.Pods.Sorted()
 	for _, pod := range pods {
-		p, ok := m.node.placement(pod)
-		if !ok || !pod.bestEffort || pod.cgroup == "" || p.MemoryMax == 0 && p.Pool != spec.PoolReclaimed {
+		p, ok := m.node.Placement(pod)
+		if !ok || !pod.BestEffort || pod.Cgroup == "" || p.MemoryMax == 0 && p.Pool != spec.PoolReclaimed {
 			continue
 		}
-		limit := m.limits[pod.cgroup]
+		limit := m.limits[pod.Cgroup]
 		if most := cmp.Or(limit.Max, p.MemoryMax); most > 0 {
-			slow = append(slow, enforce.Desire(pod.cgroup, enforce.MemoryMax, bytesValue(most)))
+			slow = append(slow, enforce.Desire(pod.Cgroup, enforce.MemoryMax, bytesValue(most)))
 		}
 		if limit.High > 0 {
-			slow = append(slow, enforce.Desire(pod.cgroup, enforce.MemoryHigh, bytesValue(limit.High)))
+			slow = append(slow, enforce.Desire(pod.Cgroup, enforce.MemoryHigh, bytesValue(limit.High)))
 		}
 	}
 	for i := range m.advice.Swaps {
@@ -290,21 +291,21 @@ func (m *memoryController) knobs() (fast, slow []enforce.DesiredKnob) {
 }
 
 // swapKnobs let a reclaimed pod swap, or take that back. The kubelet lets containers of BestEffort pods swap nothing.
-func swapKnobs(pods []*pod, s *advise.MemorySwap) []enforce.DesiredKnob {
-	i := slices.IndexFunc(pods, func(p *pod) bool { return p.cgroup == s.Dir })
-	if i < 0 || !pods[i].bestEffort {
+func swapKnobs(of []*pods.Pod, s *advise.MemorySwap) []enforce.DesiredKnob {
+	i := slices.IndexFunc(of, func(p *pods.Pod) bool { return p.Cgroup == s.Dir })
+	if i < 0 || !of[i].BestEffort {
 		return nil
 	}
-	pod := pods[i]
+	pod := of[i]
 	own, containers := bytesValue(s.Max), bytesValue(s.Max)
 	if s.Release {
 		containers = "0"
 	}
-	out := []enforce.DesiredKnob{enforce.Desire(pod.cgroup, enforce.SwapMax, own)}
-	for _, dir := range pod.cgroups() {
+	out := []enforce.DesiredKnob{enforce.Desire(pod.Cgroup, enforce.SwapMax, own)}
+	for _, dir := range pod.Cgroups() {
 		out = append(out, enforce.Desire(dir, enforce.SwapMax, containers))
 	}
-	return append(out, enforce.Desire(pod.cgroup, enforce.ZswapMax, bytesValue(s.Zswap)))
+	return append(out, enforce.Desire(pod.Cgroup, enforce.ZswapMax, bytesValue(s.Zswap)))
 }
 
 func bytesValue(bytes int64) string {

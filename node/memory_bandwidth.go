@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/bandwidth"
 	"hilbert.dev/hilbert/node/bandwidth/intensive"
+	"hilbert.dev/hilbert/node/pods"
 )
 
 // MemoryBandwidth says how much memory bandwidth pods take: bandwidth.Poller, or what a test has in its place.
@@ -60,9 +61,9 @@ func (c *memoryBandwidth) Tick(in *inputs) (changed bool) {
 	sensitive := false
 	said, silent := 0, []intensive.Pod(nil)
 	var list []bandwidth.Candidate
-	for _, p := range c.node.pods.sorted() {
-		asked, pool, ok := c.node.manager.Pod(p.name.UID)
-		if !ok || p.cgroup == "" {
+	for _, p := range c.node.Pods.Sorted() {
+		asked, pool, ok := c.node.Manager.Pod(p.Ref.UID)
+		if !ok || p.Cgroup == "" {
 			continue
 		}
 		word := asked.QoS.Bandwidth
@@ -71,13 +72,13 @@ func (c *memoryBandwidth) Tick(in *inputs) (changed bool) {
 		if pool == "" {
 			level = spec.QoSDedicated
 		}
-		use, measured := c.reader.Of(p.name.UID, in.now), c.node.manager.Pools.Measured(p.name.UID)
+		use, measured := c.reader.Of(p.Ref.UID, in.now), c.node.Manager.Pools.Measured(p.Ref.UID)
 		list = append(list, bandwidth.Candidate{
-			Pod: bandwidth.Pod{UID: p.name.UID, Cgroup: p.cgroup, Reclaimed: reclaimed}, Said: word != "" || measured, Use: orNaN(rateOf(in.seen.use(p.cgroup).CPU.Usage)),
+			Pod: bandwidth.Pod{UID: p.Ref.UID, Cgroup: p.Cgroup, Reclaimed: reclaimed}, Said: word != "" || measured, Use: orNaN(rateOf(in.seen.use(p.Cgroup).CPU.Usage)),
 		})
 		switch word {
 		case "":
-			silent = append(silent, intensive.Pod{UID: p.name.UID, Rate: use.Total, Counted: measured})
+			silent = append(silent, intensive.Pod{UID: p.Ref.UID, Rate: use.Total, Counted: measured})
 		case spec.BandwidthIntensive:
 			said++
 		}
@@ -94,26 +95,26 @@ func (c *memoryBandwidth) Tick(in *inputs) (changed bool) {
 func (c *memoryBandwidth) judge(now time.Time, silent []intensive.Pod, said int) (changed bool) {
 	threshold := c.node.options.Config.MemoryBandwidth.IntensiveBytesPerSecond
 	var uids []string
-	uids, c.past = intensive.Step(now.Sub(c.node.started), silent, float64(threshold), c.past)
+	uids, c.past = intensive.Step(now.Sub(c.node.Started), silent, float64(threshold), c.past)
 	if c.intensive = nil; threshold > 0 && c.parts != nil {
 		c.intensive = map[string]int{intensiveSaid: said, intensiveMeasured: len(uids)}
 	}
 	for _, uid := range uids {
-		if p := c.node.pods.byUID[uid]; p != nil && !c.node.manager.Pools.Measured(uid) {
+		if p := c.node.Pods.Of(uid); p != nil && !c.node.Manager.Pools.Measured(uid) {
 			const giga = 1e9
-			c.node.events.Note(p.name, allocate.Note{Reason: spec.ReasonMemoryIntensive, Message: fmt.Sprintf(
+			c.node.Events.Note(p.Ref, allocate.Note{Reason: spec.ReasonMemoryIntensive, Message: fmt.Sprintf(
 				"it was read to take more memory bandwidth than %.1f GB/s (node.memoryBandwidth.intensiveBytesPerSecond) for a minute, and counts as memory-intensive on this node", float64(threshold)/giga)})
 		}
 	}
-	return c.node.manager.Pools.SetMeasured(uids)
+	return c.node.Manager.Pools.SetMeasured(uids)
 }
 
 // of is what a pod takes, in bytes per second.
-func (c *memoryBandwidth) of(p *pod, now time.Time) advise.Sample {
+func (c *memoryBandwidth) of(p *pods.Pod, now time.Time) advise.Sample {
 	if c.reader == nil || c.parts == nil {
 		return advise.Sample{}
 	}
-	return c.reader.Of(p.name.UID, now).Total
+	return c.reader.Of(p.Ref.UID, now).Total
 }
 
 // status is what is counted.

@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/bandwidth"
+	"hilbert.dev/hilbert/node/controller"
 	"hilbert.dev/hilbert/node/enforce"
 )
 
@@ -192,7 +193,7 @@ func TestFullMemoryStopsGrowth(t *testing.T) {
 		l.mustRun(sandbox("web", 6, "qos=shared_cores"))
 		l.mustRun(batch)
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			a.onTick = slices.DeleteFunc(a.onTick, func(c ticker) bool { return c == ticker(a.governors) }) // by the test's time alone
+			a.onTick = slices.DeleteFunc(a.onTick, func(c controller.Ticker) bool { return c == controller.Ticker(a.governors) }) // by the test's time alone
 			a.options.Governors = []Governor{c.full}
 		})
 		for second := range 60 {
@@ -224,8 +225,8 @@ func TestMeasuredIntensive(t *testing.T) {
 		var hog, web string
 		var s State
 		r.agent.Ask(time.Minute, func(a *Agent) {
-			h, _ := a.node.manager.Placement("hog")
-			w, _ := a.node.manager.Placement("web")
+			h, _ := a.node.Manager.Placement("hog")
+			w, _ := a.node.Manager.Placement("web")
 			hog, web, s = h.CPUs.String(), w.CPUs.String(), a.State()
 		})
 		want := map[string]int{"annotation": 0, "measured": measured}

@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -32,24 +33,24 @@ type missedContainers struct {
 
 // missedContainer is a container without a mark.
 type missedContainer struct {
-	sandbox   Sandbox
-	container Container
+	sandbox   runtime.Sandbox
+	container runtime.Container
 }
 
 // note takes over what the runtime told of what runs.
-func (m *missedContainers) note(sandboxes []Sandbox, containers []Container) {
+func (m *missedContainers) note(sandboxes []runtime.Sandbox, containers []runtime.Container) {
 	m.waiting = nil
-	if !m.node.runtime.tellsMarks() {
+	if !m.node.Runtime.TellsMarks() {
 		return
 	}
-	byID := make(map[string]*Sandbox, len(sandboxes))
+	byID := make(map[string]*runtime.Sandbox, len(sandboxes))
 	for i := range sandboxes {
 		byID[sandboxes[i].ID] = &sandboxes[i]
 	}
 	for i := range containers {
 		c := &containers[i]
 		s := byID[c.Sandbox]
-		if _, marked := ParseMark(c.Mark, c.ID); marked || c.Stopped || s == nil || len(m.waiting) == maxMissed {
+		if _, marked := runtime.ParseMark(c.Mark, c.ID); marked || c.Stopped || s == nil || len(m.waiting) == maxMissed {
 			continue
 		}
 		m.waiting = append(m.waiting, missedContainer{*s, *c})
@@ -58,7 +59,7 @@ func (m *missedContainers) note(sandboxes []Sandbox, containers []Container) {
 
 // Tick implements ticker: it judges each of them once, as soon as that can be done.
 func (m *missedContainers) Tick(time.Time) (changed bool) {
-	if len(m.waiting) == 0 || !m.node.loop.Running() || m.node.options.Devices != nil && !m.devices.judged {
+	if len(m.waiting) == 0 || !m.node.Loop.Running() || m.node.options.Devices != nil && !m.devices.judged {
 		return false
 	}
 	ended := 0
@@ -76,46 +77,46 @@ func (m *missedContainers) Tick(time.Time) (changed bool) {
 
 // judge looks at one container, and returns whether it is ended.
 func (m *missedContainers) judge(c *missedContainer) (ended bool) {
-	known := m.node.pods.containers[c.container.ID]
+	known := m.node.Pods.Container(c.container.ID)
 	if known == nil { // it has ended, or its pod cannot be here
 		return false
 	}
 	why := m.wrong(c)
-	name := nameOf(&c.sandbox)
+	name := c.sandbox.Ref()
 	switch {
 	case why == "":
-		if NeedsAgent(&c.sandbox, &c.container, false) {
-			m.node.counts.MissedAdjusted++
+		if runtime.NeedsAgent(&c.sandbox, &c.container, false) {
+			m.node.Counts.MissedAdjusted++
 		}
 		return false
-	case !placedHere(&c.sandbox) && !said(&c.sandbox) || known.cgroup == "":
-		m.node.counts.MissedLeft++
-		m.node.events.Note(name, allocate.Note{Reason: spec.ReasonStartedWithoutAgent, Message: "container " + c.container.Name + " " + why + "; it is left alone, for the pod is not Hilbert's"})
+	case !runtime.PlacedHere(&c.sandbox) && !said(&c.sandbox) || known.Cgroup == "":
+		m.node.Counts.MissedLeft++
+		m.node.Events.Note(name, allocate.Note{Reason: spec.ReasonStartedWithoutAgent, Message: "container " + c.container.Name + " " + why + "; it is left alone, for the pod is not Hilbert's"})
 		return false
 	}
-	m.node.counts.MissedEnded++
-	m.node.events.Note(name, allocate.Note{Reason: spec.ReasonStartedWithoutAgent, Message: "container " + c.container.Name + " " + why + "; it is ended, and made anew"})
-	file := known.cgroup + "/cgroup.kill"
-	m.node.loop.Work(func(context.Context) {
+	m.node.Counts.MissedEnded++
+	m.node.Events.Note(name, allocate.Note{Reason: spec.ReasonStartedWithoutAgent, Message: "container " + c.container.Name + " " + why + "; it is ended, and made anew"})
+	file := known.Cgroup + "/cgroup.kill"
+	m.node.Loop.Work(func(context.Context) {
 		if err := m.node.options.Kernel.Write(file, "1"); err != nil {
-			m.node.loop.Post(func() { m.node.log.Error("a container cannot be ended", "pod", name.String(), "err", err) })
+			m.node.Loop.Post(func() { m.node.Log.Error("a container cannot be ended", "pod", name.String(), "err", err) })
 		}
 	})
 	return true
 }
 
 // said reports whether the pod names a level.
-func said(s *Sandbox) bool {
+func said(s *runtime.Sandbox) bool {
 	qos, _ := spec.QoSOf(s.Labels, s.Annotations)
 	return qos.Said
 }
 
 // wrong says what a container has of devices that it must not have, or lacks; empty: nothing.
 func (m *missedContainers) wrong(c *missedContainer) string {
-	if m.node.options.Devices == nil || c.sandbox.Namespace == observers {
+	if m.node.options.Devices == nil || c.sandbox.Namespace == runtime.Observers {
 		return ""
 	}
-	held, _ := m.node.manager.Placement(c.sandbox.UID)
+	held, _ := m.node.Manager.Placement(c.sandbox.UID)
 	box := cdi.Container{Env: c.container.Env, Mounts: c.container.Mounts}
 	switch g := &held.Devices; {
 	case held.Unsettled: // it may be a device plugin's
@@ -136,8 +137,8 @@ func (m *missedContainers) lacks(c *missedContainer, g *topology.Grant, box *cdi
 	if err != nil { // it is not known what it should have
 		return ""
 	}
-	mark := Mark{CDI: slices.Concat(given.GPUs, given.Cards)}
-	if err := mark.check(&c.container, m.injector.files); err != nil {
+	mark := runtime.Mark{CDI: slices.Concat(given.GPUs, given.Cards)}
+	if err := mark.Check(&c.container, m.injector.files); err != nil {
 		return "started while Hilbert's agent was away: " + err.Error()
 	}
 	if box.Asks() && m.injector.ours() {

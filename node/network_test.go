@@ -9,8 +9,11 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/controller"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/pods"
+	"hilbert.dev/hilbert/node/runtime"
 )
 
 // uplink is a Governor of a network that is pressed.
@@ -30,7 +33,7 @@ func TestNetworkRequestsEviction(t *testing.T) {
 		l, web, low, high := crowded(t)
 		l.agent.Ask(time.Minute, func(a *Agent) {
 			a.eviction.params.Network.PerHour = perHour
-			a.onTick = slices.DeleteFunc(a.onTick, func(c ticker) bool { return c == ticker(a.governors) }) // by the test's time alone
+			a.onTick = slices.DeleteFunc(a.onTick, func(c controller.Ticker) bool { return c == controller.Ticker(a.governors) }) // by the test's time alone
 			a.options.Governors = []Governor{&uplink{map[string]advise.Sample{
 				web.Cgroup: advise.Known(9e6), low.Cgroup: advise.Known(2e5), high.Cgroup: advise.Known(9e5),
 			}}}
@@ -77,7 +80,7 @@ func TestUplinksByAnnotation(t *testing.T) {
 	l, _, _, _ := crowded(t)
 	governor := &adjusted{}
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		a.onTick = slices.DeleteFunc(a.onTick, func(c ticker) bool { return c == ticker(a.governors) }) // by the test's time alone
+		a.onTick = slices.DeleteFunc(a.onTick, func(c controller.Ticker) bool { return c == controller.Ticker(a.governors) }) // by the test's time alone
 		a.options.Governors = []Governor{governor}
 		a.options.Config.Lending.Network.Uplinks = []string{"file0"}
 	})
@@ -152,7 +155,7 @@ func TestGovernorsKnowTrafficClasses(t *testing.T) {
 	l := newLender(t)
 	governor := &adjusted{}
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		a.onTick = slices.DeleteFunc(a.onTick, func(c ticker) bool { return c == ticker(a.governors) }) // by the test's time alone
+		a.onTick = slices.DeleteFunc(a.onTick, func(c controller.Ticker) bool { return c == controller.Ticker(a.governors) }) // by the test's time alone
 		a.options.Governors = []Governor{governor}
 	})
 	want := map[string]bool{}
@@ -170,8 +173,8 @@ func TestGovernorsKnowTrafficClasses(t *testing.T) {
 	faults := 0
 	for range 2 {
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			for _, p := range a.node.pods.sorted() {
-				if p.trafficFault != nil {
+			for _, p := range a.node.Pods.Sorted() {
+				if p.TrafficFault != nil {
 					faults++
 				}
 			}
@@ -195,11 +198,11 @@ func TestGovernorsKnowTrafficClasses(t *testing.T) {
 // A pod's word on its traffic is read; one that means nothing does not, and costs the pod nothing else.
 func TestTrafficClassOfPods(t *testing.T) {
 	t.Parallel()
-	table := podTable{byUID: map[string]*pod{}, sandboxes: map[string]*pod{}, now: time.Now}
+	table := pods.NewTable(time.Now)
 	for word, want := range map[string]bool{"": false, spec.TrafficBestEffort: false, spec.TrafficBackground: true, "voice": false} {
-		p := table.remember(&Sandbox{UID: "u" + word, ID: "s" + word, Cgroup: "kubepods/pod" + word, Annotations: map[string]string{spec.AnnotationTrafficClass: word}})
-		if p.background != want || (p.trafficFault != nil) != (word == "voice") {
-			t.Errorf("%q: background %v, %v", word, p.background, p.trafficFault)
+		p := table.Remember(&runtime.Sandbox{UID: "u" + word, ID: "s" + word, Cgroup: "kubepods/pod" + word, Annotations: map[string]string{spec.AnnotationTrafficClass: word}})
+		if p.Background != want || (p.TrafficFault != nil) != (word == "voice") {
+			t.Errorf("%q: background %v, %v", word, p.Background, p.TrafficFault)
 		}
 	}
 }

@@ -23,21 +23,21 @@ type vanishedPods struct{ node *nodeState }
 
 // Tick implements ticker.
 func (v vanishedPods) Tick(time.Time) (changed bool) {
-	for _, p := range v.node.pods.sorted() {
-		if p.cgroup == "" {
+	for _, p := range v.node.Pods.Sorted() {
+		if p.Cgroup == "" {
 			continue
 		}
-		switch _, err := v.node.options.Kernel.Read(p.cgroup + "/" + enforce.CPUSet); {
+		switch _, err := v.node.options.Kernel.Read(p.Cgroup + "/" + enforce.CPUSet); {
 		case err == nil:
-			p.seen, p.missing = true, 0
-		case p.seen && errors.Is(err, fs.ErrNotExist):
-			p.missing++
+			p.Seen, p.Missing = true, 0
+		case p.Seen && errors.Is(err, fs.ErrNotExist):
+			p.Missing++
 		}
-		if p.missing >= missingTicks {
-			v.node.counts.Vanished++
-			v.node.log.Warn("a pod is gone, and the runtime did not say so", "pod", p.name.Namespace+"/"+p.name.Name)
-			v.node.pods.forget(p)
-			v.node.manager.Release(p.name.UID)
+		if p.Missing >= missingTicks {
+			v.node.Counts.Vanished++
+			v.node.Log.Warn("a pod is gone, and the runtime did not say so", "pod", p.Ref.Namespace+"/"+p.Ref.Name)
+			v.node.Pods.Forget(p)
+			v.node.Manager.Release(p.Ref.UID)
 			changed = true
 		}
 	}
@@ -53,10 +53,10 @@ type weightCheck struct{ node *nodeState }
 
 // Tick implements ticker.
 func (w weightCheck) Tick(time.Time) (changed bool) {
-	problems := w.node.events.Problems
-	for _, p := range w.node.pods.byUID {
-		above := path.Dir(p.cgroup)
-		if !p.bestEffort || above == "." || above == "/" {
+	problems := w.node.Events.Problems
+	for _, p := range w.node.Pods.All() {
+		above := path.Dir(p.Cgroup)
+		if !p.BestEffort || above == "." || above == "/" {
 			continue
 		}
 		text, err := w.node.options.Kernel.Read(above + "/" + enforce.CPUWeight)

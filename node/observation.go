@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/observe"
+	"hilbert.dev/hilbert/node/pods"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -43,8 +44,8 @@ func (s *sensor) sense(now time.Time) *observation {
 func (s *sensor) look(now time.Time) *observation {
 	n := s.node
 	o := &observation{
-		node: n, machine: n.options.Machine, observer: s.observer, eviction: s.eviction, demand: n.manager.Pools.Demand(),
-		laws: advise.Observation{At: now.Sub(n.started), Wall: now},
+		node: n, machine: n.options.Machine, observer: s.observer, eviction: s.eviction, demand: n.Manager.Pools.Demand(),
+		laws: advise.Observation{At: now.Sub(n.Started), Wall: now},
 	}
 	seen, at := s.observer.Borrow()
 	if seen == nil || now.Sub(at) > maxSenseAge {
@@ -81,7 +82,7 @@ func (o *observation) readNode() {
 
 // readNUMANodes fills in what is known of each NUMA node as such; readPods adds what pods hold of it.
 func (o *observation) readNUMANodes() {
-	pools := o.node.manager.Pools.NUMANodes()
+	pools := o.node.Manager.Pools.NUMANodes()
 	var demand int64
 	for _, milliCPU := range o.demand {
 		demand += milliCPU
@@ -90,7 +91,7 @@ func (o *observation) readNUMANodes() {
 	for _, p := range pools {
 		all += p.Shared.Len() + p.Reclaimed.Len()
 	}
-	bound, together := o.node.manager.Pools.Bound(), 0
+	bound, together := o.node.Manager.Pools.Bound(), 0
 	for _, cpus := range bound {
 		together += cpus
 	}
@@ -147,13 +148,13 @@ func (o *observation) leaveOutTiers() {
 func (o *observation) readPods(profiles *profileController) {
 	node := &o.laws.Node
 	online, waits, short := false, false, o.shortOfMemory()
-	for _, p := range o.node.pods.sorted() {
-		asked, pool, ok := o.node.manager.Pod(p.name.UID)
+	for _, p := range o.node.Pods.Sorted() {
+		asked, pool, ok := o.node.Manager.Pod(p.Ref.UID)
 		if !ok || pool == spec.PoolSystem {
 			continue
 		}
-		use := o.use(p.cgroup)
-		id := p.name.Namespace + "/" + p.name.Name
+		use := o.use(p.Cgroup)
+		id := p.Ref.Namespace + "/" + p.Ref.Name
 		if pool == spec.PoolReclaimed {
 			o.charge(use, func(z *advise.NUMANode) *advise.Sample { return &z.ReclaimedMemory })
 			o.discount(use)
@@ -164,7 +165,7 @@ func (o *observation) readPods(profiles *profileController) {
 			continue
 		}
 		service := advise.Service{ID: id, Pool: pool, CPUUse: rateOf(use.CPU.Usage), CPUPressure: o.pressureOf(p), Memory: bytesOf(use.Memory.Current)}
-		if service.BestEffort = p.bestEffort && !asked.QoS.Said; service.BestEffort {
+		if service.BestEffort = p.BestEffort && !asked.QoS.Said; service.BestEffort {
 			service.RunDelay = o.runDelay(p)
 		}
 		profiles.addIndicators(o, p, &service, use)
@@ -187,7 +188,7 @@ func (o *observation) readPods(profiles *profileController) {
 	if !online || !short {
 		node.MemoryPressure = advise.Known(0)
 	}
-	for _, h := range o.node.manager.Held() {
+	for _, h := range o.node.Manager.Held() {
 		for z := range o.laws.NUMANodes {
 			o.laws.NUMANodes[z].Promised += int64(h.Grant.Memory[z]) * topology.Mebibyte
 		}
@@ -269,13 +270,13 @@ func (o *observation) discount(use *observe.CgroupUse) {
 // runDelay is how many of a pod's threads wait for a CPU. Of a container with many threads a sample is read, which stands for all. Where none can be read, the share of
 // time in which some of them wait takes their place, which is never more; where that is not known either, nothing is: what cannot be read is not zero. Nor is anything
 // known where a limit of its own throttles the pod, because the kernel counts that as waiting.
-func (o *observation) runDelay(p *pod) (out advise.Sample) {
-	if len(p.containers) == 0 || o.throttles(p) {
+func (o *observation) runDelay(p *pods.Pod) (out advise.Sample) {
+	if len(p.Containers) == 0 || o.throttles(p) {
 		return out
 	}
 	out = advise.Known(0)
-	for _, c := range p.containers {
-		use := o.use(c.cgroup)
+	for _, c := range p.Containers {
+		use := o.use(c.Cgroup)
 		delay := rateOf(use.CPU.RunDelay)
 		if !delay.Known {
 			delay = rateOf(use.CPUPressure.Some.Now)
@@ -308,20 +309,20 @@ func busy(c *observe.CPU) observe.Sample[float64]  { return c.Busy }
 func delay(c *observe.CPU) observe.Sample[float64] { return c.RunDelay }
 
 // pressureOf is the share of time in which a pod waited for a CPU that others had; not known where a limit of its own throttles it.
-func (o *observation) pressureOf(p *pod) advise.Sample {
+func (o *observation) pressureOf(p *pods.Pod) advise.Sample {
 	if o.throttles(p) {
 		return advise.Sample{}
 	}
-	return rateOf(o.use(p.cgroup).CPUPressure.Some.Now)
+	return rateOf(o.use(p.Cgroup).CPUPressure.Some.Now)
 }
 
 // throttles reports whether a limit of a pod's own keeps it from running. The kernel counts that in the cgroup whose limit it is: a container's is not in its pod's.
-func (o *observation) throttles(p *pod) bool {
-	if throttled(o.use(p.cgroup)) {
+func (o *observation) throttles(p *pods.Pod) bool {
+	if throttled(o.use(p.Cgroup)) {
 		return true
 	}
-	for _, c := range p.containers {
-		if throttled(o.use(c.cgroup)) {
+	for _, c := range p.Containers {
+		if throttled(o.use(c.Cgroup)) {
 			return true
 		}
 	}

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -9,10 +8,11 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/runtime"
 )
 
 // scored is a pod as Hilbert binds it, and its container with what the kubelet would give it.
-func scored(uid string, level spec.QoSLevel, priority string, words ...string) Sandbox {
+func scored(uid string, level spec.QoSLevel, priority string, words ...string) runtime.Sandbox {
 	s := sandbox(uid, 1, append([]string{"qos=" + string(level)}, words...)...)
 	if priority != "" {
 		s.Annotations[spec.AnnotationPriority] = priority
@@ -20,8 +20,8 @@ func scored(uid string, level spec.QoSLevel, priority string, words ...string) S
 	return s
 }
 
-func kubelets(score int) func(*Container) {
-	return func(c *Container) { c.OOMScoreAdj = new(score) }
+func kubelets(score int) func(*runtime.Container) {
+	return func(c *runtime.Container) { c.OOMScoreAdj = new(score) }
 }
 
 // Containers die in the order of their pods' levels and priorities, whatever the kubelet gave them; those that another scheduler bound no sooner than the kubelet wants.
@@ -30,7 +30,7 @@ func TestOOMScores(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	order := []struct {
-		s       Sandbox
+		s       runtime.Sandbox
 		kubelet int
 	}{
 		{scored("low", spec.QoSReclaimed, "-5", "besteffort"), 1000},
@@ -104,7 +104,7 @@ func TestRequestsAfterARestart(t *testing.T) {
 	w.start()
 	var requests []int64
 	w.agent.Ask(time.Minute, func(a *Agent) {
-		for _, c := range maps.All(a.node.pods.containers) {
+		for _, c := range a.node.Pods.AllContainers() {
 			requests = append(requests, memoryRequest(c, advise.Known(1000)))
 		}
 	})

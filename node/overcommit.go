@@ -63,19 +63,19 @@ func (c *overcommitController) reading(in *inputs) overcommit.Reading {
 			waits += orNaN(z.SharedDelay)
 		}
 	}
-	for _, cpus := range c.node.manager.Pools.Bound() {
+	for _, cpus := range c.node.Manager.Pools.Bound() {
 		r.CPUs -= float64(cpus)
 	}
 	r.CPUs, r.Delay = max(r.CPUs, 0), waits/float64(max(shared, 1))
 	pressure, weight := 0.0, 0.0
-	for _, p := range c.node.pods.sorted() {
-		asked, pool, ok := c.node.manager.Pod(p.name.UID)
-		if !ok || p.cgroup == "" || p.bestEffort || asked.MilliCPU <= 0 || pool == "" || pool == spec.PoolReclaimed || pool == spec.PoolSystem || asked.Request.Binding == topology.BoundShared {
+	for _, p := range c.node.Pods.Sorted() {
+		asked, pool, ok := c.node.Manager.Pod(p.Ref.UID)
+		if !ok || p.Cgroup == "" || p.BestEffort || asked.MilliCPU <= 0 || pool == "" || pool == spec.PoolReclaimed || pool == spec.PoolSystem || asked.Request.Binding == topology.BoundShared {
 			continue
 		}
-		cpus := float64(askedBy(asked.MilliCPU, p.requestedCPU, c.config().MaxPercent)) / milli
+		cpus := float64(askedBy(asked.MilliCPU, p.RequestedCPU, c.config().MaxPercent)) / milli
 		r.Asked += cpus
-		r.Use += orNaN(rateOf(o.use(p.cgroup).CPU.Usage))
+		r.Use += orNaN(rateOf(o.use(p.Cgroup).CPU.Usage))
 		if s := o.pressureOf(p); s.Known {
 			pressure, weight = pressure+cpus*s.Value, weight+cpus
 		}

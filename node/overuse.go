@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/oom"
+	"hilbert.dev/hilbert/node/pods"
 	"hilbert.dev/hilbert/node/report"
 )
 
@@ -23,21 +24,21 @@ type overuseController struct {
 
 // Tick implements controller.
 func (c *overuseController) Tick(in *inputs) (changed bool) {
-	var pods []evict.OnlinePod
-	for _, p := range c.node.pods.sorted() {
-		if asked, pool, known := c.node.manager.Pod(p.name.UID); known && levelOf(&asked, pool) != spec.QoSReclaimed {
-			use := in.seen.use(p.cgroup)
-			pods = append(pods, evict.OnlinePod{
-				PodRef: p.name, RSS: plus(bytesOf(use.Memory.Anon), bytesOf(use.Memory.Shmem)), Requested: c.requested(p, bytesOf(in.seen.seen.Node.Memory.Total)),
+	var online []evict.OnlinePod
+	for _, p := range c.node.Pods.Sorted() {
+		if asked, pool, known := c.node.Manager.Pod(p.Ref.UID); known && pods.LevelOf(&asked, pool) != spec.QoSReclaimed {
+			use := in.seen.use(p.Cgroup)
+			online = append(online, evict.OnlinePod{
+				PodRef: p.Ref, RSS: plus(bytesOf(use.Memory.Anon), bytesOf(use.Memory.Shmem)), Requested: c.requested(p, bytesOf(in.seen.seen.Node.Memory.Total)),
 			})
 		}
 	}
-	c.found = evict.StepOnline(in.seen.laws.At, pods, &c.node.options.Config.Eviction.Online, &c.state)
+	c.found = evict.StepOnline(in.seen.laws.At, online, &c.node.options.Config.Eviction.Online, &c.state)
 	told := make(map[string]bool, len(c.found))
 	for i := range c.found {
 		o := &c.found[i]
 		if told[o.Pod.UID] = true; !c.told[o.Pod.UID] {
-			c.node.events.Note(o.Pod, allocate.Note{Reason: spec.ReasonMemoryOveruse, Message: overuseText(o)})
+			c.node.Events.Note(o.Pod, allocate.Note{Reason: spec.ReasonMemoryOveruse, Message: overuseText(o)})
 		}
 	}
 	c.told = told
@@ -46,13 +47,13 @@ func (c *overuseController) Tick(in *inputs) (changed bool) {
 
 // requested is what a pod's containers requested of memory; not known where that of one is not, or where one requested next to nothing. The kubelet's score says it in
 // thousandths of the node, rounded down, so one thousandth more is allowed for.
-func (c *overuseController) requested(p *pod, total advise.Sample) (out advise.Sample) {
-	for _, box := range p.containers {
+func (c *overuseController) requested(p *pods.Pod, total advise.Sample) (out advise.Sample) {
+	for _, box := range p.Containers {
 		request := memoryRequest(box, total)
 		if request == 0 || !total.Known {
 			return advise.Sample{}
 		}
-		if *box.score > guaranteedScore {
+		if *box.Score > guaranteedScore {
 			request += int64(total.Value) / oom.Thousandths
 		}
 		out.Value, out.Known = out.Value+float64(request), true

@@ -14,7 +14,7 @@ func (l *lender) cached(free, cache, active int) {
 	l.now = l.now.Add(time.Second)
 	c := l.counters
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		cgroups := a.node.pods.watched(true)
+		cgroups := a.node.Pods.Watched(true)
 		c.passed += time.Second
 		stat, sched := strings.Builder{}, strings.Builder{}
 		stat.WriteString("cpu  0 0 0 0 0 0 0 0 0 0\n")

@@ -67,7 +67,7 @@ func (j *deviceInjector) functionOf(uid string, i int, card *CardFunctions) (f c
 // takenFiles are the device files of a card's virtual functions that other pods have. The error names a pod whose function is not known.
 func (j *deviceInjector) takenFiles(but string, i int, card *CardFunctions) (map[string]bool, error) {
 	taken := make(map[string]bool)
-	for _, h := range j.node.manager.Devices.Held() {
+	for _, h := range j.node.Manager.Devices.Held() {
 		if h.UID == but || !h.Grant.NIC.Function || h.Grant.NICs&(1<<i) == 0 {
 			continue
 		}
@@ -81,7 +81,7 @@ func (j *deviceInjector) takenFiles(but string, i int, card *CardFunctions) (map
 				taken[file] = true
 			}
 		}
-		if p := j.node.pods.byUID[h.UID]; !known && p != nil && len(p.containers) > 0 {
+		if p := j.node.Pods.Of(h.UID); !known && p != nil && len(p.Containers) > 0 {
 			return nil, fmt.Errorf("it is not known which of its functions %s/%s has", h.Namespace, h.Name)
 		}
 	}
@@ -96,6 +96,6 @@ func (j *deviceInjector) keepFunction(uid, address string) error {
 		return numbers.err
 	}
 	numbers.noteFunction(uid, address)
-	numbers.save(j.node.now())
+	numbers.save(j.node.Now())
 	return nil
 }

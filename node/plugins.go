@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/node/store"
 )
 
@@ -63,12 +64,12 @@ type pluginState struct {
 
 func newPluginController(n *nodeState) *pluginController {
 	c := &pluginController{node: n, book: plugin.NewBook(), plugins: make(map[string]*pluginState), busy: make(map[string]int), unmanaged: make(map[string]bool)}
-	c.saver = store.NewSaver(n.loop, n.now, n.ports.Resources, func(err error) {
+	c.saver = store.NewSaver(n.Loop, n.Now, n.ports.Resources, func(err error) {
 		if err != nil {
-			n.events.Problems.Set(spec.ReasonCheckpointLost, err.Error())
+			n.Events.Problems.Set(spec.ReasonCheckpointLost, err.Error())
 			return
 		}
-		n.events.Problems.Resolve(spec.ReasonCheckpointLost)
+		n.Events.Problems.Resolve(spec.ReasonCheckpointLost)
 	})
 	return c
 }
@@ -98,8 +99,8 @@ func (c *pluginController) restore() {
 		err = fmt.Errorf("version %d: want %d", state.Version, resourcesVersion)
 	}
 	if err != nil {
-		c.node.counts.CheckpointErrors++
-		c.node.log.Warn("what pods hold of plugins' resources cannot be read; what the plugins say is taken over", "err", err)
+		c.node.Counts.CheckpointErrors++
+		c.node.Log.Warn("what pods hold of plugins' resources cannot be read; what the plugins say is taken over", "err", err)
 		return
 	}
 	c.book.Restore(state.Held)
@@ -111,19 +112,19 @@ func (c *pluginController) save() {
 	}
 	data, err := json.Marshal(resourcesState{resourcesVersion, c.book.All()})
 	if err != nil {
-		c.node.events.Problems.Set(spec.ReasonCheckpointLost, err.Error())
+		c.node.Events.Problems.Set(spec.ReasonCheckpointLost, err.Error())
 		return
 	}
-	c.saver.Save(data, c.node.now())
+	c.saver.Save(data, c.node.Now())
 }
 
 // Tick implements ticker: it releases what pods held that are gone, and looks for plugins when it is time.
 func (c *pluginController) Tick(now time.Time) (changed bool) {
 	directory := c.node.options.Plugins
-	if directory == nil || !c.node.loop.Running() {
+	if directory == nil || !c.node.Loop.Running() {
 		return false
 	}
-	if c.node.runtime.synced {
+	if c.node.Runtime.Synced {
 		c.releaseGone()
 	}
 	c.save()
@@ -131,9 +132,9 @@ func (c *pluginController) Tick(now time.Time) (changed bool) {
 		return false
 	}
 	c.looking, c.looked = true, now
-	c.node.loop.Work(func(context.Context) {
+	c.node.Loop.Work(func(context.Context) {
 		sockets, notes, err := directory.List()
-		c.node.loop.Post(func() { c.found(sockets, notes, err) })
+		c.node.Loop.Post(func() { c.found(sockets, notes, err) })
 	})
 	return false
 }
@@ -145,9 +146,9 @@ func (c *pluginController) found(sockets []plugin.Socket, notes []string, err er
 		notes, sockets = []string{err.Error()}, nil
 	}
 	if len(notes) > 0 {
-		c.node.events.Problems.Set(spec.ReasonPluginFailed, strings.Join(notes, "; "))
+		c.node.Events.Problems.Set(spec.ReasonPluginFailed, strings.Join(notes, "; "))
 	} else {
-		c.node.events.Problems.Resolve(spec.ReasonPluginFailed)
+		c.node.Events.Problems.Resolve(spec.ReasonPluginFailed)
 	}
 	for _, name := range sortedKeys(c.plugins) {
 		if p := c.plugins[name]; !p.busy && !slices.ContainsFunc(sockets, func(s plugin.Socket) bool { return s.Name == name }) {
@@ -178,10 +179,10 @@ func (c *pluginController) found(sockets []plugin.Socket, notes []string, err er
 // call runs something that asks a plugin, beside the loop, within the timeout.
 func (c *pluginController) call(ask func(ctx context.Context) (then func())) {
 	timeout := c.node.options.Config.Plugins.Timeout.D()
-	c.node.loop.Work(func(ctx context.Context) {
+	c.node.Loop.Work(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		c.node.loop.Post(ask(ctx))
+		c.node.Loop.Post(ask(ctx))
 	})
 }
 
@@ -201,7 +202,7 @@ func (c *pluginController) connect(p *pluginState, s plugin.Socket) {
 				return
 			}
 			p.client, p.busy = client, true
-			c.node.log.Info("a plugin has registered", "plugin", p.name, "resource", client.Info.Resource, "version", client.Info.Version)
+			c.node.Log.Info("a plugin has registered", "plugin", p.name, "resource", client.Info.Resource, "version", client.Info.Version)
 			c.ask(p)
 		}
 	})
@@ -256,7 +257,7 @@ func (c *pluginController) compared(p *pluginState, told, has []*plugin.Holding)
 		uid := h.Pod.UID
 		if lost := !knows[uid] && c.book.Holds(uid, resource) == h; lost && !p.told[uid] {
 			c.counts.Lost++
-			c.node.events.Note(h.Pod, allocate.Note{Reason: spec.ReasonPluginLost, Message: fmt.Sprintf("plugin %s does not know that it holds %d of %s", p.name, h.Amounts.Sum(), resource)})
+			c.node.Events.Note(h.Pod, allocate.Note{Reason: spec.ReasonPluginLost, Message: fmt.Sprintf("plugin %s does not know that it holds %d of %s", p.name, h.Amounts.Sum(), resource)})
 		} else if !lost {
 			delete(p.told, uid)
 			continue
@@ -268,14 +269,14 @@ func (c *pluginController) compared(p *pluginState, told, has []*plugin.Holding)
 // unknown takes in that a plugin has something set up for a pod that holds nothing by the book. If the pod runs here and was promised it, the book was lost; else it
 // is released.
 func (c *pluginController) unknown(client *plugin.Client, h *plugin.Holding) {
-	if !c.node.runtime.synced { // it is not known yet what runs
+	if !c.node.Runtime.Synced { // it is not known yet what runs
 		return
 	}
-	if p := c.node.pods.byUID[h.Pod.UID]; p != nil {
-		requests, _ := spec.ParseResources(p.resources) // what cannot be read was never given
+	if p := c.node.Pods.Of(h.Pod.UID); p != nil {
+		requests, _ := spec.ParseResources(p.Resources) // what cannot be read was never given
 		for i := range requests {
-			if r := requestOfPlugin(p.name, &requests[i]); r.Resource == h.Resource && c.book.Take(r, 0, h) == nil {
-				c.node.log.Info("took over what a plugin says that a pod holds", "pod", p.name, "resource", h.Resource)
+			if r := requestOfPlugin(p.Ref, &requests[i]); r.Resource == h.Resource && c.book.Take(r, 0, h) == nil {
+				c.node.Log.Info("took over what a plugin says that a pod holds", "pod", p.Ref, "resource", h.Resource)
 				return
 			}
 		}
@@ -292,7 +293,7 @@ func requestOfPlugin(pod spec.PodRef, r *spec.ResourceRequest) *plugin.Request {
 func (c *pluginController) fail(p *pluginState, err error) {
 	c.counts.Failures++
 	if p.serves || p.why != err.Error() {
-		c.node.events.Note(spec.PodRef{}, allocate.Note{Reason: spec.ReasonPluginFailed, Message: err.Error()})
+		c.node.Events.Note(spec.PodRef{}, allocate.Note{Reason: spec.ReasonPluginFailed, Message: err.Error()})
 	}
 	why := err.Error()
 	p.serves, p.why = false, why
@@ -305,7 +306,7 @@ func (c *pluginController) fail(p *pluginState, err error) {
 // stop is the end of a plugin that has ended itself.
 func (c *pluginController) stop(p *pluginState, why string) {
 	if p.client != nil {
-		c.node.log.Info("a plugin has gone", "plugin", p.name, "why", why)
+		c.node.Log.Info("a plugin has gone", "plugin", p.name, "why", why)
 		p.client.Close()
 	}
 	p.client, p.serves, p.why, p.found = nil, false, why, nil
@@ -315,7 +316,7 @@ func (c *pluginController) stop(p *pluginState, why string) {
 func (c *pluginController) releaseGone() {
 	for _, h := range c.book.All() {
 		uid := h.Pod.UID
-		if c.node.pods.byUID[uid] != nil || c.unmanaged[uid] || c.busy[uid] > 0 {
+		if c.node.Pods.Of(uid) != nil || c.unmanaged[uid] || c.busy[uid] > 0 {
 			continue
 		}
 		c.book.Drop(uid, h.Resource)
@@ -335,7 +336,7 @@ func (c *pluginController) release(client *plugin.Client, pod spec.PodRef) {
 			c.done(pod.UID)
 			if err != nil {
 				c.counts.Failures++
-				c.node.log.Warn("a plugin has not released what a pod had; it is asked again", "pod", pod, "err", err)
+				c.node.Log.Warn("a plugin has not released what a pod had; it is asked again", "pod", pod, "err", err)
 			}
 		}
 	})
@@ -358,15 +359,15 @@ func (c *pluginController) marks(uid string) (out []*plugin.Holding) {
 }
 
 // recall takes over from the marks of containers what their pods hold and the book does not know.
-func (c *pluginController) recall(sandboxes []Sandbox, containers []Container) {
-	pods := make(map[string]*Sandbox, len(sandboxes))
+func (c *pluginController) recall(sandboxes []runtime.Sandbox, containers []runtime.Container) {
+	pods := make(map[string]*runtime.Sandbox, len(sandboxes))
 	for i := range sandboxes {
 		pods[sandboxes[i].ID] = &sandboxes[i]
 	}
 	for i := range containers {
 		box := &containers[i]
 		s := pods[box.Sandbox]
-		m, ok := ParseMark(box.Mark, box.ID)
+		m, ok := runtime.ParseMark(box.Mark, box.ID)
 		if !ok || box.Stopped || s == nil || s.Annotations[spec.AnnotationResources] == "" {
 			continue
 		}
@@ -379,7 +380,7 @@ func (c *pluginController) recall(sandboxes []Sandbox, containers []Container) {
 }
 
 // contribution is what a container gets of what its pod holds.
-func (c *pluginController) contribution(s *Sandbox, box *Container) (out plugin.Contribution, err error) {
+func (c *pluginController) contribution(s *runtime.Sandbox, box *runtime.Container) (out plugin.Contribution, err error) {
 	text := s.Annotations[spec.AnnotationResources]
 	if text == "" {
 		return out, nil

@@ -15,6 +15,8 @@ import (
 	"hilbert.dev/hilbert/node/hint"
 	"hilbert.dev/hilbert/node/loop"
 	"hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/node/pods"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -44,7 +46,7 @@ type resourceAsk struct {
 
 // prepare has plugins set up what a pod's Binding promised of their resources, before the pod is admitted. It takes no longer than the timeout. done must be called
 // once the pod is admitted or refused. A pod that asks for nothing of that kind costs a look into its annotations.
-func (c *pluginController) prepare(ctx context.Context, s *Sandbox) (done func(), err error) {
+func (c *pluginController) prepare(ctx context.Context, s *runtime.Sandbox) (done func(), err error) {
 	text := s.Annotations[spec.AnnotationResources]
 	if text == "" {
 		return func() {}, nil
@@ -52,20 +54,20 @@ func (c *pluginController) prepare(ctx context.Context, s *Sandbox) (done func()
 	ctx, cancel := context.WithTimeout(ctx, c.node.options.Config.Plugins.Timeout.D())
 	defer cancel()
 	var begun bool // of the loop: begin may have run, or may yet run, when the call has failed
-	plan, err := loop.Returned(ctx, c.node.loop, func() (*resourcePlan, error) {
+	plan, err := loop.Returned(ctx, c.node.Loop, func() (*resourcePlan, error) {
 		plan, err := c.begin(s, text)
 		begun = err == nil
 		return plan, err
 	})
 	if err != nil {
-		c.node.loop.Post(func() {
+		c.node.Loop.Post(func() {
 			if begun {
 				c.done(s.UID)
 			}
 		})
 		return nil, fmt.Errorf("hilbert: %s: %w; the kubelet tries again", spec.ReasonPluginFailed, err)
 	}
-	finished := func() { c.node.loop.Post(func() { c.done(s.UID) }) }
+	finished := func() { c.node.Loop.Post(func() { c.done(s.UID) }) }
 	if len(plan.asks) == 0 {
 		return finished, nil
 	}
@@ -75,7 +77,7 @@ func (c *pluginController) prepare(ctx context.Context, s *Sandbox) (done func()
 		}
 	})
 	if err = plan.failed(); err == nil {
-		s.within, err = loop.Returned(ctx, c.node.loop, func() (uint8, error) { return c.choose(plan) })
+		s.Within, err = loop.Returned(ctx, c.node.Loop, func() (uint8, error) { return c.choose(plan) })
 	}
 	if err == nil {
 		plan.each(func(a *resourceAsk) {
@@ -85,10 +87,10 @@ func (c *pluginController) prepare(ctx context.Context, s *Sandbox) (done func()
 		err = plan.failed()
 	}
 	if err == nil {
-		_, err = loop.Returned(ctx, c.node.loop, func() (struct{}, error) { return struct{}{}, c.take(plan) })
+		_, err = loop.Returned(ctx, c.node.Loop, func() (struct{}, error) { return struct{}{}, c.take(plan) })
 	}
 	if err != nil {
-		c.node.loop.Post(func() { c.undo(plan, err) })
+		c.node.Loop.Post(func() { c.undo(plan, err) })
 		return nil, fmt.Errorf("hilbert: %s: %w; the kubelet tries again", spec.ReasonPluginFailed, err)
 	}
 	return finished, nil
@@ -111,7 +113,7 @@ func (p *resourcePlan) failed() (err error) {
 }
 
 // begin sees who serves what the pod asks for, and marks the pod as busy.
-func (c *pluginController) begin(s *Sandbox, text string) (*resourcePlan, error) {
+func (c *pluginController) begin(s *runtime.Sandbox, text string) (*resourcePlan, error) {
 	requests, err := spec.ParseResources(text)
 	switch {
 	case err != nil:
@@ -121,7 +123,7 @@ func (c *pluginController) begin(s *Sandbox, text string) (*resourcePlan, error)
 	case c.busy[s.UID] > 0:
 		return nil, errors.New("what the pod had before is being released")
 	}
-	plan := &resourcePlan{pod: nameOf(s)}
+	plan := &resourcePlan{pod: s.Ref()}
 	if where := s.Annotations[spec.AnnotationResourceNUMANodes]; where != "" {
 		if plan.promised, err = topology.ParseResourceGrant(where); err != nil {
 			return nil, err
@@ -141,8 +143,8 @@ func (c *pluginController) begin(s *Sandbox, text string) (*resourcePlan, error)
 		}
 		plan.asks = append(plan.asks, resourceAsk{request: r, state: p, client: p.client})
 	}
-	asked := podOf(s)
-	plan.own = c.node.manager.Hints(&asked)
+	asked := pods.Asked(s)
+	plan.own = c.node.Manager.Hints(&asked)
 	plan.most = plan.bound(&asked.Near)
 	c.busy[s.UID]++
 	return plan, nil
@@ -235,8 +237,8 @@ func (c *pluginController) take(p *resourcePlan) error {
 func (c *pluginController) undo(p *resourcePlan, why error) {
 	c.done(p.pod.UID)
 	c.counts.Refused++
-	c.node.counts.Refused[spec.ReasonPluginFailed]++
-	c.node.events.Note(p.pod, allocate.Note{Reason: spec.ReasonPluginFailed, Message: why.Error()})
+	c.node.Counts.Refused[spec.ReasonPluginFailed]++
+	c.node.Events.Note(p.pod, allocate.Note{Reason: spec.ReasonPluginFailed, Message: why.Error()})
 	for i := range p.asks {
 		a := &p.asks[i]
 		c.book.Drop(p.pod.UID, a.request.Resource)

@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/node/pods"
 	"hilbert.dev/hilbert/node/report"
 )
 
@@ -36,7 +37,7 @@ func (c *pluginController) detect(p *pluginState) {
 				c.fail(p, err)
 			default:
 				p.serves, p.why = true, ""
-				p.found, p.detected = found, c.node.now()
+				p.found, p.detected = found, c.node.Now()
 			}
 		}
 	})
@@ -44,9 +45,9 @@ func (c *pluginController) detect(p *pluginState) {
 
 // candidates are the pods that plugins may name: reclaimed ones. Beyond plugin.MaxCandidates, which is more than nodes run, those with the highest priority are left out.
 func (c *pluginController) candidates() (out []plugin.Candidate) {
-	for _, p := range c.node.pods.sorted() {
-		if asked, pool, known := c.node.manager.Pod(p.name.UID); known && levelOf(&asked, pool) == spec.QoSReclaimed {
-			out = append(out, plugin.Candidate{Pod: p.name, Cgroup: p.cgroup, Priority: p.priorityOrZero()})
+	for _, p := range c.node.Pods.Sorted() {
+		if asked, pool, known := c.node.Manager.Pod(p.Ref.UID); known && pods.LevelOf(&asked, pool) == spec.QoSReclaimed {
+			out = append(out, plugin.Candidate{Pod: p.Ref, Cgroup: p.Cgroup, Priority: p.PriorityOrZero()})
 		}
 	}
 	if len(out) > plugin.MaxCandidates {

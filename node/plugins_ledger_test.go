@@ -15,6 +15,7 @@ import (
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/kube/parse"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -40,7 +41,7 @@ func (l *ledgerBeside) hear() {
 }
 
 // ask is one pod: what it asks for, as the scheduler and as the agent read it.
-func (l *ledgerBeside) ask(uid string, random *rand.Rand) (facts.Pod, Sandbox) {
+func (l *ledgerBeside) ask(uid string, random *rand.Rand) (facts.Pod, runtime.Sandbox) {
 	cpus, cards := int64(1+random.IntN(2)), int64(1+random.IntN(2))
 	single, bound := random.IntN(3) > 0, random.IntN(3) > 0
 	r := &facts.Requirements{Requests: []resource.Quantity{{Name: resource.NameCPU, Amount: 1000 * cpus}, {Name: fpga, Amount: cards}}}

@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/plugin"
 	"hilbert.dev/hilbert/node/plugin/plugintest"
+	"hilbert.dev/hilbert/node/runtime"
 )
 
 const fpga = "example.com/fpga"
@@ -29,7 +30,7 @@ func pluginWorld(t *testing.T) (*world, *plugintest.Plugin) {
 }
 
 // asks is a pod whose container main was promised an FPGA.
-func asks(uid string, words ...string) Sandbox {
+func asks(uid string, words ...string) runtime.Sandbox {
 	s := sandbox(uid, 1, words...)
 	s.Annotations[spec.AnnotationResources] = "main/" + fpga + "=1"
 	return s
@@ -57,7 +58,7 @@ func (w *world) serves(amount int64) {
 }
 
 // unmark has the runtime forget what the agent said of a pod's container.
-func (w *world) unmark(s Sandbox) { w.running[s.UID].containers[0].Mark = "" }
+func (w *world) unmark(s runtime.Sandbox) { w.running[s.UID].containers[0].Mark = "" }
 
 func TestPluginServesPod(t *testing.T) {
 	w, p := pluginWorld(t)
@@ -78,7 +79,7 @@ func TestPluginServesPod(t *testing.T) {
 		t.Errorf("a pod that asks for nothing gets %+v", other)
 	}
 	calls := p.Count("Allocate")
-	if _, err := w.agent.CreateContainer(t.Context(), s, Container{ID: "again", Sandbox: s.ID, Name: "main"}); err != nil {
+	if _, err := w.agent.CreateContainer(t.Context(), s, runtime.Container{ID: "again", Sandbox: s.ID, Name: "main"}); err != nil {
 		t.Errorf("the container made again: %v", err)
 	}
 	if p.Count("Allocate") != calls {
@@ -241,7 +242,7 @@ func TestPluginRestarts(t *testing.T) {
 	if _, err := w.run(asks("b")); err == nil || !strings.Contains(err.Error(), "no plugin serves") {
 		t.Errorf("%v; want that no plugin serves it", err)
 	}
-	if _, err := w.agent.CreateContainer(t.Context(), s, Container{ID: "again", Sandbox: s.ID, Name: "main"}); err != nil {
+	if _, err := w.agent.CreateContainer(t.Context(), s, runtime.Container{ID: "again", Sandbox: s.ID, Name: "main"}); err != nil {
 		t.Errorf("a container of a pod that holds it is made again: %v", err)
 	}
 	fresh := plugintest.New("fpga", fpga) // it has forgotten all
@@ -262,7 +263,7 @@ func TestPluginRestarts(t *testing.T) {
 	w.unmark(s)
 	w.start()
 	w.eventually("what the plugin says is taken over", func() bool { r := w.resource(); return len(r.NUMANodes) == 2 && r.NUMANodes[0].Held == 1 })
-	got, err := w.agent.CreateContainer(t.Context(), s, Container{ID: "anew", Sandbox: s.ID, Name: "main"})
+	got, err := w.agent.CreateContainer(t.Context(), s, runtime.Container{ID: "anew", Sandbox: s.ID, Name: "main"})
 	if err != nil || len(got.Resources.Env) != 1 {
 		t.Errorf("a container made after that: %+v, %v", got.Resources, err)
 	}
@@ -324,7 +325,7 @@ func TestPluginAdmissionGivenUp(t *testing.T) {
 	w.start()
 	w.serves(2)
 	busy, s := make(chan struct{}), asks("a")
-	w.agent.node.loop.Post(func() { <-busy })
+	w.agent.node.Loop.Post(func() { <-busy })
 	_, err := w.agent.plugins.prepare(t.Context(), &s)
 	close(busy)
 	if err == nil || !strings.Contains(err.Error(), "busy") {

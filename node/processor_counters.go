@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/interference"
 	"hilbert.dev/hilbert/node/perf"
+	"hilbert.dev/hilbert/node/pods"
 )
 
 // ProcessorCounters says what the instructions of cgroups cost: perf.Poller, or what a test has in its place.
@@ -39,12 +40,12 @@ type countedPod struct {
 func (c *processorCounters) begin() { c.wanted, c.known = c.wanted[:0], false }
 
 // cycles is what an instruction of a service takes, in a round in which it is wanted.
-func (c *processorCounters) cycles(p *pod, request float64, now time.Time) advise.Sample {
+func (c *processorCounters) cycles(p *pods.Pod, request float64, now time.Time) advise.Sample {
 	if c.poller == nil {
 		return advise.Sample{}
 	}
-	c.wanted = append(c.wanted, countedPod{p.cgroup, request})
-	out := c.poller.CyclesPerInstruction(p.cgroup, now)
+	c.wanted = append(c.wanted, countedPod{p.Cgroup, request})
+	out := c.poller.CyclesPerInstruction(p.Cgroup, now)
 	c.known = c.known || out.Known
 	return out
 }

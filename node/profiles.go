@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/observe"
+	"hilbert.dev/hilbert/node/pods"
 	"hilbert.dev/hilbert/node/scrape"
 )
 
@@ -41,24 +42,24 @@ type metricKey struct {
 // set says which profiles there are, and matches all pods anew.
 func (c *profileController) set(list []spec.NamedProfile) {
 	c.list = list
-	for _, p := range c.node.pods.sorted() {
+	for _, p := range c.node.Pods.Sorted() {
 		c.match(p)
 	}
 	c.updateTargets()
 }
 
 // match finds the profile of a pod. That an older one is followed instead of another is told once.
-func (c *profileController) match(p *pod) {
-	best, others := spec.MatchProfile(c.list, p.name.Namespace, p.labels)
-	p.profile = best
+func (c *profileController) match(p *pods.Pod) {
+	best, others := spec.MatchProfile(c.list, p.Ref.Namespace, p.Labels)
+	p.Profile = best
 	conflict := ""
 	if len(others) > 0 {
 		conflict = fmt.Sprintf("the ServiceProfile %s is followed; %s is younger, and selects the pod too", best, others[0])
 	}
-	if conflict != "" && conflict != p.conflict {
-		c.node.events.Note(p.name, allocate.Note{Reason: spec.ReasonProfileConflict, Message: conflict})
+	if conflict != "" && conflict != p.Conflict {
+		c.node.Events.Note(p.Ref, allocate.Note{Reason: spec.ReasonProfileConflict, Message: conflict})
 	}
-	p.conflict = conflict
+	p.Conflict = conflict
 }
 
 // Tick implements controller: pods may have come and gone, and with them what is to be scraped.
@@ -69,13 +70,13 @@ func (c *profileController) Tick(*inputs) (changed bool) {
 
 func (c *profileController) updateTargets() {
 	var targets []scrape.Target
-	for _, p := range c.node.pods.sorted() {
-		if p.profile == nil {
+	for _, p := range c.node.Pods.Sorted() {
+		if p.Profile == nil {
 			continue
 		}
-		for i := range p.profile.Indicators {
-			if m := p.profile.Indicators[i].Metric; m != nil {
-				targets = append(targets, scrape.Target{Pod: p.name.UID, Indicator: i, Address: p.address, Metric: *m})
+		for i := range p.Profile.Indicators {
+			if m := p.Profile.Indicators[i].Metric; m != nil {
+				targets = append(targets, scrape.Target{Pod: p.Ref.UID, Indicator: i, Address: p.Address, Metric: *m})
 			}
 		}
 	}
@@ -105,29 +106,29 @@ func (c *profileController) scraped(targets []scrape.Target, results []scrape.Re
 }
 
 // addIndicators adds what the profile of a service wants to know of its pod.
-func (c *profileController) addIndicators(o *observation, p *pod, service *advise.Service, use *observe.CgroupUse) {
-	if p.profile == nil || service.Pool == "" { // a pod with cores of its own needs no pool
+func (c *profileController) addIndicators(o *observation, p *pods.Pod, service *advise.Service, use *observe.CgroupUse) {
+	if p.Profile == nil || service.Pool == "" { // a pod with cores of its own needs no pool
 		return
 	}
-	service.Profile = p.profile.String()
+	service.Profile = p.Profile.String()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range p.profile.Indicators {
+	for i := range p.Profile.Indicators {
 		var now advise.Sample
-		switch p.profile.Indicators[i].Type {
+		switch p.Profile.Indicators[i].Type {
 		case spec.IndicatorRunDelay:
 			wait, ran := o.runDelay(p), rateOf(use.CPU.Usage)
 			now = advise.Sample{Value: wait.Value / max(ran.Value, leastUse), Known: wait.Known && ran.Known}
 		case spec.IndicatorCPUPressure:
 			now = o.pressureOf(p)
 		case spec.IndicatorMetric:
-			r := c.results[metricKey{p.name.UID, i}]
+			r := c.results[metricKey{p.Ref.UID, i}]
 			now = advise.Sample{Value: r.Value, Known: r.Outcome == scrape.Read && o.laws.Wall.Sub(r.At) <= maxMetricAge}
 		}
 		service.Indicators = append(service.Indicators, now)
 	}
 	if !slices.ContainsFunc(o.laws.Profiles, func(known advise.Profile) bool { return known.Name == service.Profile }) {
-		o.laws.Profiles = append(o.laws.Profiles, advise.ProfileOf(p.profile))
+		o.laws.Profiles = append(o.laws.Profiles, advise.ProfileOf(p.Profile))
 	}
 }
 
@@ -168,7 +169,7 @@ func (c *profileController) addPools(o *observation) {
 		}
 	}
 	const milli = 1000
-	pools := c.node.manager.Pools.List()
+	pools := c.node.Manager.Pools.List()
 	for _, name := range sortedKeys(wanted) {
 		pool := advise.Pool{Name: name, Requests: advise.Known(float64(o.demand[name]) / milli)}
 		if i := slices.IndexFunc(pools, func(p allocate.Pool) bool { return p.Name == name }); i >= 0 {
@@ -181,5 +182,5 @@ func (c *profileController) addPools(o *observation) {
 
 // Profiles says which ServiceProfiles there are, the oldest first. They must not be changed afterwards.
 func (a *Agent) Profiles(list []spec.NamedProfile) {
-	a.node.loop.Post(func() { a.profiles.set(list) })
+	a.node.Loop.Post(func() { a.profiles.set(list) })
 }

@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/node/scrape"
 )
 
@@ -31,7 +32,7 @@ func profiled(t *testing.T) *lender {
 	web.Labels["app"], web.Address = "web", "10.0.0.7"
 	batch := sandbox("batch", 0, "qos=reclaimed_cores", "besteffort")
 	batch.Annotations[spec.AnnotationReclaimed] = "4000m/512Mi"
-	for _, s := range []Sandbox{web, batch} {
+	for _, s := range []runtime.Sandbox{web, batch} {
 		if err := l.agent.RunSandbox(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +136,7 @@ func TestProfileSizesThePool(t *testing.T) {
 	l := newLender(t)
 	web := sandbox("web", 1, "qos=shared_cores")
 	web.Labels["app"], web.Address, web.Annotations[spec.AnnotationPool] = "web", "10.0.0.7", "web"
-	for _, s := range []Sandbox{web, sandbox("other", 3, "qos=shared_cores")} {
+	for _, s := range []runtime.Sandbox{web, sandbox("other", 3, "qos=shared_cores")} {
 		if err := l.agent.RunSandbox(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +149,7 @@ func TestProfileSizesThePool(t *testing.T) {
 	l.agent.Profiles([]spec.NamedProfile{profile})
 	size := func(pod string) (n int) {
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			p, _ := a.node.manager.Placement(pod)
+			p, _ := a.node.Manager.Placement(pod)
 			n = p.CPUs.Len()
 		})
 		return n

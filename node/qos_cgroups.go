@@ -17,11 +17,11 @@ func (n *nodeState) qosKnobs() (out []enforce.DesiredKnob) {
 	if n.options.Mode != spec.ModeAgent {
 		return nil
 	}
-	shareable := n.manager.Shareable()
-	for _, class := range n.pods.qosCgroups {
+	shareable := n.Manager.Shareable()
+	for _, class := range n.Pods.QoSClasses() {
 		cpus := shareable
-		for _, p := range n.pods.byUID {
-			if place, ok := n.placement(p); ok && path.Dir(p.cgroup) == class {
+		for _, p := range n.Pods.All() {
+			if place, ok := n.Placement(p); ok && path.Dir(p.Cgroup) == class {
 				cpus = cpus.Union(place.CPUs)
 			}
 		}

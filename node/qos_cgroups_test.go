@@ -13,6 +13,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/node/watchdog"
 	"hilbert.dev/hilbert/topology"
 )
@@ -41,20 +42,20 @@ func newClassNode(t *rapid.T) *classNode {
 
 // step has a pod come, go, or be resized; or something is lent.
 func (n *classNode) step(t *rapid.T) {
-	uids := n.manager.UIDs()
+	uids := n.Manager.UIDs()
 	switch rapid.IntRange(0, 6).Draw(t, "step") {
 	case 0:
 		if len(uids) > 0 {
 			uid := rapid.SampledFrom(uids).Draw(t, "ends")
-			n.pods.forget(n.pods.byUID[uid])
-			n.manager.Release(uid)
+			n.Pods.Forget(n.Pods.Of(uid))
+			n.Manager.Release(uid)
 		}
 	case 1:
 		if len(uids) > 0 {
-			n.manager.Resize(rapid.SampledFrom(uids).Draw(t, "resized"), rapid.Int64Range(0, 5000).Draw(t, "to"))
+			n.Manager.Resize(rapid.SampledFrom(uids).Draw(t, "resized"), rapid.Int64Range(0, 5000).Draw(t, "to"))
 		}
 	case 2:
-		n.manager.Pools.SetReclaimed([topology.MaxNUMANodes]int{rapid.IntRange(0, 4).Draw(t, "lent"), rapid.IntRange(0, 4).Draw(t, "lent")})
+		n.Manager.Pools.SetReclaimed([topology.MaxNUMANodes]int{rapid.IntRange(0, 4).Draw(t, "lent"), rapid.IntRange(0, 4).Draw(t, "lent")})
 	default:
 		n.come(t)
 	}
@@ -75,15 +76,15 @@ func (n *classNode) come(t *rapid.T) {
 		p.Request.CPUs = uint16(rapid.IntRange(1, 4).Draw(t, "cpus"))
 		p.Request.Binding = topology.Binding(rapid.IntRange(0, 2).Draw(t, "binding"))
 	}
-	if v := n.manager.Admit(p); v.Refused == nil {
-		n.pods.remember(&Sandbox{ID: "s" + p.UID, UID: p.UID, Cgroup: dir + "pod" + p.UID, BestEffort: p.BestEffort})
+	if v := n.Manager.Admit(p); v.Refused == nil {
+		n.Pods.Remember(&runtime.Sandbox{ID: "s" + p.UID, UID: p.UID, Cgroup: dir + "pod" + p.UID, BestEffort: p.BestEffort})
 	}
 }
 
 // own are the CPUs of dedicated pods that are not in a class.
 func (n *classNode) own(class string) (out topology.CPUSet) {
-	for _, p := range n.pods.byUID {
-		if place, _ := n.placement(p); place.Pool == "" && path.Dir(p.cgroup) != class {
+	for _, p := range n.Pods.All() {
+		if place, _ := n.Placement(p); place.Pool == "" && path.Dir(p.Cgroup) != class {
 			out = out.Union(place.CPUs)
 		}
 	}
@@ -99,7 +100,7 @@ func TestQoSCgroupsKeepOff(t *testing.T) {
 			n.step(t)
 		}
 		knobs := n.qosKnobs()
-		if want := 2; len(n.pods.byUID) > 0 && len(knobs) != want {
+		if want := 2; n.Pods.Len() > 0 && len(knobs) != want {
 			t.Fatalf("%d classes have CPUs, want %d: %+v", len(knobs), want, knobs)
 		}
 		plan, err := watchdog.ParsePlan(n.absence.plan().Encode())
@@ -121,8 +122,8 @@ func (n *classNode) check(t *rapid.T, k enforce.DesiredKnob) {
 		t.Fatalf("%s has %q, %v", k.Cgroup, k.Value, err)
 	}
 	var runs topology.CPUSet // what its pods run on
-	for _, p := range n.pods.byUID {
-		if place, _ := n.placement(p); path.Dir(p.cgroup) == k.Cgroup {
+	for _, p := range n.Pods.All() {
+		if place, _ := n.Placement(p); path.Dir(p.Cgroup) == k.Cgroup {
 			runs = runs.Union(place.CPUs)
 		}
 	}
@@ -130,7 +131,7 @@ func (n *classNode) check(t *rapid.T, k enforce.DesiredKnob) {
 		t.Fatalf("pods of %s run on %v, and the class has %v", k.Cgroup, runs, cpus)
 	}
 	// Where all CPUs are held, pods that share run there all the same.
-	if twice := cpus.Intersection(n.own(k.Cgroup)).Minus(runs); !twice.IsEmpty() && (!runs.IsEmpty() || !n.manager.Shareable().IsEmpty()) {
+	if twice := cpus.Intersection(n.own(k.Cgroup)).Minus(runs); !twice.IsEmpty() && (!runs.IsEmpty() || !n.Manager.Shareable().IsEmpty()) {
 		t.Fatalf("%s has %v, of which dedicated pods outside of it hold %v", k.Cgroup, cpus, twice)
 	}
 	if n.own("").IsEmpty() && cpus != n.options.Machine.AllCPUs() {

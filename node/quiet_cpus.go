@@ -27,19 +27,19 @@ const quietEvery = 10 * time.Second
 func (q *quietController) Tick(now time.Time) (changed bool) {
 	n := q.node
 	keeper := n.options.Quiet
-	if keeper == nil || q.busy || !n.loop.Running() || !n.runtime.connected || n.options.Mode != spec.ModeAgent {
+	if keeper == nil || q.busy || !n.Loop.Running() || !n.Runtime.Connected || n.options.Mode != spec.ModeAgent {
 		return false
 	}
 	set := quiet.Settings(n.options.Config.QuietCPUs)
 	all := n.options.Machine.AllCPUs()
-	held := all.Minus(n.manager.Shareable())
+	held := all.Minus(n.Manager.Shareable())
 	if same := held == q.held && set == q.set; same && now.Before(q.next) {
 		return false
 	}
 	q.busy, q.held, q.set, q.next = true, held, set, now.Add(quietEvery)
-	n.loop.Work(func(context.Context) {
+	n.Loop.Work(func(context.Context) {
 		notes := keeper.Step(all, held, set)
-		n.loop.Post(func() {
+		n.Loop.Post(func() {
 			q.busy = false
 			q.tell(notes)
 		})
@@ -52,7 +52,7 @@ func (q *quietController) tell(notes []quiet.Note) {
 	told := make(map[quiet.Note]bool, len(notes))
 	for _, note := range notes {
 		if told[note] = true; !q.notes[note] {
-			q.node.events.Note(spec.PodRef{}, allocate.Note(note))
+			q.node.Events.Note(spec.PodRef{}, allocate.Note(note))
 		}
 	}
 	q.notes = told

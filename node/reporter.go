@@ -13,8 +13,6 @@ import (
 const (
 	// reportTimeout bounds a write of the report.
 	reportTimeout = 10 * time.Second
-	// lostGrace is how long the runtime may be away before the NUMA nodes are closed: a restart of the runtime takes less.
-	lostGrace = 30 * time.Second
 	// lookPause is the least time between two looks at what has changed: pods come in swarms.
 	lookPause = time.Second
 	// idleReport is how often the loop looks at the report where nothing is due.
@@ -49,11 +47,11 @@ type reporter struct {
 // build is all there is to say now.
 func (p *reporter) build(now time.Time) *spec.NodeReport {
 	n := p.node
-	r := n.manager.Report()
-	if n.runtime.away(now) {
+	r := n.Manager.Report()
+	if n.Runtime.Away(now) {
 		p.closeAll(&r)
 	}
-	conditions := []spec.NodeCondition{n.events.Problems.Condition(n.options.Mode, n.options.Why)}
+	conditions := []spec.NodeCondition{n.Events.Problems.Condition(n.options.Mode, n.options.Why)}
 	for _, c := range []*spec.NodeCondition{p.overuse.condition(), p.plugins.condition(now)} {
 		if c != nil {
 			conditions = append(conditions, *c)
@@ -66,7 +64,7 @@ func (p *reporter) build(now time.Time) *spec.NodeReport {
 	out.Status.Configuration, out.Status.Health = p.configuration.applied.DeepCopy(), p.health.status(now)
 	out.Status.Interference = p.interference.status(now)
 	out.Status.Overcommit = p.overcommit.status(now)
-	out.Status.BrokenPromises, out.Status.Events = p.promises.status(), n.events.Status()
+	out.Status.BrokenPromises, out.Status.Events = p.promises.status(), n.Events.Status()
 	return out
 }
 
@@ -79,7 +77,7 @@ func (p *reporter) noteLess(now time.Time) {
 
 // closeAll closes all NUMA nodes in the report. The allocator keeps serving pods that run already.
 func (p *reporter) closeAll(r *allocate.Report) {
-	why := allocate.Note{Reason: spec.ReasonRuntimeLost, Message: p.node.runtime.why}
+	why := allocate.Note{Reason: spec.ReasonRuntimeLost, Message: p.node.Runtime.Why}
 	for numa := range int(r.Shape.NUMANodes) {
 		r.Shape.Closed |= 1 << numa
 		if !slices.ContainsFunc(r.Closed, func(c allocate.Closed) bool { return c.NUMANode == numa }) {
@@ -92,7 +90,7 @@ func (p *reporter) closeAll(r *allocate.Report) {
 // report writes the report if it is due, and says when to look again. Before the runtime has told what runs, it would tell of an empty
 // node, so nothing is said unless the runtime is away.
 func (p *reporter) report(now time.Time) time.Duration {
-	if p.node.ports.Report == nil || (!p.node.runtime.synced && !p.node.runtime.away(now)) || p.devices.pending(now, p.node.runtime.synced) {
+	if p.node.ports.Report == nil || (!p.node.Runtime.Synced && !p.node.Runtime.Away(now)) || p.devices.pending(now, p.node.Runtime.Synced) {
 		return time.Second
 	}
 	likely := report.Major
@@ -111,11 +109,11 @@ func (p *reporter) report(now time.Time) time.Duration {
 	p.urgent = false
 	p.throttle.Refresh(p.refresh(r))
 	p.throttle.Began(now)
-	p.node.loop.Work(func(ctx context.Context) {
+	p.node.Loop.Work(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 		defer cancel()
 		err := p.node.ports.Report(ctx, r)
-		p.node.loop.Post(func() { p.reported(r, now, err) })
+		p.node.Loop.Post(func() { p.reported(r, now, err) })
 	})
 	return lookPause
 }
@@ -139,11 +137,11 @@ func (p *reporter) reported(r *spec.NodeReport, began time.Time, err error) {
 		if p.failing.IsZero() {
 			p.failing = began
 		}
-		p.node.counts.ReportsFailed++
-		p.node.log.Warn("the report cannot be written", "err", err)
+		p.node.Counts.ReportsFailed++
+		p.node.Log.Warn("the report cannot be written", "err", err)
 		return
 	}
 	p.failing = time.Time{}
-	p.node.counts.Reports++
+	p.node.Counts.Reports++
 	p.last, p.written = r, began
 }

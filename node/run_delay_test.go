@@ -8,6 +8,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/runtime"
 )
 
 // manyThreads has a container of a pod have so many threads, of which each waits 0.8 s in each second.
@@ -66,9 +67,7 @@ func TestRunDelayOfManyThreads(t *testing.T) {
 		web := sandbox("web", 2, "qos=shared_cores")
 		l.mustRun(web)
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			p := a.node.pods.byUID["web"]
-			side := &container{id: "side", cgroup: web.Cgroup + "/side", pod: p, exists: true}
-			p.containers["side"], a.node.pods.containers["side"] = side, side
+			a.node.Pods.Attach(&runtime.Container{ID: "side", Sandbox: web.ID, Cgroup: web.Cgroup + "/side", Exists: true})
 		})
 		m := &manyThreads{l: l, main: "sys/fs/cgroup/" + web.Cgroup + "/" + containerID(&web), ids: threadIDs(300), silent: c.silent, pressure: c.pressure, throttled: c.throttled}
 		l.counters.write("proc/5/schedstat", "1000000 1000 1\n")
@@ -79,7 +78,7 @@ func TestRunDelayOfManyThreads(t *testing.T) {
 		var got advise.Sample
 		l.agent.Ask(time.Minute, func(a *Agent) {
 			o := a.sensor.sense(l.now)
-			got = o.runDelay(a.node.pods.byUID["web"])
+			got = o.runDelay(a.node.Pods.Of("web"))
 			o.release()
 		})
 		if got.Known != c.want.Known || got.Value < c.want.Value*0.98 || got.Value > c.want.Value*1.02 {
@@ -94,7 +93,7 @@ func TestManyThreadsRecallNoLoan(t *testing.T) {
 		l := newLender(t)
 		web, hog, batch := sandbox("web", 2, "qos=shared_cores"), sandbox("hog", 0, "besteffort"), sandbox("batch", 0, "qos=reclaimed_cores", "besteffort")
 		batch.Annotations[spec.AnnotationReclaimed] = "4000m/512Mi"
-		for _, s := range []Sandbox{web, batch, hog} {
+		for _, s := range []runtime.Sandbox{web, batch, hog} {
 			l.mustRun(s)
 		}
 		m := &manyThreads{l: l, main: "sys/fs/cgroup/" + hog.Cgroup + "/" + containerID(&hog), ids: threadIDs(threads)}
@@ -105,7 +104,7 @@ func TestManyThreadsRecallNoLoan(t *testing.T) {
 			// The hog's threads wait on the CPUs that they share with web, wherever these are.
 			var shared []int
 			l.agent.Ask(time.Minute, func(a *Agent) {
-				for _, z := range a.node.manager.Pools.NUMANodes() {
+				for _, z := range a.node.Manager.Pools.NUMANodes() {
 					for cpu := range z.Shared.All() {
 						shared = append(shared, cpu)
 					}

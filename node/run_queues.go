@@ -56,26 +56,26 @@ func (q *runQueueController) look(victims []string) {
 	if q.why != "" {
 		victims = nil // it was refused, and would be again
 	}
-	if probe == nil || q.busy || !q.node.loop.Running() || len(victims) == 0 && !q.begun {
+	if probe == nil || q.busy || !q.node.Loop.Running() || len(victims) == 0 && !q.begun {
 		return
 	}
 	var pods, harmed []string
 	uids := make(map[string]string)
-	for _, p := range q.node.pods.sorted() {
-		if p.cgroup != "" {
-			uids[p.cgroup] = p.name.UID
-			pods = append(pods, p.cgroup)
+	for _, p := range q.node.Pods.Sorted() {
+		if p.Cgroup != "" {
+			uids[p.Cgroup] = p.Ref.UID
+			pods = append(pods, p.Cgroup)
 		}
 	}
 	for _, uid := range victims {
-		if p := q.node.pods.byUID[uid]; p != nil && p.cgroup != "" {
-			harmed = append(harmed, p.cgroup)
+		if p := q.node.Pods.Of(uid); p != nil && p.Cgroup != "" {
+			harmed = append(harmed, p.Cgroup)
 		}
 	}
 	q.busy, q.begun, q.counts.Victims = true, len(harmed) > 0, len(harmed)
-	q.node.loop.Work(func(context.Context) {
+	q.node.Loop.Work(func(context.Context) {
 		waits, err := probe.Look(harmed, pods)
-		q.node.loop.Post(func() { q.looked(waits, err, harmed, uids) })
+		q.node.Loop.Post(func() { q.looked(waits, err, harmed, uids) })
 	})
 }
 
@@ -87,7 +87,7 @@ func (q *runQueueController) looked(waits *runqueue.Waits, err error, victims []
 		if unsupported, ok := errors.AsType[*runqueue.Unsupported](err); ok {
 			q.why = unsupported.Error()
 		}
-		q.node.events.NoteTransient(spec.ReasonRunQueuesUnseen, fmt.Sprintf("for whom services wait is not seen: %v", err))
+		q.node.Events.NoteTransient(spec.ReasonRunQueuesUnseen, fmt.Sprintf("for whom services wait is not seen: %v", err))
 		return
 	}
 	q.counts.Looked += waits.Over

@@ -5,51 +5,53 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/controller"
 	"hilbert.dev/hilbert/node/loop"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
 // Connected says that the runtime knows us; it will tell next what runs.
-func (a *Agent) Connected(_ context.Context, runtime string, u Updater) {
-	a.node.loop.Post(func() {
-		a.node.runtime = runtimeState{updater: u, name: runtime, connected: true, lost: a.node.runtime.lost, synced: a.node.runtime.synced, why: "it has not told yet what runs"}
-		a.node.counts.Connections++
-		a.node.log.Info("connected to the container runtime", "runtime", runtime)
+func (a *Agent) Connected(_ context.Context, runtime string, u runtime.Updater) {
+	a.node.Loop.Post(func() {
+		a.node.Runtime = controller.Runtime{Updater: u, Name: runtime, Connected: true, Lost: a.node.Runtime.Lost, Synced: a.node.Runtime.Synced, Why: "it has not told yet what runs"}
+		a.node.Counts.Connections++
+		a.node.Log.Info("connected to the container runtime", "runtime", runtime)
 	})
 }
 
 // Disconnected says that the runtime cannot be reached. What runs goes on; the kernel is still held to what is wanted.
 func (a *Agent) Disconnected(why error) {
-	a.node.loop.Post(func() {
-		if a.node.runtime.connected || a.node.runtime.lost.IsZero() {
-			a.node.runtime.lost = a.node.now()
-			a.node.log.Warn("not connected to the container runtime", "err", why)
+	a.node.Loop.Post(func() {
+		if a.node.Runtime.Connected || a.node.Runtime.Lost.IsZero() {
+			a.node.Runtime.Lost = a.node.Now()
+			a.node.Log.Warn("not connected to the container runtime", "err", why)
 		}
-		a.node.runtime.updater, a.node.runtime.connected, a.node.runtime.why = nil, false, why.Error()
-		a.node.events.Problems.Set(spec.ReasonRuntimeLost, why.Error())
+		a.node.Runtime.Updater, a.node.Runtime.Connected, a.node.Runtime.Why = nil, false, why.Error()
+		a.node.Events.Problems.Set(spec.ReasonRuntimeLost, why.Error())
 	})
 }
 
 // Synchronize takes over what runs: pods that are known keep what they have, those that are not are adopted as they run, and what is
 // gone is released.
-func (a *Agent) Synchronize(ctx context.Context, sandboxes []Sandbox, containers []Container) error {
+func (a *Agent) Synchronize(ctx context.Context, sandboxes []runtime.Sandbox, containers []runtime.Container) error {
 	fixed, err := a.admission.exclusive(ctx)
 	if err != nil {
 		return err
 	}
-	return a.node.loop.Call(ctx, func() {
-		a.node.runtime.synced = true
+	return a.node.Loop.Call(ctx, func() {
+		a.node.Runtime.Synced = true
 		a.absence.hold()
 		a.admission.synchronize(sandboxes, containers, fixed)
-		a.node.log.Info("the container runtime told what runs", "pods", len(a.node.pods.byUID), "containers", len(a.node.pods.containers))
-		a.node.events.Problems.Resolve(spec.ReasonRuntimeLost)
-		a.node.runtime.synced, a.node.runtime.lost = true, time.Time{}
-		a.devices.inspectNow(a.node.now()) // only now can processes be found that compute on a GPU that was not given to them
+		a.node.Log.Info("the container runtime told what runs", "pods", a.node.Pods.Len(), "containers", a.node.Pods.ContainerCount())
+		a.node.Events.Problems.Resolve(spec.ReasonRuntimeLost)
+		a.node.Runtime.Synced, a.node.Runtime.Lost = true, time.Time{}
+		a.devices.inspectNow(a.node.Now()) // only now can processes be found that compute on a GPU that was not given to them
 	})
 }
 
 // RunSandbox admits a pod. The error is why it cannot run here.
-func (a *Agent) RunSandbox(ctx context.Context, s Sandbox) error {
+func (a *Agent) RunSandbox(ctx context.Context, s runtime.Sandbox) error {
 	fixed, err := a.admission.exclusive(ctx)
 	if err != nil {
 		a.admission.unadjusted(s, err)
@@ -60,52 +62,52 @@ func (a *Agent) RunSandbox(ctx context.Context, s Sandbox) error {
 		return err
 	}
 	defer admitted()
-	_, err = loop.Returned(ctx, a.node.loop, func() (struct{}, error) { return struct{}{}, a.admission.admit(&s, fixed[PodKey{s.Namespace, s.Name}]) })
+	_, err = loop.Returned(ctx, a.node.Loop, func() (struct{}, error) { return struct{}{}, a.admission.admit(&s, fixed[PodKey{s.Namespace, s.Name}]) })
 	return err
 }
 
 // ResizeSandbox takes an in-place resize. It never fails: a pod that cannot grow where it is keeps what it has, and is told so.
-func (a *Agent) ResizeSandbox(ctx context.Context, s Sandbox, to Amounts) error {
-	return a.node.loop.Call(ctx, func() {
-		if p := a.node.pods.byUID[s.UID]; p != nil {
-			a.node.events.Notes(p.name, a.node.manager.Resize(s.UID, to.MilliCPU).Notes)
-			a.node.apply()
+func (a *Agent) ResizeSandbox(ctx context.Context, s runtime.Sandbox, to runtime.Amounts) error {
+	return a.node.Loop.Call(ctx, func() {
+		if p := a.node.Pods.Of(s.UID); p != nil {
+			a.node.Events.Notes(p.Ref, a.node.Manager.Resize(s.UID, to.MilliCPU).Notes)
+			a.node.Apply()
 		}
 	})
 }
 
 // StopSandbox forgets a sandbox, and with a pod's last one all that the pod had.
 func (a *Agent) StopSandbox(ctx context.Context, id string) error {
-	return a.node.loop.Call(ctx, func() {
-		p := a.node.pods.sandboxes[id]
-		delete(a.node.pods.sandboxes, id)
-		if p != nil && p.sandbox == id {
+	return a.node.Loop.Call(ctx, func() {
+		p := a.node.Pods.OfSandbox(id)
+		a.node.Pods.DropSandbox(id)
+		if p != nil && p.Sandbox == id {
 			a.admission.forget(p)
-			a.node.apply()
+			a.node.Apply()
 		}
 	})
 }
 
 // CreateContainer says where a new container runs. It answers when no other pod runs there any more.
-func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (Adjustment, error) {
+func (a *Agent) CreateContainer(ctx context.Context, s runtime.Sandbox, c runtime.Container) (runtime.Adjustment, error) {
 	fixed, err := a.admission.exclusive(ctx)
 	if err != nil {
 		a.admission.unadjusted(s, err)
-		return loop.Returned(ctx, a.node.loop, func() (Adjustment, error) {
+		return loop.Returned(ctx, a.node.Loop, func() (runtime.Adjustment, error) {
 			devices, err := a.injector.inject(&s, &c)
 			if err != nil {
-				return Adjustment{}, err
+				return runtime.Adjustment{}, err
 			}
 			resources, err := a.plugins.contribution(&s, &c)
-			return Adjustment{Devices: devices, Resources: resources, Mark: markOf(c.ID, &topology.Grant{}, &devices)}, err
+			return runtime.Adjustment{Devices: devices, Resources: resources, Mark: runtime.MarkOf(c.ID, &topology.Grant{}, &devices)}, err
 		})
 	}
 	admitted, err := a.plugins.prepare(ctx, &s)
 	if err != nil {
-		return Adjustment{}, err
+		return runtime.Adjustment{}, err
 	}
 	defer admitted()
-	made, err := loop.Returned(ctx, a.node.loop, func() (created, error) { return a.admission.create(&s, &c, fixed[PodKey{s.Namespace, s.Name}]) })
+	made, err := loop.Returned(ctx, a.node.Loop, func() (created, error) { return a.admission.create(&s, &c, fixed[PodKey{s.Namespace, s.Name}]) })
 	if err != nil || made.settled == nil {
 		return made.Adjustment, err
 	}
@@ -114,7 +116,7 @@ func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (Ad
 	select {
 	case <-made.settled:
 	case <-timer.C:
-		a.node.loop.Post(func() { a.node.counts.Unapplied++ })
+		a.node.Loop.Post(func() { a.node.Counts.Unapplied++ })
 	case <-ctx.Done():
 	}
 	return made.Adjustment, nil
@@ -122,10 +124,10 @@ func (a *Agent) CreateContainer(ctx context.Context, s Sandbox, c Container) (Ad
 
 // ContainerCreated says that the container's cgroup is there.
 func (a *Agent) ContainerCreated(ctx context.Context, id string) error {
-	return a.node.loop.Call(ctx, func() {
-		if c := a.node.pods.containers[id]; c != nil {
-			c.exists = true
-			a.knobs.recheck(c.cgroup)
+	return a.node.Loop.Call(ctx, func() {
+		if c := a.node.Pods.Container(id); c != nil {
+			c.Exists = true
+			a.knobs.recheck(c.Cgroup)
 			a.updates.send()
 		}
 	})
@@ -133,21 +135,21 @@ func (a *Agent) ContainerCreated(ctx context.Context, id string) error {
 
 // UpdateContainer replaces the CPUs in another party's update by ours, and takes away the pod's bursts, which the kernel would refuse a lower limit for, and its limit
 // for interference.
-func (a *Agent) UpdateContainer(ctx context.Context, id string) (Update, error) {
+func (a *Agent) UpdateContainer(ctx context.Context, id string) (runtime.Update, error) {
 	var yielded <-chan struct{}
-	out, err := loop.Returned(ctx, a.node.loop, func() (Update, error) {
-		out := Update{Container: id}
-		c := a.node.pods.containers[id]
+	out, err := loop.Returned(ctx, a.node.Loop, func() (runtime.Update, error) {
+		out := runtime.Update{Container: id}
+		c := a.node.Pods.Container(id)
 		if c == nil {
 			return out, nil
 		}
-		if bursts, limit := a.bursts.yield(c.pod), a.interference.yield(c.pod); bursts || limit {
+		if bursts, limit := a.bursts.yield(c.Pod), a.interference.yield(c.Pod); bursts || limit {
 			a.apply()
 			yielded = a.knobs.applied
 		}
-		if p, ok := a.node.placement(c.pod); ok {
+		if p, ok := a.node.Placement(c.Pod); ok {
 			out.CPUs, out.Mems = p.CPUs, p.Mems
-			c.cpus, c.mems = p.CPUs, p.Mems
+			c.CPUs, c.Mems = p.CPUs, p.Mems
 		}
 		return out, nil
 	})
@@ -163,18 +165,18 @@ func (a *Agent) UpdateContainer(ctx context.Context, id string) (Update, error) 
 
 // Updated says that the runtime or the kubelet has written to the cgroups of a pod.
 func (a *Agent) Updated(ctx context.Context, sandbox string) error {
-	return a.node.loop.Call(ctx, func() {
-		if p := a.node.pods.sandboxes[sandbox]; p != nil && p.cgroup != "" {
-			a.knobs.recheck(p.cgroup)
+	return a.node.Loop.Call(ctx, func() {
+		if p := a.node.Pods.OfSandbox(sandbox); p != nil && p.Cgroup != "" {
+			a.knobs.recheck(p.Cgroup)
 		}
 	})
 }
 
 // StopContainer forgets a container.
 func (a *Agent) StopContainer(ctx context.Context, id string) error {
-	return a.node.loop.Call(ctx, func() {
-		if a.node.pods.removeContainer(id) {
-			a.node.apply()
+	return a.node.Loop.Call(ctx, func() {
+		if a.node.Pods.RemoveContainer(id) {
+			a.node.Apply()
 		}
 	})
 }
@@ -198,8 +200,8 @@ type runtimeUpdates struct {
 
 // updateRequest is a request to the runtime.
 type updateRequest struct {
-	updater Updater
-	updates []Update
+	updater runtime.Updater
+	updates []runtime.Update
 }
 
 func newRuntimeUpdates(n *nodeState, knobs *knobController) *runtimeUpdates {
@@ -214,7 +216,7 @@ func (u *runtimeUpdates) run(ctx context.Context) {
 			return
 		case r := <-u.requests:
 			failed, err := r.updater.Update(r.updates)
-			u.node.loop.Post(func() { u.updated(r, failed, err) })
+			u.node.Loop.Post(func() { u.updated(r, failed, err) })
 		}
 	}
 }
@@ -227,9 +229,9 @@ func (u *runtimeUpdates) Tick(time.Time) (changed bool) {
 
 // placementsChanged gives containers whose update failed another chance if they have a new placement, and sends what is new.
 func (u *runtimeUpdates) placementsChanged() {
-	for _, c := range u.node.pods.containers {
-		if p, ok := u.node.placement(c.pod); ok && (p.CPUs != c.asked.CPUs || p.Mems != c.asked.Mems) {
-			c.failures = 0
+	for _, c := range u.node.Pods.AllContainers() {
+		if p, ok := u.node.Placement(c.Pod); ok && (p.CPUs != c.Asked.CPUs || p.Mems != c.Asked.Mems) {
+			c.Failures = 0
 		}
 	}
 	u.send()
@@ -237,19 +239,19 @@ func (u *runtimeUpdates) placementsChanged() {
 
 // send tells the runtime what it does not know yet of the running containers.
 func (u *runtimeUpdates) send() {
-	updater := u.node.runtime.updater
+	updater := u.node.Runtime.Updater
 	if u.busy || updater == nil {
 		return
 	}
-	var updates []Update
-	for _, id := range sortedKeys(u.node.pods.containers) {
-		c := u.node.pods.containers[id]
-		p, ok := u.node.placement(c.pod)
-		if !ok || !c.exists || c.failures >= maxUpdateFailures || (p.CPUs == c.cpus && (p.Mems.IsEmpty() || p.Mems == c.mems)) {
+	var updates []runtime.Update
+	for _, id := range u.node.Pods.ContainerIDs() {
+		c := u.node.Pods.Container(id)
+		p, ok := u.node.Placement(c.Pod)
+		if !ok || !c.Exists || c.Failures >= maxUpdateFailures || (p.CPUs == c.CPUs && (p.Mems.IsEmpty() || p.Mems == c.Mems)) {
 			continue
 		}
-		c.asked = p
-		updates = append(updates, Update{Container: id, CPUs: p.CPUs, Mems: p.Mems})
+		c.Asked = p
+		updates = append(updates, runtime.Update{Container: id, CPUs: p.CPUs, Mems: p.Mems})
 		if len(updates) == maxUpdates {
 			break
 		}
@@ -269,20 +271,20 @@ func (u *runtimeUpdates) updated(r updateRequest, failed []string, err error) {
 	}
 	var recheck []string
 	for i := range r.updates {
-		c := u.node.pods.containers[r.updates[i].Container]
+		c := u.node.Pods.Container(r.updates[i].Container)
 		switch {
 		case c == nil: // it has ended
-		case err != nil || bad[c.id]:
-			c.failures++
-			u.node.counts.UpdatesFailed++
+		case err != nil || bad[c.ID]:
+			c.Failures++
+			u.node.Counts.UpdatesFailed++
 		default:
-			c.cpus, c.mems, c.failures = c.asked.CPUs, c.asked.Mems, 0
-			u.node.counts.Updates++
-			recheck = append(recheck, c.cgroup)
+			c.CPUs, c.Mems, c.Failures = c.Asked.CPUs, c.Asked.Mems, 0
+			u.node.Counts.Updates++
+			recheck = append(recheck, c.Cgroup)
 		}
 	}
 	if err != nil {
-		u.node.log.Warn("the runtime refuses an update", "err", err)
+		u.node.Log.Warn("the runtime refuses an update", "err", err)
 	}
 	u.knobs.recheck(recheck...)
 	if err == nil && len(failed) == 0 {

@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/loop"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -20,12 +21,12 @@ const startPause = 20 * time.Millisecond
 
 // StartContainer verifies that a container has what it was given, before its first instruction. The error fails its start; the kubelet makes another one.
 // A pool may change between the creation and the start, and limits of memory are written beside the loop, so the kernel has applyTimeout to have them.
-func (a *Agent) StartContainer(ctx context.Context, s Sandbox, c Container) error {
+func (a *Agent) StartContainer(ctx context.Context, s runtime.Sandbox, c runtime.Container) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	var last error // what the kernel lacked
 	for {
-		wants, err := loop.Returned(ctx, a.node.loop, func() (startCheck, error) { return a.admission.checkStart(&s, &c) })
+		wants, err := loop.Returned(ctx, a.node.Loop, func() (startCheck, error) { return a.admission.checkStart(&s, &c) })
 		final := err != nil
 		if !final {
 			err = wants.check(a.node.options.Kernel)
@@ -43,7 +44,7 @@ func (a *Agent) StartContainer(ctx context.Context, s Sandbox, c Container) erro
 				continue
 			}
 		}
-		a.node.loop.Post(func() { a.admission.refuseStart(&s, err) })
+		a.node.Loop.Post(func() { a.admission.refuseStart(&s, err) })
 		return fmt.Errorf("hilbert: container %s is not started: %w; the kubelet tries again", c.Name, err)
 	}
 }
@@ -104,41 +105,35 @@ func (w *startCheck) within(k enforce.Kernel, file string, want topology.CPUSet,
 func absent(err error) bool { return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV) }
 
 // checkStart compares what the runtime made with what was given, and says what the kernel must have.
-func (d *admission) checkStart(s *Sandbox, c *Container) (wants startCheck, err error) {
-	m, marked := ParseMark(c.Mark, c.ID)
-	if d.node.runtime.tellsMarks() {
-		if !marked && NeedsAgent(s, c, d.injector.ours()) {
+func (d *admission) checkStart(s *runtime.Sandbox, c *runtime.Container) (wants startCheck, err error) {
+	m, marked := runtime.ParseMark(c.Mark, c.ID)
+	if d.node.Runtime.TellsMarks() {
+		if !marked && runtime.NeedsAgent(s, c, d.injector.ours()) {
 			return wants, errors.New("it was made without Hilbert's agent")
 		}
-		if err := m.check(c, d.injector.files); err != nil {
+		if err := m.Check(c, d.injector.files); err != nil {
 			return wants, err
 		}
 	}
-	p := d.node.pods.byUID[s.UID]
-	placed, known := d.node.placement(p)
+	p := d.node.Pods.Of(s.UID)
+	placed, known := d.node.Placement(p)
 	if !known || d.node.options.Mode != spec.ModeAgent || c.Cgroup == "" {
 		return wants, nil
 	}
 	wants = startCheck{
-		container: c.Cgroup, pod: p.cgroup, cpus: placed.CPUs, mems: placed.Mems, exact: placed.Pool == "", limited: placed.MemoryMax > 0 && p.bestEffort && p.cgroup != "",
+		container: c.Cgroup, pod: p.Cgroup, cpus: placed.CPUs, mems: placed.Mems, exact: placed.Pool == "", limited: placed.MemoryMax > 0 && p.BestEffort && p.Cgroup != "",
 	}
-	if _, moves := d.knobs.memory.moveTarget(p.cgroup); moves {
+	if _, moves := d.knobs.memory.moveTarget(p.Cgroup); moves {
 		wants.mems = topology.CPUSet{}
 	}
 	return wants, nil
 }
 
 // refuseStart says that a container was not started.
-func (d *admission) refuseStart(s *Sandbox, why error) {
-	d.node.counts.NotStarted++
-	d.node.log.Warn("a container is not started", "pod", s.Namespace+"/"+s.Name, "err", why)
+func (d *admission) refuseStart(s *runtime.Sandbox, why error) {
+	d.node.Counts.NotStarted++
+	d.node.Log.Warn("a container is not started", "pod", s.Namespace+"/"+s.Name, "err", why)
 }
-
-// TellsMarks reports whether a runtime says which annotations it gave to a container that it has made. We take it that CRI-O tells those of the kubelet alone.
-// While a container is being made, each runtime shows a plugin what earlier ones added.
-func TellsMarks(runtime string) bool { return !strings.HasPrefix(runtime, "cri-o") }
-
-func (r *runtimeState) tellsMarks() bool { return TellsMarks(r.name) }
 
 // ours reports whether containers are kept from GPUs that they were not given.
 func (j *deviceInjector) ours() bool {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -24,13 +25,16 @@ func TestStartIsVerified(t *testing.T) {
 	}
 	for _, wrong := range []struct {
 		what string
-		c    func(Container) Container
+		c    func(runtime.Container) runtime.Container
 		cpus string
 	}{
-		{"made without Hilbert", func(c Container) Container { c.Mark = ""; return c }, a.CPUs.String()},
-		{"made without Hilbert", func(c Container) Container { c.Mark = Mark{Container: "other"}.String(); return c }, a.CPUs.String()},
-		{"NVIDIA_VISIBLE_DEVICES", func(c Container) Container {
-			c.Mark = Mark{Container: c.ID, Env: []string{"NVIDIA_VISIBLE_DEVICES=void"}}.String()
+		{"made without Hilbert", func(c runtime.Container) runtime.Container { c.Mark = ""; return c }, a.CPUs.String()},
+		{"made without Hilbert", func(c runtime.Container) runtime.Container {
+			c.Mark = runtime.Mark{Container: "other"}.String()
+			return c
+		}, a.CPUs.String()},
+		{"NVIDIA_VISIBLE_DEVICES", func(c runtime.Container) runtime.Container {
+			c.Mark = runtime.Mark{Container: c.ID, Env: []string{"NVIDIA_VISIBLE_DEVICES=void"}}.String()
 			c.Env = []string{"NVIDIA_VISIBLE_DEVICES=all"}
 			return c
 		}, a.CPUs.String()},
@@ -95,19 +99,19 @@ func TestMissedContainers(t *testing.T) {
 	w.late = true
 	own, sees, foreign, plain := sandbox("own", 2, "qos=dedicated_cores"), sandbox("sees", 1, "qos=shared_cores"), sandbox("foreign", 1), sandbox("plain", 1, "qos=shared_cores")
 	watcher := sandbox("watcher", 1, "qos=shared_cores")
-	watcher.Namespace = observers
+	watcher.Namespace = runtime.Observers
 	adjusted := sandbox("adjusted", 1, "qos=shared_cores")
-	for _, s := range []Sandbox{own, sees, foreign, plain, watcher, adjusted} {
+	for _, s := range []runtime.Sandbox{own, sees, foreign, plain, watcher, adjusted} {
 		w.unadjusted(s, topology.CPUSet{})
 		w.kernel.set(s.Cgroup+"/"+containerID(&s)+"/cgroup.kill", "0")
 		if s.UID != "own" && s.UID != "plain" {
 			w.running[s.UID].containers[0].Env = []string{"NVIDIA_VISIBLE_DEVICES=all"}
 		}
 	}
-	w.running["adjusted"].containers[0].Mark = Mark{Container: containerID(&adjusted)}.String()
+	w.running["adjusted"].containers[0].Mark = runtime.Mark{Container: containerID(&adjusted)}.String()
 	w.start()
 	w.connect()
-	killed := func(s Sandbox) bool { return w.kernel.get(s.Cgroup+"/"+containerID(&s)+"/cgroup.kill") == "1" }
+	killed := func(s runtime.Sandbox) bool { return w.kernel.get(s.Cgroup+"/"+containerID(&s)+"/cgroup.kill") == "1" }
 	w.eventually("the container that sees GPUs is ended", func() bool { return killed(sees) })
 	w.eventually("the dedicated pod has its CPUs", func() bool {
 		set, _ := topology.ParseCPUSet(w.kernel.get(own.Cgroup + "/" + containerID(&own) + "/cpuset.cpus"))
@@ -119,7 +123,7 @@ func TestMissedContainers(t *testing.T) {
 		})
 	})
 	w.ticks(3)
-	for _, s := range []Sandbox{own, foreign, plain, watcher, adjusted} {
+	for _, s := range []runtime.Sandbox{own, foreign, plain, watcher, adjusted} {
 		if killed(s) {
 			t.Errorf("%s was ended", s.Name)
 		}

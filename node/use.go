@@ -7,6 +7,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/observe"
+	"hilbert.dev/hilbert/node/pods"
 )
 
 // PodUse is what a pod used at one reading of the kernel's counters, as far as that is known: cores, seconds that its threads waited for a CPU per second, shares of time in which some of its tasks waited, and bytes.
@@ -32,15 +33,15 @@ func (a *Agent) tellUse(o *observation, now time.Time) {
 	if a.options.Use == nil {
 		return
 	}
-	pods := a.node.pods.sorted()
+	pods := a.node.Pods.Sorted()
 	out := make([]PodUse, 0, len(pods))
 	for _, p := range pods {
-		if p.cgroup == "" {
+		if p.Cgroup == "" {
 			continue
 		}
-		use := o.use(p.cgroup)
+		use := o.use(p.Cgroup)
 		out = append(out, PodUse{
-			PodRef: p.name, CPU: rateOf(use.CPU.Usage), RunDelay: o.runDelay(p), CPUPressure: o.pressureOf(p),
+			PodRef: p.Ref, CPU: rateOf(use.CPU.Usage), RunDelay: o.runDelay(p), CPUPressure: o.pressureOf(p),
 			MemoryPressure: rateOf(use.MemoryPressure.Some.Now), IOPressure: rateOf(use.IOPressure.Some.Now), Memory: inUse(&use.Memory), Throttled: throttledShare(o, p),
 			Containers: containerPeaks(o, p),
 		})
@@ -59,19 +60,19 @@ func inUse(m *observe.CgroupMemory) advise.Sample {
 
 // containerPeaks are those that are known of a pod's containers: what the kernel says was held between two readings, or what was held at one, whichever is more. A container that was made anew
 // under its name has one peak.
-func containerPeaks(o *observation, p *pod) (out []ContainerPeak) {
-	for _, id := range sortedKeys(p.containers) {
-		c := p.containers[id]
-		if c.cgroup == "" || c.name == "" {
+func containerPeaks(o *observation, p *pods.Pod) (out []ContainerPeak) {
+	for _, id := range sortedKeys(p.Containers) {
+		c := p.Containers[id]
+		if c.Cgroup == "" || c.Name == "" {
 			continue
 		}
-		memory := &o.use(c.cgroup).Memory
+		memory := &o.use(c.Cgroup).Memory
 		held, between := inUse(memory), bytesOf(memory.PeakInUse)
 		if !held.Known && !between.Known {
 			continue
 		}
-		peak := ContainerPeak{c.name, max(held.Value, between.Value)}
-		if at := slices.IndexFunc(out, func(b ContainerPeak) bool { return b.Name == c.name }); at >= 0 {
+		peak := ContainerPeak{c.Name, max(held.Value, between.Value)}
+		if at := slices.IndexFunc(out, func(b ContainerPeak) bool { return b.Name == c.Name }); at >= 0 {
 			out[at].Bytes = max(out[at].Bytes, peak.Bytes)
 			continue
 		}

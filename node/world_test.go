@@ -19,6 +19,7 @@ import (
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/gpu/kubelet"
 	"hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/node/watchdog"
 	"hilbert.dev/hilbert/topology"
@@ -217,8 +218,8 @@ type world struct {
 
 // runningPod is what the runtime would tell in Synchronize.
 type runningPod struct {
-	sandbox    Sandbox
-	containers []Container
+	sandbox    runtime.Sandbox
+	containers []runtime.Container
 }
 
 func newWorld(t *testing.T) *world {
@@ -237,7 +238,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // Update implements Updater.
-func (w *world) Update(updates []Update) (failed []string, err error) {
+func (w *world) Update(updates []runtime.Update) (failed []string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, u := range updates {
@@ -321,8 +322,8 @@ func (w *world) start() {
 func (w *world) connect() {
 	w.Helper()
 	w.agent.Connected(w.Context(), cmp.Or(w.runtime, "test"), w)
-	var sandboxes []Sandbox
-	var containers []Container
+	var sandboxes []runtime.Sandbox
+	var containers []runtime.Container
 	for _, uid := range slices.Sorted(maps.Keys(w.running)) {
 		sandboxes = append(sandboxes, w.running[uid].sandbox)
 		containers = append(containers, w.running[uid].containers...)
@@ -332,10 +333,10 @@ func (w *world) connect() {
 	}
 }
 
-func sandbox(uid string, cpus float64, words ...string) Sandbox {
-	s := Sandbox{
+func sandbox(uid string, cpus float64, words ...string) runtime.Sandbox {
+	s := runtime.Sandbox{
 		ID: "s-" + uid, UID: uid, Namespace: "default", Name: "pod-" + uid, Labels: map[string]string{}, Annotations: map[string]string{},
-		Cgroup: "kubepods/burstable/pod" + uid, Amounts: Amounts{MilliCPU: int64(cpus * 1000), MemoryLimit: 512 << 20},
+		Cgroup: "kubepods/burstable/pod" + uid, Amounts: runtime.Amounts{MilliCPU: int64(cpus * 1000), MemoryLimit: 512 << 20},
 	}
 	for _, word := range words {
 		key, value, _ := strings.Cut(word, "=")
@@ -347,22 +348,22 @@ func sandbox(uid string, cpus float64, words ...string) Sandbox {
 		case "numaNodes":
 			s.Annotations[spec.AnnotationNUMANodes] = value
 		case "besteffort":
-			s.BestEffort, s.Cgroup, s.Amounts = true, "kubepods/besteffort/pod"+uid, Amounts{}
+			s.BestEffort, s.Cgroup, s.Amounts = true, "kubepods/besteffort/pod"+uid, runtime.Amounts{}
 		}
 	}
 	return s
 }
 
-func containerID(s *Sandbox) string { return "c-" + s.UID }
+func containerID(s *runtime.Sandbox) string { return "c-" + s.UID }
 
 // run runs a pod of one container as kubelet and runtime do, and returns its container's adjustment.
-func (w *world) run(s Sandbox, as ...func(*Container)) (Adjustment, error) {
+func (w *world) run(s runtime.Sandbox, as ...func(*runtime.Container)) (runtime.Adjustment, error) {
 	w.Helper()
 	w.kernel.make(s.Cgroup)
 	if err := w.agent.RunSandbox(w.Context(), s); err != nil {
-		return Adjustment{}, err
+		return runtime.Adjustment{}, err
 	}
-	c := Container{ID: containerID(&s), Sandbox: s.ID, Name: "main", Cgroup: s.Cgroup + "/" + containerID(&s)}
+	c := runtime.Container{ID: containerID(&s), Sandbox: s.ID, Name: "main", Cgroup: s.Cgroup + "/" + containerID(&s)}
 	for _, f := range as {
 		f(&c)
 	}
@@ -377,11 +378,11 @@ func (w *world) run(s Sandbox, as ...func(*Container)) (Adjustment, error) {
 		w.kernel.set(c.Cgroup+"/oom_score_adj", fmt.Sprint(*a.OOMScoreAdj))
 	}
 	c.CPUs, c.Mems, c.Exists, c.Mark = a.CPUs, a.Mems, true, a.Mark.String()
-	w.running[s.UID] = runningPod{s, []Container{c}}
+	w.running[s.UID] = runningPod{s, []runtime.Container{c}}
 	return a, w.agent.ContainerCreated(w.Context(), c.ID)
 }
 
-func (w *world) mustRun(s Sandbox, as ...func(*Container)) Adjustment {
+func (w *world) mustRun(s runtime.Sandbox, as ...func(*runtime.Container)) runtime.Adjustment {
 	w.Helper()
 	a, err := w.run(s, as...)
 	if err != nil {
@@ -391,15 +392,15 @@ func (w *world) mustRun(s Sandbox, as ...func(*Container)) Adjustment {
 }
 
 // unadjusted has a pod run that was made while no agent was there.
-func (w *world) unadjusted(s Sandbox, cpus topology.CPUSet) {
-	c := Container{ID: containerID(&s), Sandbox: s.ID, Name: "main", Cgroup: s.Cgroup + "/" + containerID(&s), CPUs: cpus, Exists: true}
+func (w *world) unadjusted(s runtime.Sandbox, cpus topology.CPUSet) {
+	c := runtime.Container{ID: containerID(&s), Sandbox: s.ID, Name: "main", Cgroup: s.Cgroup + "/" + containerID(&s), CPUs: cpus, Exists: true}
 	w.kernel.make(s.Cgroup, c.Cgroup)
 	w.kernel.set(c.Cgroup+"/cpuset.cpus", cpus.String())
-	w.running[s.UID] = runningPod{s, []Container{c}}
+	w.running[s.UID] = runningPod{s, []runtime.Container{c}}
 }
 
 // end ends a pod.
-func (w *world) end(s Sandbox) {
+func (w *world) end(s runtime.Sandbox) {
 	w.Helper()
 	err := errors.Join(w.agent.StopContainer(w.Context(), containerID(&s)), w.agent.StopSandbox(w.Context(), s.ID))
 	if err != nil {
@@ -422,7 +423,7 @@ func (w *world) eventually(what string, holds func() bool) {
 }
 
 // cpus waits until the kernel has a value in a pod's container.
-func (w *world) has(s Sandbox, file, value string) {
+func (w *world) has(s runtime.Sandbox, file, value string) {
 	w.Helper()
 	name := s.Cgroup + "/" + containerID(&s) + "/" + file
 	w.eventually(name+" is "+value+", not "+w.kernel.get(name), func() bool { return w.kernel.get(name) == value })

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/lab/hollow"
-	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/sim/corun"
 )
 
@@ -105,9 +105,9 @@ func (l *load) job(name string, k jobKind) corun.Job {
 func (l *load) model() *hollow.Model {
 	return &hollow.Model{
 		Machine: machine(), Params: corun.DefaultParams(),
-		Service: func(s *node.Sandbox) corun.Service { return l.service(s.Name) },
-		Wants:   func(s *node.Sandbox, at time.Time) float64 { return l.wants(s.Name, appOf(s.Labels), at) },
-		Job:     func(s *node.Sandbox) corun.Job { return l.job(jobOf(s.Name), kindOf(s.Labels)) },
+		Service: func(s *runtime.Sandbox) corun.Service { return l.service(s.Name) },
+		Wants:   func(s *runtime.Sandbox, at time.Time) float64 { return l.wants(s.Name, appOf(s.Labels), at) },
+		Job:     func(s *runtime.Sandbox) corun.Job { return l.job(jobOf(s.Name), kindOf(s.Labels)) },
 	}
 }
 

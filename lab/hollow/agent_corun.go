@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/sim/corun"
 	"hilbert.dev/hilbert/topology"
 )
@@ -20,11 +20,11 @@ type Model struct {
 	Machine corun.Machine
 	Params  corun.Params
 	// Service is what an online pod is. It runs in halves, one in each NUMA node, so NUMANode is not looked at.
-	Service func(*node.Sandbox) corun.Service
+	Service func(*runtime.Sandbox) corun.Service
 	// Wants is how many CPUs it wants at a time, on an idle machine.
-	Wants func(*node.Sandbox, time.Time) float64
+	Wants func(*runtime.Sandbox, time.Time) float64
 	// Job is what a reclaimed pod is. Its ID is not looked at.
-	Job func(*node.Sandbox) corun.Job
+	Job func(*runtime.Sandbox) corun.Job
 }
 
 // Modelled is what a node's pods use and get, as nobody on the node can see it.
@@ -55,7 +55,7 @@ func newCoNode(m *Model) *coNode {
 	return &coNode{model: m, machine: corun.NewNode(&m.Machine, &m.Params, nil, true), jobs: make(map[int64]string)}
 }
 
-func (c *coNode) add(p *workPod, s *node.Sandbox) {
+func (c *coNode) add(p *workPod, s *runtime.Sandbox) {
 	p.sandbox = s
 	if !p.reclaimed {
 		service := c.model.Service(s)

@@ -18,6 +18,7 @@ import (
 	"hilbert.dev/hilbert/kube/agent"
 	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/observe"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -120,8 +121,8 @@ func (a *Agent) start(ctx context.Context) error {
 		agent.Run(running)
 	}()
 	agent.Connected(ctx, "hollow", a.kernel)
-	var sandboxes []node.Sandbox
-	var containers []node.Container
+	var sandboxes []runtime.Sandbox
+	var containers []runtime.Container
 	for uid := range a.running {
 		sandboxes = append(sandboxes, a.running[uid].sandbox)
 		containers = append(containers, a.running[uid].container)

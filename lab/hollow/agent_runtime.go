@@ -20,15 +20,15 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/internal/clock"
-	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
 // runningPod is what the runtime would tell of a pod.
 type runningPod struct {
-	sandbox   node.Sandbox
-	container node.Container
+	sandbox   runtime.Sandbox
+	container runtime.Container
 }
 
 // begin runs a pod, unless it runs already. The error is why the agent refuses it.
@@ -39,10 +39,10 @@ func (a *Agent) begin(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	}
 	s := sandboxOf(pod)
-	c := node.Container{ID: path.Base(s.Cgroup), Sandbox: s.ID, Name: "main", Cgroup: s.Cgroup + "/main"}
+	c := runtime.Container{ID: path.Base(s.Cgroup), Sandbox: s.ID, Name: "main", Cgroup: s.Cgroup + "/main"}
 	a.kernel.makeCgroup(s.Cgroup)
 	err := a.agent.RunSandbox(ctx, s)
-	var given node.Adjustment
+	var given runtime.Adjustment
 	if err == nil {
 		given, err = a.agent.CreateContainer(ctx, s, c)
 	}
@@ -109,8 +109,8 @@ func (a *Agent) Running() map[types.UID]topology.CPUSet {
 }
 
 // sandboxOf is what the kubelet would tell the runtime of a pod.
-func sandboxOf(pod *corev1.Pod) node.Sandbox {
-	s := node.Sandbox{
+func sandboxOf(pod *corev1.Pod) runtime.Sandbox {
+	s := runtime.Sandbox{
 		ID: "sandbox-" + string(pod.UID), UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
 		Labels: pod.Labels, Annotations: pod.Annotations, Cgroup: "kubepods/pod" + string(pod.UID),
 	}
@@ -215,7 +215,7 @@ func (k *mapKernel) removeCgroup(cgroup string) {
 	maps.DeleteFunc(k.files, func(name, _ string) bool { return strings.HasPrefix(name, cgroup+"/") })
 }
 
-func (k *mapKernel) adjust(cgroup string, a node.Adjustment) {
+func (k *mapKernel) adjust(cgroup string, a runtime.Adjustment) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.pass()
@@ -225,7 +225,7 @@ func (k *mapKernel) adjust(cgroup string, a node.Adjustment) {
 	}
 }
 
-func (k *mapKernel) know(c node.Container) {
+func (k *mapKernel) know(c runtime.Container) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.containers[c.ID] = c.Cgroup
@@ -260,8 +260,8 @@ func (k *mapKernel) Write(name, value string) error {
 	return nil
 }
 
-// Update implements node.Updater.
-func (k *mapKernel) Update(updates []node.Update) (failed []string, err error) {
+// Update implements runtime.Updater.
+func (k *mapKernel) Update(updates []runtime.Update) (failed []string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.pass()

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -49,7 +49,7 @@ type workPod struct {
 	cpus              topology.CPUSet
 	weight            float64
 
-	sandbox *node.Sandbox // these two where the load is a Model's
+	sandbox *runtime.Sandbox // these two where the load is a Model's
 	job     int64
 
 	wants, gets, waits    float64
@@ -75,7 +75,7 @@ const (
 	milli         = 1000
 )
 
-func (w *work) add(s *node.Sandbox, c *node.Container) {
+func (w *work) add(s *runtime.Sandbox, c *runtime.Container) {
 	p := &workPod{cgroup: s.Cgroup, container: c.Cgroup, identity: w.made + 1, memory: s.Amounts.MemoryLimit, asked: float64(s.Amounts.MilliCPU) / milli}
 	w.made += 2
 	if qos, _ := spec.QoSOf(s.Labels, s.Annotations); qos.Level == spec.QoSReclaimed {

@@ -9,9 +9,9 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/internal/clock"
-	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/observe"
+	"hilbert.dev/hilbert/node/runtime"
 )
 
 // modelled is a node of eight CPUs with pods on it, whose time is the test's.
@@ -29,13 +29,13 @@ func newModelled(t *testing.T, online float64) *modelled {
 }
 
 func (m *modelled) run(name string, cpus float64, reclaimed bool, set string) {
-	s := node.Sandbox{Cgroup: name, Amounts: node.Amounts{MilliCPU: int64(cpus * milli), MemoryLimit: 64 << 20}}
+	s := runtime.Sandbox{Cgroup: name, Amounts: runtime.Amounts{MilliCPU: int64(cpus * milli), MemoryLimit: 64 << 20}}
 	if reclaimed {
-		s.Amounts = node.Amounts{}
+		s.Amounts = runtime.Amounts{}
 		s.Labels = map[string]string{spec.LabelQoS: string(spec.QoSReclaimed)}
 		s.Annotations = map[string]string{spec.AnnotationReclaimed: spec.ReclaimedAmounts{MilliCPU: int64(cpus * milli), MemoryMiB: 128}.String()}
 	}
-	m.work.add(&s, &node.Container{Cgroup: name + "/main"})
+	m.work.add(&s, &runtime.Container{Cgroup: name + "/main"})
 	m.makeCgroup(name)
 	m.makeCgroup(name + "/main")
 	m.files[name+"/main/"+enforce.CPUSet] = set

@@ -14,7 +14,7 @@ import (
 	nrilog "github.com/containerd/nri/pkg/log"
 	validator "github.com/containerd/nri/plugins/default-validator/builtin"
 
-	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/runtime"
 )
 
 type slowAgent struct {
@@ -23,11 +23,11 @@ type slowAgent struct {
 }
 
 // As node.Agent.CreateContainer does when the loop is busy: it waits for the loop, as long as its context.
-func (a *slowAgent) CreateContainer(ctx context.Context, s node.Sandbox, c node.Container) (node.Adjustment, error) {
+func (a *slowAgent) CreateContainer(ctx context.Context, s runtime.Sandbox, c runtime.Container) (runtime.Adjustment, error) {
 	select {
 	case <-a.wait:
 	case <-ctx.Done():
-		return node.Adjustment{}, context.Cause(ctx)
+		return runtime.Adjustment{}, context.Cause(ctx)
 	}
 	return a.agent.CreateContainer(ctx, s, c)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/cdi"
 	resources "hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -24,9 +24,9 @@ const (
 )
 
 // sandboxOf is a pod in node's words.
-func sandboxOf(p *api.PodSandbox) node.Sandbox {
+func sandboxOf(p *api.PodSandbox) runtime.Sandbox {
 	linux := p.GetLinux()
-	s := node.Sandbox{
+	s := runtime.Sandbox{
 		ID: p.GetId(), UID: p.GetUid(), Namespace: p.GetNamespace(), Name: p.GetName(),
 		Labels: p.GetLabels(), Annotations: p.GetAnnotations(), Address: addressOf(p),
 		Amounts: amountsOf(linux.GetPodOverhead(), linux.GetPodResources()), Processless: p.GetPid() == 0,
@@ -50,7 +50,7 @@ func addressOf(p *api.PodSandbox) string {
 
 // bestEffort reports whether the kubelet counts the pod as BestEffort, which the runtime is told only by the cgroup that it is to use.
 // Where the kubelet makes no cgroups for its classes, a pod that asks for nothing is.
-func bestEffort(cgroup string, a node.Amounts) bool {
+func bestEffort(cgroup string, a runtime.Amounts) bool {
 	classes := false
 	for element := range strings.SplitSeq(cgroup, "/") {
 		name := strings.TrimSuffix(element, sliceSuffix)
@@ -59,11 +59,11 @@ func bestEffort(cgroup string, a node.Amounts) bool {
 		}
 		classes = classes || name == "kubepods" || strings.HasSuffix(name, "-kubepods")
 	}
-	return !classes && a == node.Amounts{}
+	return !classes && a == runtime.Amounts{}
 }
 
 // amountsOf sums what a pod asks for. The sum of its containers is the kubelet's; a sandbox's overhead comes on top.
-func amountsOf(resources ...*api.LinuxResources) (a node.Amounts) {
+func amountsOf(resources ...*api.LinuxResources) (a runtime.Amounts) {
 	for _, r := range resources {
 		a.MilliCPU += milliOf(r.GetCpu())
 		a.MemoryLimit += max(r.GetMemory().GetLimit().GetValue(), 0)
@@ -85,9 +85,9 @@ func milliOf(cpu *api.LinuxCPU) int64 {
 }
 
 // containerOf is a container in node's words.
-func containerOf(c *api.Container) node.Container {
+func containerOf(c *api.Container) runtime.Container {
 	linux := c.GetLinux()
-	out := node.Container{ID: c.GetId(), Sandbox: c.GetPodSandboxId(), Name: c.GetName()}
+	out := runtime.Container{ID: c.GetId(), Sandbox: c.GetPodSandboxId(), Name: c.GetName()}
 	switch c.GetState() {
 	case api.ContainerState_CONTAINER_STOPPED:
 		out.Stopped = true
@@ -125,7 +125,7 @@ func containerOf(c *api.Container) node.Container {
 }
 
 // adjustmentOf is what a new container gets. Empty sets leave the runtime's own.
-func adjustmentOf(a node.Adjustment) *api.ContainerAdjustment {
+func adjustmentOf(a runtime.Adjustment) *api.ContainerAdjustment {
 	out := &api.ContainerAdjustment{}
 	if !a.CPUs.IsEmpty() {
 		out.SetLinuxCPUSetCPUs(a.CPUs.String())
@@ -185,7 +185,7 @@ func addContribution(out *api.ContainerAdjustment, c *resources.Contribution) {
 }
 
 // updateOf is what a running container gets. One that has ended meanwhile is no failure.
-func updateOf(u node.Update) *api.ContainerUpdate {
+func updateOf(u runtime.Update) *api.ContainerUpdate {
 	out := &api.ContainerUpdate{}
 	out.SetContainerId(u.Container)
 	if !u.CPUs.IsEmpty() {
@@ -197,7 +197,7 @@ func updateOf(u node.Update) *api.ContainerUpdate {
 	return out
 }
 
-func updatesOf(updates []node.Update) []*api.ContainerUpdate {
+func updatesOf(updates []runtime.Update) []*api.ContainerUpdate {
 	out := make([]*api.ContainerUpdate, len(updates))
 	for i := range updates {
 		out[i] = updateOf(updates[i])

@@ -7,9 +7,9 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/cdi"
 	plugins "hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -75,17 +75,17 @@ func TestAmounts(t *testing.T) {
 	}
 	for _, c := range []struct {
 		resources []*api.LinuxResources
-		want      node.Amounts
+		want      runtime.Amounts
 	}{
-		{nil, node.Amounts{}},
-		{[]*api.LinuxResources{nil, {}}, node.Amounts{}},
-		{[]*api.LinuxResources{cpu(2, 0, 0)}, node.Amounts{}},
-		{[]*api.LinuxResources{cpu(8192, 0, 0)}, node.Amounts{MilliCPU: 8000}},
-		{[]*api.LinuxResources{cpu(256, 0, 0), cpu(1024, 0, 0)}, node.Amounts{MilliCPU: 1250}},
-		{[]*api.LinuxResources{cpu(262_144, 30_000_000, 100_000)}, node.Amounts{MilliCPU: 300_000}},
-		{[]*api.LinuxResources{cpu(262_144, -1, 100_000)}, node.Amounts{MilliCPU: 256_000}},
-		{[]*api.LinuxResources{{Memory: &api.LinuxMemory{Limit: api.Int64(1 << 30)}}}, node.Amounts{MemoryLimit: 1 << 30}},
-		{[]*api.LinuxResources{{Memory: &api.LinuxMemory{Limit: api.Int64(-1)}}}, node.Amounts{}},
+		{nil, runtime.Amounts{}},
+		{[]*api.LinuxResources{nil, {}}, runtime.Amounts{}},
+		{[]*api.LinuxResources{cpu(2, 0, 0)}, runtime.Amounts{}},
+		{[]*api.LinuxResources{cpu(8192, 0, 0)}, runtime.Amounts{MilliCPU: 8000}},
+		{[]*api.LinuxResources{cpu(256, 0, 0), cpu(1024, 0, 0)}, runtime.Amounts{MilliCPU: 1250}},
+		{[]*api.LinuxResources{cpu(262_144, 30_000_000, 100_000)}, runtime.Amounts{MilliCPU: 300_000}},
+		{[]*api.LinuxResources{cpu(262_144, -1, 100_000)}, runtime.Amounts{MilliCPU: 256_000}},
+		{[]*api.LinuxResources{{Memory: &api.LinuxMemory{Limit: api.Int64(1 << 30)}}}, runtime.Amounts{MemoryLimit: 1 << 30}},
+		{[]*api.LinuxResources{{Memory: &api.LinuxMemory{Limit: api.Int64(-1)}}}, runtime.Amounts{}},
 	} {
 		if got := amountsOf(c.resources...); got != c.want {
 			t.Errorf("%v: %+v, want %+v", c.resources, got, c.want)
@@ -98,9 +98,9 @@ func TestSandbox(t *testing.T) {
 		Id: "s1", Uid: "u1", Pid: 7, Namespace: "default", Name: "web-0", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
 		Linux: &api.LinuxPodSandbox{CgroupParent: "/kubepods/burstable/podu1", PodResources: cpu(4096, 0, 0), PodOverhead: cpu(1024, 0, 0)},
 	}
-	want := node.Sandbox{
+	want := runtime.Sandbox{
 		ID: "s1", UID: "u1", Namespace: "default", Name: "web-0", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
-		Cgroup: "kubepods/burstable/podu1", Amounts: node.Amounts{MilliCPU: 5000},
+		Cgroup: "kubepods/burstable/podu1", Amounts: runtime.Amounts{MilliCPU: 5000},
 	}
 	if got := sandboxOf(p); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
@@ -121,15 +121,15 @@ func TestSandbox(t *testing.T) {
 func TestBestEffort(t *testing.T) {
 	for _, c := range []struct {
 		cgroup  string
-		amounts node.Amounts
+		amounts runtime.Amounts
 		want    bool
 	}{
-		{"kubepods/besteffort/podu1", node.Amounts{}, true},
-		{"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu1.slice", node.Amounts{}, true},
-		{"kubepods/burstable/podu1", node.Amounts{}, false}, // it asks for memory alone, which nobody tells us
-		{"kubepods.slice/kubepods-podu1.slice", node.Amounts{}, false},
-		{"somewhere/else", node.Amounts{}, true},
-		{"somewhere/else", node.Amounts{MilliCPU: 1}, false},
+		{"kubepods/besteffort/podu1", runtime.Amounts{}, true},
+		{"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu1.slice", runtime.Amounts{}, true},
+		{"kubepods/burstable/podu1", runtime.Amounts{}, false}, // it asks for memory alone, which nobody tells us
+		{"kubepods.slice/kubepods-podu1.slice", runtime.Amounts{}, false},
+		{"somewhere/else", runtime.Amounts{}, true},
+		{"somewhere/else", runtime.Amounts{MilliCPU: 1}, false},
 	} {
 		if got := bestEffort(c.cgroup, c.amounts); got != c.want {
 			t.Errorf("%s %+v: %v", c.cgroup, c.amounts, got)
@@ -142,7 +142,7 @@ func TestContainer(t *testing.T) {
 		Id: "c1", PodSandboxId: "s1", Name: "main", State: api.ContainerState_CONTAINER_RUNNING,
 		Linux: &api.LinuxContainer{CgroupsPath: "/kubepods/podu1/c1", Resources: &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0-1", Mems: "0"}}},
 	}
-	want := node.Container{ID: "c1", Sandbox: "s1", Name: "main", Cgroup: "kubepods/podu1/c1", CPUs: topology.CPUs(0, 1), Mems: topology.CPUs(0), Exists: true}
+	want := runtime.Container{ID: "c1", Sandbox: "s1", Name: "main", Cgroup: "kubepods/podu1/c1", CPUs: topology.CPUs(0, 1), Mems: topology.CPUs(0), Exists: true}
 	if got := containerOf(c); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
@@ -157,7 +157,7 @@ func TestContainer(t *testing.T) {
 
 func TestAdjustment(t *testing.T) {
 	score := 1000
-	a := adjustmentOf(node.Adjustment{CPUs: topology.CPUs(2, 3), Mems: topology.CPUs(1), OOMScoreAdj: &score})
+	a := adjustmentOf(runtime.Adjustment{CPUs: topology.CPUs(2, 3), Mems: topology.CPUs(1), OOMScoreAdj: &score})
 	cpu := a.GetLinux().GetResources().GetCpu()
 	if cpu.GetCpus() != "2-3" || cpu.GetMems() != "1" || a.GetLinux().GetOomScoreAdj().GetValue() != 1000 {
 		t.Errorf("%v", a)
@@ -165,10 +165,10 @@ func TestAdjustment(t *testing.T) {
 	if cpu.GetShares() != nil || cpu.GetQuota() != nil {
 		t.Error("it takes what is the kubelet's")
 	}
-	if a := adjustmentOf(node.Adjustment{}); a.GetLinux() != nil || len(a.GetEnv())+len(a.GetMounts())+len(a.GetCDIDevices()) != 0 {
+	if a := adjustmentOf(runtime.Adjustment{}); a.GetLinux() != nil || len(a.GetEnv())+len(a.GetMounts())+len(a.GetCDIDevices()) != 0 {
 		t.Errorf("nothing to adjust: %v", a)
 	}
-	if u := updateOf(node.Update{Container: "c1", CPUs: topology.CPUs(0)}); u.GetContainerId() != "c1" || u.GetLinux().GetResources().GetCpu().GetCpus() != "0" ||
+	if u := updateOf(runtime.Update{Container: "c1", CPUs: topology.CPUs(0)}); u.GetContainerId() != "c1" || u.GetLinux().GetResources().GetCpu().GetCpus() != "0" ||
 		u.GetLinux().GetResources().GetCpu().GetMems() != "" {
 		t.Errorf("%v", u)
 	}
@@ -177,7 +177,7 @@ func TestAdjustment(t *testing.T) {
 // What a container has that devices depend on is read, and what it gets of them is asked of the runtime as the runtime understands it.
 // What plugins contribute reaches the container, readable alone where they do not say otherwise.
 func TestContribution(t *testing.T) {
-	a := adjustmentOf(node.Adjustment{Resources: plugins.Contribution{
+	a := adjustmentOf(runtime.Adjustment{Resources: plugins.Contribution{
 		Env: []string{"FPGA=a=b"}, Devices: []plugins.Device{{Path: "/dev/fpga0", Type: "c", Major: 240, Minor: 3}},
 		Mounts:      []plugins.Mount{{Source: "/opt/fpga", Place: "/fpga"}, {Source: "/opt/work", Place: "/work", Writable: true}},
 		Annotations: map[string]string{"example.com/card": "1"},
@@ -209,7 +209,7 @@ func TestDevices(t *testing.T) {
 			t.Errorf("with a namespace of kind %s, users of its own: %t", kind, c.UserNamespace)
 		}
 	}
-	a := adjustmentOf(node.Adjustment{Devices: cdi.Edits{
+	a := adjustmentOf(runtime.Adjustment{Devices: cdi.Edits{
 		Devices: []string{"nvidia.com/gpu=GPU-a", "hilbert.dev/nic=0000:3b:00.1"}, Env: []string{"LIMIT=0=10M"},
 		Mounts: []cdi.Mount{{Source: "/run/shm", Place: "/dev/shm", Options: []string{"bind", "rw"}}}, Without: []string{"/var/run/nvidia-container-devices/all"},
 	}})

@@ -12,7 +12,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 
-	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/runtime"
 )
 
 // guardName and guardIndex are what the runtime calls the watchdog's plugin, "90-hilbert-watchdog": it comes after the agent's, and sees what that did.
@@ -29,8 +29,8 @@ type guard struct {
 }
 
 // Configure is the runtime's answer to our registration.
-func (g *guard) Configure(_ context.Context, _, runtime, _ string) (api.EventMask, error) {
-	g.silent.Store(!node.TellsMarks(runtime))
+func (g *guard) Configure(_ context.Context, _, name, _ string) (api.EventMask, error) {
+	g.silent.Store(!runtime.TellsMarks(name))
 	return 0, nil // everything that the plugin has a method for
 }
 
@@ -49,7 +49,7 @@ func (g *guard) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.
 
 func (g *guard) check(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
 	s, box := sandboxOf(pod), containerOf(c)
-	if _, marked := node.ParseMark(box.Mark, box.ID); marked || !node.NeedsAgent(&s, &box, g.ours()) {
+	if _, marked := runtime.ParseMark(box.Mark, box.ID); marked || !runtime.NeedsAgent(&s, &box, g.ours()) {
 		return nil
 	}
 	g.status.refused.Add(1)

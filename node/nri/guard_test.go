@@ -13,14 +13,14 @@ import (
 	nrilog "github.com/containerd/nri/pkg/log"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/runtime"
 )
 
 // markingAgent adjusts containers, as node.Agent does.
 type markingAgent struct{ agent }
 
-func (a *markingAgent) CreateContainer(_ context.Context, _ node.Sandbox, c node.Container) (node.Adjustment, error) {
-	return node.Adjustment{Mark: node.Mark{Container: c.ID}}, nil
+func (a *markingAgent) CreateContainer(_ context.Context, _ runtime.Sandbox, c runtime.Container) (runtime.Adjustment, error) {
+	return runtime.Adjustment{Mark: runtime.Mark{Container: c.ID}}, nil
 }
 
 // A container that needs the agent is refused where the agent's plugin is gone, and where it has adjusted another container; it is created with the agent.
@@ -62,7 +62,7 @@ func TestGuard(t *testing.T) {
 	}
 	eventually(t, "the plugin is there", func() bool { return create(own, &api.Container{Name: "main"}) != nil })
 	refused("a dedicated pod", create(own, &api.Container{Name: "main"}))
-	refused("a mark of another container", create(own, &api.Container{Name: "main", Annotations: map[string]string{spec.AnnotationAdjusted: node.Mark{Container: "x"}.String()}}))
+	refused("a mark of another container", create(own, &api.Container{Name: "main", Annotations: map[string]string{spec.AnnotationAdjusted: runtime.Mark{Container: "x"}.String()}}))
 	refused("a container that asks for GPUs", create(shared, &api.Container{Name: "main", Env: []string{"NVIDIA_VISIBLE_DEVICES=all"}}))
 	refused("a start", r.StartContainer(t.Context(), &api.StartContainerRequest{Pod: own, Container: &api.Container{Id: "c-s1", PodSandboxId: "s1"}}))
 	if got := status.Refused(); got < 5 || !status.Connected() {

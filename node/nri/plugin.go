@@ -7,21 +7,21 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/runtime"
 )
 
 // Agent answers the runtime. Each call may wait as long as its context; an error fails what the runtime was asked to do.
 type Agent interface {
-	Connected(ctx context.Context, runtime string, u node.Updater)
+	Connected(ctx context.Context, runtime string, u runtime.Updater)
 	Disconnected(why error)
-	Synchronize(ctx context.Context, sandboxes []node.Sandbox, containers []node.Container) error
-	RunSandbox(ctx context.Context, s node.Sandbox) error
-	ResizeSandbox(ctx context.Context, s node.Sandbox, to node.Amounts) error
+	Synchronize(ctx context.Context, sandboxes []runtime.Sandbox, containers []runtime.Container) error
+	RunSandbox(ctx context.Context, s runtime.Sandbox) error
+	ResizeSandbox(ctx context.Context, s runtime.Sandbox, to runtime.Amounts) error
 	StopSandbox(ctx context.Context, id string) error
-	CreateContainer(ctx context.Context, s node.Sandbox, c node.Container) (node.Adjustment, error)
+	CreateContainer(ctx context.Context, s runtime.Sandbox, c runtime.Container) (runtime.Adjustment, error)
 	ContainerCreated(ctx context.Context, id string) error
-	StartContainer(ctx context.Context, s node.Sandbox, c node.Container) error
-	UpdateContainer(ctx context.Context, id string) (node.Update, error)
+	StartContainer(ctx context.Context, s runtime.Sandbox, c runtime.Container) error
+	UpdateContainer(ctx context.Context, id string) (runtime.Update, error)
 	Updated(ctx context.Context, sandbox string) error
 	StopContainer(ctx context.Context, id string) error
 }
@@ -29,7 +29,7 @@ type Agent interface {
 // plugin is one connection's side of the NRI protocol.
 type plugin struct {
 	agent  Agent
-	update node.Updater
+	update runtime.Updater
 	over   <-chan struct{} // closed when the session has ended
 	// timeout is how long the runtime waits for an answer.
 	timeout func() time.Duration
@@ -64,11 +64,11 @@ func (p *plugin) Configure(ctx context.Context, _, runtime, version string) (api
 func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	ctx, cancel := p.bounded(ctx)
 	defer cancel()
-	sandboxes := make([]node.Sandbox, len(pods))
+	sandboxes := make([]runtime.Sandbox, len(pods))
 	for i, pod := range pods {
 		sandboxes[i] = sandboxOf(pod)
 	}
-	running := make([]node.Container, len(containers))
+	running := make([]runtime.Container, len(containers))
 	for i, c := range containers {
 		running[i] = containerOf(c)
 	}
@@ -143,7 +143,7 @@ func (p *plugin) UpdateContainer(ctx context.Context, _ *api.PodSandbox, c *api.
 	if err != nil || (u.CPUs.IsEmpty() && u.Mems.IsEmpty()) {
 		return nil, err
 	}
-	return updatesOf([]node.Update{u}), nil
+	return updatesOf([]runtime.Update{u}), nil
 }
 
 // PostUpdateContainer comes after the runtime wrote to the container's cgroup.

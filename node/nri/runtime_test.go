@@ -19,7 +19,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	nrilog "github.com/containerd/nri/pkg/log"
 
-	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -28,7 +28,7 @@ type agent struct {
 	mu      sync.Mutex
 	calls   []string
 	refuse  error
-	updater node.Updater
+	updater runtime.Updater
 	lost    int
 }
 
@@ -47,8 +47,8 @@ func (a *agent) take() string {
 	return out
 }
 
-func (a *agent) Connected(_ context.Context, runtime string, u node.Updater) {
-	_ = a.said("connected to %s", runtime)
+func (a *agent) Connected(_ context.Context, name string, u runtime.Updater) {
+	_ = a.said("connected to %s", name)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.updater = u
@@ -66,44 +66,44 @@ func (a *agent) losses() int {
 	return a.lost
 }
 
-func (a *agent) Synchronize(_ context.Context, sandboxes []node.Sandbox, containers []node.Container) error {
+func (a *agent) Synchronize(_ context.Context, sandboxes []runtime.Sandbox, containers []runtime.Container) error {
 	return a.said("%d pods and %d containers", len(sandboxes), len(containers))
 }
 
-func (a *agent) RunSandbox(_ context.Context, s node.Sandbox) error { return a.said("run %s", s.ID) }
+func (a *agent) RunSandbox(_ context.Context, s runtime.Sandbox) error { return a.said("run %s", s.ID) }
 
-func (a *agent) ResizeSandbox(_ context.Context, s node.Sandbox, to node.Amounts) error {
+func (a *agent) ResizeSandbox(_ context.Context, s runtime.Sandbox, to runtime.Amounts) error {
 	return a.said("resize %s to %d", s.ID, to.MilliCPU)
 }
 func (a *agent) StopSandbox(_ context.Context, id string) error { return a.said("stop %s", id) }
-func (a *agent) CreateContainer(_ context.Context, s node.Sandbox, c node.Container) (node.Adjustment, error) {
-	return node.Adjustment{CPUs: topology.CPUs(2, 3), Mems: topology.CPUs(1)}, a.said("create %s in %s", c.ID, s.ID)
+func (a *agent) CreateContainer(_ context.Context, s runtime.Sandbox, c runtime.Container) (runtime.Adjustment, error) {
+	return runtime.Adjustment{CPUs: topology.CPUs(2, 3), Mems: topology.CPUs(1)}, a.said("create %s in %s", c.ID, s.ID)
 }
 
 func (a *agent) ContainerCreated(_ context.Context, id string) error { return a.said("created %s", id) }
 
-func (a *agent) StartContainer(_ context.Context, s node.Sandbox, c node.Container) error {
+func (a *agent) StartContainer(_ context.Context, s runtime.Sandbox, c runtime.Container) error {
 	return a.said("start %s in %s", c.ID, s.ID)
 }
 
-func (a *agent) UpdateContainer(_ context.Context, id string) (node.Update, error) {
-	return node.Update{Container: id, CPUs: topology.CPUs(2, 3)}, a.said("update %s", id)
+func (a *agent) UpdateContainer(_ context.Context, id string) (runtime.Update, error) {
+	return runtime.Update{Container: id, CPUs: topology.CPUs(2, 3)}, a.said("update %s", id)
 }
 
 func (a *agent) Updated(_ context.Context, id string) error       { return a.said("updated %s", id) }
 func (a *agent) StopContainer(_ context.Context, id string) error { return a.said("end %s", id) }
 
-// runtime is a container runtime's side of NRI, the real one, without containers.
-type runtime struct {
+// daemon is a container runtime's side of NRI, the real one, without containers.
+type daemon struct {
 	*adaptation.Adaptation
 	mu      sync.Mutex
 	updates []string
 }
 
-func startRuntime(t *testing.T, socket string) *runtime {
+func startRuntime(t *testing.T, socket string) *daemon {
 	t.Helper()
 	nrilog.Set(logger{slog.New(slog.DiscardHandler)})
-	r := &runtime{}
+	r := &daemon{}
 	var err error
 	r.Adaptation, err = adaptation.New("containerd", "2.4.2", func(ctx context.Context, sync adaptation.SyncCB) error {
 		_, err := sync(ctx, []*api.PodSandbox{{Id: "s0"}}, []*api.Container{{Id: "c0", PodSandboxId: "s0"}})
@@ -234,7 +234,7 @@ func TestUnsolicited(t *testing.T) {
 	defer r.Stop()
 	a := startSession(t, socket)
 	eventually(t, "it is synchronized", func() bool { return strings.Contains(a.take(), "pods") })
-	failed, err := a.updater.Update([]node.Update{{Container: "c1", CPUs: topology.CPUs(1)}, {Container: "c2", CPUs: topology.CPUs(2)}})
+	failed, err := a.updater.Update([]runtime.Update{{Container: "c1", CPUs: topology.CPUs(1)}, {Container: "c2", CPUs: topology.CPUs(2)}})
 	if err != nil || !slices.Equal(failed, []string{"c2"}) || !slices.Equal(r.updates, []string{"c1=1", "c2=2"}) {
 		t.Errorf("failed %v, %v, updates %v", failed, err, r.updates)
 	}
@@ -296,7 +296,7 @@ func TestReconnects(t *testing.T) {
 		before := a.losses()
 		cut()
 		eventually(t, "the loss is told", func() bool { return a.losses() > before })
-		if _, err := a.updater.Update([]node.Update{{Container: "c1"}}); err == nil {
+		if _, err := a.updater.Update([]runtime.Update{{Container: "c1"}}); err == nil {
 			t.Error("an update without a runtime succeeds")
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 
-	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/runtime"
 )
 
 const (
@@ -110,7 +110,7 @@ func start(ctx context.Context, s stub.Stub, over chan struct{}) error {
 type updater struct{ stub stub.Stub }
 
 // Update implements node.Updater.
-func (u *updater) Update(updates []node.Update) ([]string, error) {
+func (u *updater) Update(updates []runtime.Update) ([]string, error) {
 	failed, err := u.stub.UpdateContainers(updatesOf(updates))
 	if errors.Is(err, stub.ErrNoService) {
 		err = errOver

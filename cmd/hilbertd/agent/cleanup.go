@@ -13,7 +13,6 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/cmd/hilbertd/realnode"
-	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/bandwidth"
 	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/cleanup"
@@ -21,6 +20,7 @@ import (
 	"hilbert.dev/hilbert/node/nri"
 	"hilbert.dev/hilbert/node/quiet"
 	"hilbert.dev/hilbert/node/rdt"
+	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/topology"
 )
@@ -189,7 +189,7 @@ func removeFile(path string) error {
 // freeContainers has the runtime give all containers all CPUs and memory nodes of the pods. The runtime, and systemd where that makes the cgroups, would else write
 // the old sets again some day.
 func freeContainers(ctx context.Context, socket, top string, kernel enforce.Kernel, log *slog.Logger) error {
-	var all node.Update
+	var all runtime.Update
 	for file, set := range map[string]*topology.CPUSet{"cpuset.cpus.effective": &all.CPUs, "cpuset.mems.effective": &all.Mems} {
 		text, err := kernel.Read(top + "/" + file)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -204,14 +204,14 @@ func freeContainers(ctx context.Context, socket, top string, kernel enforce.Kern
 	}
 	ctx, cancel := context.WithTimeout(ctx, freeTimeout)
 	defer cancel()
-	f := &freeing{running: make(chan []node.Container, 1), lost: make(chan error, 1)}
+	f := &freeing{running: make(chan []runtime.Container, 1), lost: make(chan error, 1)}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		nri.Run(ctx, socket, f, log)
 	}()
 	defer func() { cancel(); <-ended }()
-	var containers []node.Container
+	var containers []runtime.Container
 	select {
 	case containers = <-f.running:
 	case err := <-f.lost:
@@ -219,9 +219,9 @@ func freeContainers(ctx context.Context, socket, top string, kernel enforce.Kern
 	case <-ctx.Done():
 		return errors.New("the containers keep their CPUs in the runtime's records: it has not said what runs")
 	}
-	updates := make([]node.Update, len(containers))
+	updates := make([]runtime.Update, len(containers))
 	for i, c := range containers {
-		updates[i] = node.Update{Container: c.ID, CPUs: all.CPUs, Mems: all.Mems}
+		updates[i] = runtime.Update{Container: c.ID, CPUs: all.CPUs, Mems: all.Mems}
 	}
 	failed, err := f.updater.Update(updates)
 	if err != nil {
@@ -235,12 +235,12 @@ func freeContainers(ctx context.Context, socket, top string, kernel enforce.Kern
 
 // freeing is the runtime's agent while a cleanup runs: it adjusts nothing.
 type freeing struct {
-	updater node.Updater
-	running chan []node.Container
+	updater runtime.Updater
+	running chan []runtime.Container
 	lost    chan error
 }
 
-func (f *freeing) Connected(_ context.Context, _ string, u node.Updater) { f.updater = u }
+func (f *freeing) Connected(_ context.Context, _ string, u runtime.Updater) { f.updater = u }
 
 func (f *freeing) Disconnected(why error) {
 	select {
@@ -249,7 +249,7 @@ func (f *freeing) Disconnected(why error) {
 	}
 }
 
-func (f *freeing) Synchronize(_ context.Context, _ []node.Sandbox, containers []node.Container) error {
+func (f *freeing) Synchronize(_ context.Context, _ []runtime.Sandbox, containers []runtime.Container) error {
 	select {
 	case f.running <- containers:
 	default: // told before
@@ -259,15 +259,15 @@ func (f *freeing) Synchronize(_ context.Context, _ []node.Sandbox, containers []
 
 // Whatever starts or ends meanwhile goes on as it is.
 
-func (*freeing) RunSandbox(context.Context, node.Sandbox) error                  { return nil }
-func (*freeing) ResizeSandbox(context.Context, node.Sandbox, node.Amounts) error { return nil }
-func (*freeing) StopSandbox(context.Context, string) error                       { return nil }
-func (*freeing) CreateContainer(context.Context, node.Sandbox, node.Container) (a node.Adjustment, err error) {
+func (*freeing) RunSandbox(context.Context, runtime.Sandbox) error                     { return nil }
+func (*freeing) ResizeSandbox(context.Context, runtime.Sandbox, runtime.Amounts) error { return nil }
+func (*freeing) StopSandbox(context.Context, string) error                             { return nil }
+func (*freeing) CreateContainer(context.Context, runtime.Sandbox, runtime.Container) (a runtime.Adjustment, err error) {
 	return a, nil
 }
-func (*freeing) StartContainer(context.Context, node.Sandbox, node.Container) error { return nil }
-func (*freeing) ContainerCreated(context.Context, string) error                     { return nil }
-func (*freeing) UpdateContainer(context.Context, string) (u node.Update, err error) {
+func (*freeing) StartContainer(context.Context, runtime.Sandbox, runtime.Container) error { return nil }
+func (*freeing) ContainerCreated(context.Context, string) error                           { return nil }
+func (*freeing) UpdateContainer(context.Context, string) (u runtime.Update, err error) {
 	return u, nil
 }
 func (*freeing) Updated(context.Context, string) error       { return nil }

@@ -1,4 +1,4 @@
-package node
+package runtime
 
 import (
 	"bytes"
@@ -36,7 +36,7 @@ type Mark struct {
 // maxMark bounds what is read of a mark: a hundred times what one has.
 const maxMark = 64 << 10
 
-func markOf(container string, held *topology.Grant, given *cdi.Edits) Mark {
+func MarkOf(container string, held *topology.Grant, given *cdi.Edits) Mark {
 	m := Mark{Container: container, CDI: given.Devices, Env: given.Env}
 	if held.GPUs != 0 {
 		m.GPUs = held.GPUText()
@@ -68,8 +68,8 @@ func ParseMark(text, container string) (m Mark, ok bool) {
 	return m, true
 }
 
-// promise puts what a pod really holds of devices in place of what was promised.
-func (m *Mark) promise(annotations map[string]string) map[string]string {
+// Promise puts what a pod really holds of devices in place of what was promised.
+func (m *Mark) Promise(annotations map[string]string) map[string]string {
 	if m.GPUs == "" && m.NICs == "" {
 		return annotations
 	}
@@ -83,8 +83,8 @@ func (m *Mark) promise(annotations map[string]string) map[string]string {
 	return out
 }
 
-// check says what a container lacks of what it was given. files are those that a CDI device has; nil: not known.
-func (m *Mark) check(c *Container, files func(device string) []string) error {
+// Check says what a container lacks of what it was given. files are those that a CDI device has; nil: not known.
+func (m *Mark) Check(c *Container, files func(device string) []string) error {
 	has := make(map[string]string, len(c.Env))
 	for _, variable := range c.Env {
 		name, value, _ := strings.Cut(variable, "=")
@@ -110,20 +110,23 @@ func (m *Mark) check(c *Container, files func(device string) []string) error {
 	return nil
 }
 
+// Observers is the namespace whose pods may see all GPUs without a grant: a cluster's policies say which pods may run there.
+const Observers = "hilbert-system"
+
 // NeedsAgent reports whether a container must not run unless the agent has adjusted it: its pod has CPUs, memory or devices of its own by promise, or has
 // to yield. ours: the node's GPUs are Hilbert's to give, so that what asks for them by itself must be kept from them too. Pods of level system_cores need
 // nobody: the agent itself is one.
 func NeedsAgent(s *Sandbox, c *Container, ours bool) bool {
 	qos, _ := spec.QoSOf(s.Labels, s.Annotations)
-	if qos.Level == spec.QoSDedicated || qos.Level == spec.QoSReclaimed || placedHere(s) {
+	if qos.Level == spec.QoSDedicated || qos.Level == spec.QoSReclaimed || PlacedHere(s) {
 		return true
 	}
 	box := cdi.Container{Env: c.Env, Mounts: c.Mounts}
-	return ours && s.Namespace != observers && box.Asks()
+	return ours && s.Namespace != Observers && box.Asks()
 }
 
-// placedHere reports whether the Binding says that Hilbert promised the pod something of this node.
-func placedHere(s *Sandbox) bool {
+// PlacedHere reports whether the Binding says that Hilbert promised the pod something of this node.
+func PlacedHere(s *Sandbox) bool {
 	for _, key := range []string{spec.AnnotationNUMANodes, spec.AnnotationGPUs, spec.AnnotationNICs, spec.AnnotationReclaimed, spec.AnnotationResources, spec.AnnotationResourceNUMANodes} {
 		if s.Annotations[key] != "" {
 			return true

@@ -1,13 +1,11 @@
-package node
+package runtime
 
 import (
-	"context"
+	"strings"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
-	"hilbert.dev/hilbert/node/gpu/kubelet"
 	"hilbert.dev/hilbert/node/plugin"
-	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/topology"
 )
 
@@ -24,8 +22,13 @@ type Sandbox struct {
 	BestEffort      bool // the Kubernetes QoS class
 	// Processless: the sandbox has no process, or none yet. Runtimes tell of dead sandboxes for as long as they keep them.
 	Processless bool
-	// within is the set of NUMA nodes that its CPUs must come from, as pluginController has found out; 0: any.
-	within uint8
+	// Within is the set of NUMA nodes that its CPUs must come from, as pluginController has found out; 0: any.
+	Within uint8
+}
+
+// Ref names the pod.
+func (s *Sandbox) Ref() spec.PodRef {
+	return spec.PodRef{Namespace: s.Namespace, Name: s.Name, UID: s.UID}
 }
 
 // Amounts are what a pod asks for.
@@ -81,29 +84,6 @@ type Updater interface {
 	Update([]Update) (failed []string, err error)
 }
 
-// Ports are the ways out of the agent. Those that are nil are not there: no API server can be reached, or no kubelet.
-type Ports struct {
-	// Report writes what the node says of itself.
-	Report func(ctx context.Context, r *spec.NodeReport) error
-	// RefusedEvictions are the UIDs of the pods of the last report whose eviction a disruption budget refuses, as far as hilbertd has told.
-	RefusedEvictions func(ctx context.Context) ([]string, error)
-	// Exclusive are the CPUs that the kubelet gave to pods for themselves. It is asked in mode kubelet alone.
-	Exclusive func(ctx context.Context) (map[PodKey]topology.CPUSet, error)
-	// KubeletDevices are the pods that the kubelet lists, with the devices that it gave them for device plugins.
-	KubeletDevices func(ctx context.Context) ([]kubelet.ListedPod, error)
-	// Checkpoint keeps what must outlast the process.
-	Checkpoint store.Store
-	// LawState keeps what the laws have learned; it may be lost.
-	LawState store.Store
-	// Configuration keeps the last good configuration that the node was told.
-	Configuration store.Store
-	// Uplinks keeps the uplinks that the Node's annotation named last.
-	Uplinks store.Store
-	// Devices keeps which number belongs to which GPU and network card.
-	Devices store.Store
-	// Resources keeps what pods hold of the resources that plugins bring.
-	Resources store.Store
-}
-
-// PodKey names a pod as people do; a spec.PodRef says which one of that name.
-type PodKey struct{ Namespace, Name string }
+// TellsMarks reports whether a runtime says which annotations it gave to a container that it has made. We take it that CRI-O tells those of the kubelet alone.
+// While a container is being made, each runtime shows a plugin what earlier ones added.
+func TellsMarks(runtime string) bool { return !strings.HasPrefix(runtime, "cri-o") }
