@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/enforce"
+	"hilbert.dev/hilbert/node/plugins"
 	"hilbert.dev/hilbert/node/pods"
 	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
@@ -23,7 +24,7 @@ import (
 // off; create then answers the runtime that the container runs on 4 and 5.
 type admission struct {
 	node       *nodeState
-	plugins    *pluginController
+	plugins    *plugins.Controller
 	profiles   *profileController
 	eviction   *evictionController
 	devices    *deviceController
@@ -57,8 +58,7 @@ func (d *admission) synchronize(sandboxes []runtime.Sandbox, containers []runtim
 	}
 	d.releaseStale(order, running)
 	d.node.Pods.Clear()
-	clear(d.plugins.unmanaged)
-	d.plugins.recall(order, containers)
+	d.plugins.Recall(order, containers)
 	// Pods with cores of their own come first, so that pods that share are moved only once.
 	slices.SortStableFunc(order, func(x, y runtime.Sandbox) int { return d.adoptionRank(&x, running) - d.adoptionRank(&y, running) })
 	for i := range order {
@@ -213,7 +213,7 @@ func (d *admission) adopt(s *runtime.Sandbox, fixed, running topology.CPUSet) {
 		if v.Refused != nil {
 			d.node.Events.Note(s.Ref(), allocate.Note(*v.Refused))
 			d.node.Counts.Refused[v.Refused.Reason]++
-			d.plugins.unmanaged[s.UID] = true
+			d.plugins.RunsUnmanaged(s.UID)
 			return
 		}
 		if v.Lost != nil { // it loses what it was promised, and hears of it; its NUMA nodes are closed until the report says what is held there
@@ -328,14 +328,14 @@ func (d *admission) create(s *runtime.Sandbox, c *runtime.Container, fixed topol
 	if out.Devices, err = d.injector.inject(s, c); err != nil {
 		return created{}, err
 	}
-	if out.Resources, err = d.plugins.contribution(s, c); err != nil {
+	if out.Resources, err = d.plugins.Contribution(s, c); err != nil {
 		return created{}, err
 	}
 	noted := d.attach(c)
 	held, _ := d.node.Manager.Placement(s.UID)
 	out.Mark = runtime.MarkOf(c.ID, &held.Devices, &out.Devices)
 	out.Mark.Env = append(slices.Clip(out.Mark.Env), out.Resources.Env...)
-	out.Mark.Resources = d.plugins.marks(s.UID)
+	out.Mark.Resources = d.plugins.Marks(s.UID)
 	if p, ok := d.node.Placement(noted.Pod); ok {
 		out.CPUs, out.Mems = p.CPUs, p.Mems
 		noted.CPUs, noted.Mems = p.CPUs, p.Mems

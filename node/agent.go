@@ -20,6 +20,7 @@ import (
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/node/perf"
 	"hilbert.dev/hilbert/node/plugin"
+	"hilbert.dev/hilbert/node/plugins"
 	"hilbert.dev/hilbert/node/quiet"
 	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/node/scrape"
@@ -114,7 +115,7 @@ type Agent struct {
 	knobs      *knobController
 	devices    *deviceController
 	injector   *deviceInjector
-	plugins    *pluginController
+	plugins    *plugins.Controller
 	governors  *governorController
 	profiles   *profileController
 	lending    *lendingController
@@ -155,7 +156,7 @@ func New(o Options) (*Agent, error) {
 	a := &Agent{options: o}
 	a.node = newNodeState(&a.options, manager)
 	a.node.Apply = a.apply
-	a.plugins = newPluginController(a.node)
+	a.plugins = plugins.NewController(a.node.Node, o.Plugins, o.Ports.Resources)
 	if err := a.addControllers(); err != nil {
 		return nil, err
 	}
@@ -166,7 +167,7 @@ func New(o Options) (*Agent, error) {
 		a.node.Events.NoteTransient(spec.ReasonMachineChanged, o.Changed)
 	}
 	a.promises.closed = a.checkpoint.restore()
-	a.plugins.restore()
+	a.plugins.Restore()
 	return a, nil
 }
 
@@ -186,7 +187,7 @@ func (a *Agent) addControllers() (err error) {
 	a.configuration.restore(n.Now())
 	a.health, a.governors, a.bursts = &healthController{eviction: a.eviction}, newGovernorController(n), newBurstController(n)
 	a.interference = newInterferenceController(n, a.profiles, a.bandwidth)
-	a.eviction.interference, a.eviction.plugins, a.eviction.governors = a.interference, a.plugins, a.governors
+	a.eviction.interference, a.eviction.findings, a.eviction.governors = a.interference, a.plugins.Findings, a.governors
 	a.overcommit, a.usage, a.overuse = &overcommitController{node: n, interference: a.interference}, &usageController{node: n}, &overuseController{node: n}
 	a.knobs = newKnobController(n, a.governors, a.memory, a.bursts, a.interference)
 	a.updates = newRuntimeUpdates(n, a.knobs)
@@ -259,7 +260,7 @@ func (a *Agent) Run(ctx context.Context) {
 		wait()
 		a.governors.close()
 		a.interference.queues.close()
-		a.plugins.close()
+		a.plugins.Close()
 		a.flush()
 	}()
 	a.devices.inspect(a.node.Now())
@@ -435,7 +436,7 @@ type State struct {
 	RunQueues       RunQueueCounts
 	// Overcommit is what is said of how much CPU may be promised a second time; nil: nothing is.
 	Overcommit *spec.NodeOvercommitStatus
-	Plugins    PluginCounts
+	Plugins    plugins.Counts
 	Overusing  int // online pods that hold more memory than they requested
 }
 
@@ -467,7 +468,7 @@ func (a *Agent) State() State {
 	s.RunQueues = a.interference.queues.counts
 	s.Bandwidth, s.BandwidthParts = a.bandwidth.status()
 	s.MemoryIntensive = maps.Clone(a.bandwidth.intensive)
-	s.Plugins, s.Overusing = a.plugins.counts, len(a.overuse.found)
+	s.Plugins, s.Overusing = a.plugins.Counts(), len(a.overuse.found)
 	k := a.devices.kubelet
 	all, found := k.assignments.DeviceCount()
 	s.KubeletRead, s.KubeletUnread, s.KubeletDevicesFound, s.KubeletDevicesUnknown = k.good, k.bad, found, all-found

@@ -33,8 +33,9 @@ type evictionController struct {
 	storage  *storagePoller
 	// interference asks for evictions too.
 	interference *interferenceController
-	plugins      *pluginController
-	governors    *governorController
+	// findings are what plugins say.
+	findings  func(now time.Time) []evict.Finding
+	governors *governorController
 }
 
 func newEvictionController(n *nodeState, storage *storagePoller) (*evictionController, error) {
@@ -151,7 +152,7 @@ func (c *evictionController) observe(in *inputs) evict.Observation {
 			MemoryFull: c.worstStall(seen), SwapTotal: bytesOf(memory.SwapTotal), SwapFree: bytesOf(memory.SwapFree),
 			CPUPressure: in.cpuPressure, MinWatermark: seen.minWatermark(),
 		},
-		API: c.apiState(in.reportsFail), Findings: c.plugins.findings(in.now),
+		API: c.apiState(in.reportsFail), Findings: c.findings(in.now),
 	}
 	for i := range laws.NUMANodes {
 		z := &laws.NUMANodes[i]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func (w *world) finding() (out string) {
 
 func (w *world) findings() (out []evict.Finding) {
 	w.Helper()
-	w.agent.Ask(time.Minute, func(a *Agent) { out = a.plugins.findings(time.Now()) })
+	w.agent.Ask(time.Minute, func(a *Agent) { out = a.plugins.Findings(time.Now()) })
 	return out
 }
 
@@ -146,13 +147,9 @@ func TestDetectorIsNotBelieved(t *testing.T) {
 			w.mustRun(sandbox("web", 1))
 			w.mustRun(sandbox("lent", 0, "qos=reclaimed_cores", "besteffort"))
 			w.eventually("it is not believed", func() bool {
-				var why string
-				w.agent.Ask(time.Minute, func(a *Agent) {
-					if s := a.plugins.plugins["nic"]; s != nil && !s.serves {
-						why = s.why
-					}
+				return slices.ContainsFunc(w.events(), func(told string) bool {
+					return strings.HasPrefix(told, ": "+spec.ReasonPluginFailed) && strings.Contains(told, c.want)
 				})
-				return strings.Contains(why, c.want)
 			})
 			if found := w.findings(); len(found) > 0 {
 				t.Errorf("it found %+v", found)
@@ -167,9 +164,11 @@ func TestFindingRequestsEviction(t *testing.T) {
 	l, _, low, high := crowded(t)
 	find := func(now time.Time) {
 		l.agent.Ask(time.Minute, func(a *Agent) {
-			a.plugins.plugins["nic"] = &pluginState{name: "nic", serves: true, detected: now, found: []evict.Finding{{
-				Plugin: "nic", Condition: "UplinkFull", Met: true, Message: "97 %", Candidates: []evict.Candidate{{UID: high.UID, Gain: 1}},
-			}}}
+			a.eviction.findings = func(at time.Time) []evict.Finding {
+				return []evict.Finding{{
+					Plugin: "nic", Condition: "UplinkFull", Met: true, Message: "97 %", Candidates: []evict.Candidate{{UID: high.UID, Gain: 1}}, Stale: at.Sub(now) > 30*time.Second,
+				}}
+			}
 		})
 	}
 	for range 20 {

@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/plugin"
 	"hilbert.dev/hilbert/node/plugin/plugintest"
+	"hilbert.dev/hilbert/node/plugins"
 	"hilbert.dev/hilbert/node/runtime"
 )
 
@@ -72,7 +73,7 @@ func TestPluginServesPod(t *testing.T) {
 	if r := w.resource(); fmt.Sprint(r.NUMANodes) != "[{0 1 1} {1 1 0}]" || r.Plugin != "fpga" {
 		t.Errorf("the report says %+v", r)
 	}
-	if c := w.state().Plugins; c != (PluginCounts{Allocated: 1}) {
+	if c := w.state().Plugins; c != (plugins.Counts{Allocated: 1}) {
 		t.Errorf("counted: %+v", c)
 	}
 	if other := w.mustRun(sandbox("b", 1)).Resources; len(other.Env)+len(other.Devices) != 0 {
@@ -326,24 +327,10 @@ func TestPluginAdmissionGivenUp(t *testing.T) {
 	w.serves(2)
 	busy, s := make(chan struct{}), asks("a")
 	w.agent.node.Loop.Post(func() { <-busy })
-	_, err := w.agent.plugins.prepare(t.Context(), &s)
+	_, err := w.agent.plugins.Prepare(t.Context(), &s)
 	close(busy)
 	if err == nil || !strings.Contains(err.Error(), "busy") {
 		t.Fatalf("%v; want that the agent is busy", err)
 	}
 	w.mustRun(s)
-}
-
-// What a plugin fails with is told in as many bytes as a report may have.
-func TestPluginMessageIsBounded(t *testing.T) {
-	w, _ := pluginWorld(t)
-	w.start()
-	w.serves(2)
-	w.agent.Ask(time.Minute, func(a *Agent) {
-		p := a.plugins.serving(fpga)
-		p.serves, p.why = false, strings.Repeat("ü", 2000)
-		if got := a.plugins.status(); len(got) != 1 || len(got[0].Message) == 0 || len(got[0].Message) > 1024 {
-			t.Errorf("%+v", got)
-		}
-	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/plugins"
 	"hilbert.dev/hilbert/node/report"
 )
 
@@ -26,7 +27,7 @@ type reporter struct {
 	lending  *lendingController
 	eviction *evictionController
 	devices  *deviceController
-	plugins  *pluginController
+	plugins  *plugins.Controller
 	overuse  *overuseController
 	usage    *usageController
 	promises *brokenPromises
@@ -52,14 +53,14 @@ func (p *reporter) build(now time.Time) *spec.NodeReport {
 		p.closeAll(&r)
 	}
 	conditions := []spec.NodeCondition{n.Events.Problems.Condition(n.options.Mode, n.options.Why)}
-	for _, c := range []*spec.NodeCondition{p.overuse.condition(), p.plugins.condition(now)} {
+	for _, c := range []*spec.NodeCondition{p.overuse.condition(), p.plugins.Condition(now)} {
 		if c != nil {
 			conditions = append(conditions, *c)
 		}
 	}
 	out := report.Build(n.options.Machine, &r, p.lending.colocation(now, p.eviction), conditions)
 	out.Status.Devices, out.Status.Summary.GPUs = p.devices.status(now)
-	out.Status.Resources = p.plugins.status()
+	out.Status.Resources = p.plugins.Status()
 	out.Status.Usage = p.usage.status(now)
 	out.Status.Configuration, out.Status.Health = p.configuration.applied.DeepCopy(), p.health.status(now)
 	out.Status.Interference = p.interference.status(now)

@@ -57,7 +57,7 @@ func (a *Agent) RunSandbox(ctx context.Context, s runtime.Sandbox) error {
 		a.admission.unadjusted(s, err)
 		return nil
 	}
-	admitted, err := a.plugins.prepare(ctx, &s)
+	admitted, err := a.plugins.Prepare(ctx, &s)
 	if err != nil {
 		return err
 	}
@@ -98,11 +98,11 @@ func (a *Agent) CreateContainer(ctx context.Context, s runtime.Sandbox, c runtim
 			if err != nil {
 				return runtime.Adjustment{}, err
 			}
-			resources, err := a.plugins.contribution(&s, &c)
+			resources, err := a.plugins.Contribution(&s, &c)
 			return runtime.Adjustment{Devices: devices, Resources: resources, Mark: runtime.MarkOf(c.ID, &topology.Grant{}, &devices)}, err
 		})
 	}
-	admitted, err := a.plugins.prepare(ctx, &s)
+	admitted, err := a.plugins.Prepare(ctx, &s)
 	if err != nil {
 		return runtime.Adjustment{}, err
 	}

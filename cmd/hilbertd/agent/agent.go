@@ -133,7 +133,7 @@ func runOnce(ctx context.Context, config *spec.Configuration, o *Options, change
 	defer api.close()
 	options.Ports = api.ports
 	keepIn(config.Node.StateDirectory, &options.Ports)
-	options.Plugins = plugins(&options)
+	options.Plugins = pluginDirectory(&options)
 	options.Storage = roots.StorageReader(config.Node.KubeletDirectory)
 	options.Devices = realnode.NewDevices(roots, options.Machine, config.Node.Devices.ToolkitConfig, api.offers, log)
 	options.Ports.Exclusive = exclusiveCPUs(config.Node.KubeletDirectory)
@@ -169,8 +169,8 @@ func keepIn(directory string, p *node.Ports) {
 	}
 }
 
-// plugins is where the agent looks for plugins; nil: it does not.
-func plugins(o *node.Options) *plugin.Directory {
+// pluginDirectory is where the agent looks for plugins; nil: it does not.
+func pluginDirectory(o *node.Options) *plugin.Directory {
 	if !o.Config.Plugins.Enabled {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/plugins"
 )
 
 // What becomes of a ServiceProfile is seen on each node, for it has no status.
@@ -38,7 +39,7 @@ func TestProfilesAreMeasured(t *testing.T) {
 // What plugins do and fail to do is counted.
 func TestPluginsAreMeasured(t *testing.T) {
 	out := make(chan prometheus.Metric, 200)
-	collectAgentCounts(out, &node.State{Plugins: node.PluginCounts{Allocated: 1, Released: 2, Refused: 3, Failures: 4, Lost: 5, Unknown: 6}})
+	collectAgentCounts(out, &node.State{Plugins: plugins.Counts{Allocated: 1, Released: 2, Refused: 3, Failures: 4, Lost: 5, Unknown: 6}})
 	close(out)
 	got := make(map[string]float64)
 	for m := range out {

@@ -1,45 +1,49 @@
-package node
+package plugins
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/controller"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/plugin"
 	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/node/store"
 )
 
-// pluginController brings resources of plugins to pods: it finds the plugins, keeps the book of who holds what, and compares the book with what plugins say.
+// Controller brings resources of plugins to pods: it finds the plugins, keeps the book of who holds what, and compares the book with what plugins say.
 //
 // A plugin that fails is not asked for anything until it has answered Reconcile again, at the next interval. So pods that ask for its resource are refused at once,
 // and a plugin that hangs delays the start of one pod per interval, by the timeout. Other pods never wait for a plugin.
 //
 // Where a plugin and the book differ, the book is right: what the plugin says that a pod holds, and no pod here does, is released; what a pod holds and the plugin
 // has forgotten was in the request, so the plugin has it again or the pod is told.
-type pluginController struct {
-	node    *nodeState
-	book    *plugin.Book
-	saver   *store.Saver
-	plugins map[string]*pluginState // by name
+type Controller struct {
+	node      *controller.Node
+	directory *plugin.Directory // nil: no plugin is asked
+	kept      store.Store       // nil: what pods hold is not kept
+	book      *plugin.Book
+	saver     *store.Saver
+	plugins   map[string]*pluginState // by name
 	// busy counts what is under way for a pod, by UID: an admission, or releases. Nothing else begins for it meanwhile.
 	busy map[string]int
 	// unmanaged are pods that run and could not be adopted. What they hold stays theirs until the runtime tells anew what runs.
 	unmanaged map[string]bool
 	looked    time.Time
 	looking   bool
-	counts    PluginCounts
+	counts    Counts
 }
 
-// PluginCounts are what plugins have done since the agent was started.
-type PluginCounts struct {
+// Counts are what plugins have done since the agent was started.
+type Counts struct {
 	Allocated, Released, Refused uint64
 	// Failures are calls that ended with an error, or with what cannot be.
 	Failures uint64
@@ -62,9 +66,10 @@ type pluginState struct {
 	told     map[string]bool
 }
 
-func newPluginController(n *nodeState) *pluginController {
-	c := &pluginController{node: n, book: plugin.NewBook(), plugins: make(map[string]*pluginState), busy: make(map[string]int), unmanaged: make(map[string]bool)}
-	c.saver = store.NewSaver(n.Loop, n.Now, n.ports.Resources, func(err error) {
+// NewController returns one that asks the plugins of a directory, and keeps what pods hold; nil for either: it does not.
+func NewController(n *controller.Node, directory *plugin.Directory, kept store.Store) *Controller {
+	c := &Controller{node: n, directory: directory, kept: kept, book: plugin.NewBook(), plugins: make(map[string]*pluginState), busy: make(map[string]int), unmanaged: make(map[string]bool)}
+	c.saver = store.NewSaver(n.Loop, n.Now, kept, func(err error) {
 		if err != nil {
 			n.Events.Problems.Set(spec.ReasonCheckpointLost, err.Error())
 			return
@@ -82,12 +87,12 @@ type resourcesState struct {
 	Held    []*plugin.Holding `json:"held"`
 }
 
-// restore takes over what was on disk.
-func (c *pluginController) restore() {
-	if c.node.ports.Resources == nil {
+// Restore takes over what was on disk.
+func (c *Controller) Restore() {
+	if c.kept == nil {
 		return
 	}
-	data, err := c.node.ports.Resources.Load()
+	data, err := c.kept.Load()
 	if err == nil && data == nil {
 		return
 	}
@@ -106,8 +111,8 @@ func (c *pluginController) restore() {
 	c.book.Restore(state.Held)
 }
 
-func (c *pluginController) save() {
-	if c.node.options.Plugins == nil {
+func (c *Controller) save() {
+	if c.directory == nil {
 		return
 	}
 	data, err := json.Marshal(resourcesState{resourcesVersion, c.book.All()})
@@ -118,9 +123,9 @@ func (c *pluginController) save() {
 	c.saver.Save(data, c.node.Now())
 }
 
-// Tick implements ticker: it releases what pods held that are gone, and looks for plugins when it is time.
-func (c *pluginController) Tick(now time.Time) (changed bool) {
-	directory := c.node.options.Plugins
+// Tick implements controller.Ticker: it releases what pods held that are gone, and looks for plugins when it is time.
+func (c *Controller) Tick(now time.Time) (changed bool) {
+	directory := c.directory
 	if directory == nil || !c.node.Loop.Running() {
 		return false
 	}
@@ -128,7 +133,7 @@ func (c *pluginController) Tick(now time.Time) (changed bool) {
 		c.releaseGone()
 	}
 	c.save()
-	if c.looking || !c.looked.IsZero() && now.Sub(c.looked) < c.node.options.Config.Plugins.Interval.D() {
+	if c.looking || !c.looked.IsZero() && now.Sub(c.looked) < c.node.Config.Plugins.Interval.D() {
 		return false
 	}
 	c.looking, c.looked = true, now
@@ -140,7 +145,7 @@ func (c *pluginController) Tick(now time.Time) (changed bool) {
 }
 
 // found takes in which sockets there are.
-func (c *pluginController) found(sockets []plugin.Socket, notes []string, err error) {
+func (c *Controller) found(sockets []plugin.Socket, notes []string, err error) {
 	c.looking = false
 	if err != nil {
 		notes, sockets = []string{err.Error()}, nil
@@ -150,7 +155,7 @@ func (c *pluginController) found(sockets []plugin.Socket, notes []string, err er
 	} else {
 		c.node.Events.Problems.Resolve(spec.ReasonPluginFailed)
 	}
-	for _, name := range sortedKeys(c.plugins) {
+	for _, name := range slices.Sorted(maps.Keys(c.plugins)) {
 		if p := c.plugins[name]; !p.busy && !slices.ContainsFunc(sockets, func(s plugin.Socket) bool { return s.Name == name }) {
 			c.stop(p, "its socket is gone")
 		}
@@ -177,8 +182,8 @@ func (c *pluginController) found(sockets []plugin.Socket, notes []string, err er
 }
 
 // call runs something that asks a plugin, beside the loop, within the timeout.
-func (c *pluginController) call(ask func(ctx context.Context) (then func())) {
-	timeout := c.node.options.Config.Plugins.Timeout.D()
+func (c *Controller) call(ask func(ctx context.Context) (then func())) {
+	timeout := c.node.Config.Plugins.Timeout.D()
 	c.node.Loop.Work(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
@@ -186,8 +191,8 @@ func (c *pluginController) call(ask func(ctx context.Context) (then func())) {
 	})
 }
 
-func (c *pluginController) connect(p *pluginState, s plugin.Socket) {
-	directory := c.node.options.Plugins
+func (c *Controller) connect(p *pluginState, s plugin.Socket) {
+	directory := c.directory
 	c.call(func(ctx context.Context) func() {
 		client, err := directory.Connect(ctx, s)
 		return func() {
@@ -209,8 +214,8 @@ func (c *pluginController) connect(p *pluginState, s plugin.Socket) {
 }
 
 // serving is the plugin that has registered a resource; nil: none has.
-func (c *pluginController) serving(resource string) *pluginState {
-	for _, name := range sortedKeys(c.plugins) {
+func (c *Controller) serving(resource string) *pluginState {
+	for _, name := range slices.Sorted(maps.Keys(c.plugins)) {
 		if p := c.plugins[name]; p.client != nil && p.client.Info.Resource == resource {
 			return p
 		}
@@ -219,7 +224,7 @@ func (c *pluginController) serving(resource string) *pluginState {
 }
 
 // compare compares what the plugin says with the book.
-func (c *pluginController) compare(p *pluginState) {
+func (c *Controller) compare(p *pluginState) {
 	client := p.client
 	held := c.book.Of(client.Info.Resource)
 	c.call(func(ctx context.Context) func() {
@@ -244,7 +249,7 @@ func (c *pluginController) compare(p *pluginState) {
 }
 
 // compared takes in what a plugin, which was told what pods hold, says that they do.
-func (c *pluginController) compared(p *pluginState, told, has []*plugin.Holding) {
+func (c *Controller) compared(p *pluginState, told, has []*plugin.Holding) {
 	client, resource := p.client, p.client.Info.Resource
 	knows := make(map[string]bool, len(has))
 	for _, h := range has {
@@ -268,7 +273,7 @@ func (c *pluginController) compared(p *pluginState, told, has []*plugin.Holding)
 
 // unknown takes in that a plugin has something set up for a pod that holds nothing by the book. If the pod runs here and was promised it, the book was lost; else it
 // is released.
-func (c *pluginController) unknown(client *plugin.Client, h *plugin.Holding) {
+func (c *Controller) unknown(client *plugin.Client, h *plugin.Holding) {
 	if !c.node.Runtime.Synced { // it is not known yet what runs
 		return
 	}
@@ -290,7 +295,7 @@ func requestOfPlugin(pod spec.PodRef, r *spec.ResourceRequest) *plugin.Request {
 }
 
 // fail has a plugin asked for nothing until it has been connected and compared again.
-func (c *pluginController) fail(p *pluginState, err error) {
+func (c *Controller) fail(p *pluginState, err error) {
 	c.counts.Failures++
 	if p.serves || p.why != err.Error() {
 		c.node.Events.Note(spec.PodRef{}, allocate.Note{Reason: spec.ReasonPluginFailed, Message: err.Error()})
@@ -304,7 +309,7 @@ func (c *pluginController) fail(p *pluginState, err error) {
 }
 
 // stop is the end of a plugin that has ended itself.
-func (c *pluginController) stop(p *pluginState, why string) {
+func (c *Controller) stop(p *pluginState, why string) {
 	if p.client != nil {
 		c.node.Log.Info("a plugin has gone", "plugin", p.name, "why", why)
 		p.client.Close()
@@ -313,7 +318,7 @@ func (c *pluginController) stop(p *pluginState, why string) {
 }
 
 // releaseGone releases what pods held that are gone.
-func (c *pluginController) releaseGone() {
+func (c *Controller) releaseGone() {
 	for _, h := range c.book.All() {
 		uid := h.Pod.UID
 		if c.node.Pods.Of(uid) != nil || c.unmanaged[uid] || c.busy[uid] > 0 {
@@ -328,7 +333,7 @@ func (c *pluginController) releaseGone() {
 }
 
 // release has a plugin take back what a pod had. If that fails, the next comparison finds it.
-func (c *pluginController) release(client *plugin.Client, pod spec.PodRef) {
+func (c *Controller) release(client *plugin.Client, pod spec.PodRef) {
 	c.busy[pod.UID]++
 	c.call(func(ctx context.Context) func() {
 		err := client.Release(ctx, pod)
@@ -342,14 +347,14 @@ func (c *pluginController) release(client *plugin.Client, pod spec.PodRef) {
 	})
 }
 
-func (c *pluginController) done(uid string) {
+func (c *Controller) done(uid string) {
 	if c.busy[uid]--; c.busy[uid] <= 0 {
 		delete(c.busy, uid)
 	}
 }
 
-// marks is what a pod holds, for the marks of its containers: they outlast the loss of the agent's state and of the plugin's.
-func (c *pluginController) marks(uid string) (out []*plugin.Holding) {
+// Marks is what a pod holds, for the marks of its containers: they outlast the loss of the agent's state and of the plugin's.
+func (c *Controller) Marks(uid string) (out []*plugin.Holding) {
 	for _, h := range c.book.All() {
 		if h.Pod.UID == uid {
 			out = append(out, &plugin.Holding{Pod: h.Pod, Resource: h.Resource, Amounts: h.Amounts, IDs: h.IDs})
@@ -358,8 +363,18 @@ func (c *pluginController) marks(uid string) (out []*plugin.Holding) {
 	return out
 }
 
-// recall takes over from the marks of containers what their pods hold and the book does not know.
-func (c *pluginController) recall(sandboxes []runtime.Sandbox, containers []runtime.Container) {
+// RunsUnmanaged says that a pod runs and could not be adopted.
+func (c *Controller) RunsUnmanaged(uid string) { c.unmanaged[uid] = true }
+
+// Saver keeps what pods hold on disk.
+func (c *Controller) Saver() *store.Saver { return c.saver }
+
+// Counts are what plugins have done since the agent was started.
+func (c *Controller) Counts() Counts { return c.counts }
+
+// Recall begins anew with the pods that could not be adopted, and takes over from the marks of containers what their pods hold and the book does not know.
+func (c *Controller) Recall(sandboxes []runtime.Sandbox, containers []runtime.Container) {
+	clear(c.unmanaged)
 	pods := make(map[string]*runtime.Sandbox, len(sandboxes))
 	for i := range sandboxes {
 		pods[sandboxes[i].ID] = &sandboxes[i]
@@ -379,8 +394,8 @@ func (c *pluginController) recall(sandboxes []runtime.Sandbox, containers []runt
 	}
 }
 
-// contribution is what a container gets of what its pod holds.
-func (c *pluginController) contribution(s *runtime.Sandbox, box *runtime.Container) (out plugin.Contribution, err error) {
+// Contribution is what a container gets of what its pod holds.
+func (c *Controller) Contribution(s *runtime.Sandbox, box *runtime.Container) (out plugin.Contribution, err error) {
 	text := s.Annotations[spec.AnnotationResources]
 	if text == "" {
 		return out, nil
@@ -437,8 +452,8 @@ func join(out *plugin.Contribution, more plugin.Contribution, resource string, s
 	return err
 }
 
-// close closes all connections when the agent ends. What pods hold stays set up.
-func (c *pluginController) close() {
+// Close closes all connections when the agent ends. What pods hold stays set up.
+func (c *Controller) Close() {
 	for _, p := range c.plugins {
 		if p.client != nil {
 			p.client.Close()

@@ -1,6 +1,8 @@
-package node
+package plugins
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 
 	"hilbert.dev/hilbert/api/spec"
@@ -10,8 +12,8 @@ import (
 
 // What the report says of resources that plugins bring. The scheduler's ledger has its amounts by NUMA node from here, and who holds what of them.
 
-// status is what the report says: a resource for each that a plugin serves, and for each that pods hold.
-func (c *pluginController) status() (out []spec.NodeResource) {
+// Status is what the report says: a resource for each that a plugin serves, and for each that pods hold.
+func (c *Controller) Status() (out []spec.NodeResource) {
 	resources := make(map[string]*pluginState)
 	for _, p := range c.plugins {
 		if p.client != nil && p.client.Info.Resource != "" {
@@ -28,7 +30,7 @@ func (c *pluginController) status() (out []spec.NodeResource) {
 			resources[h.Resource] = nil
 		}
 	}
-	for _, name := range sortedKeys(resources) {
+	for _, name := range slices.Sorted(maps.Keys(resources)) {
 		p, r := resources[name], spec.NodeResource{Name: name}
 		has := held[name]
 		if has == nil {
@@ -51,22 +53,22 @@ func (c *pluginController) status() (out []spec.NodeResource) {
 	return out
 }
 
-func (c *pluginController) numaAmounts(capacity, held *topology.Amounts) (out []spec.NUMAAmount) {
-	for i := range c.node.options.Machine.NUMA {
+func (c *Controller) numaAmounts(capacity, held *topology.Amounts) (out []spec.NUMAAmount) {
+	for i := range c.node.Machine.NUMA {
 		if i < topology.MaxNUMANodes && (capacity.NUMA[i] > 0 || held.NUMA[i] > 0) {
-			out = append(out, spec.NUMAAmount{Name: strconv.Itoa(c.node.options.Machine.NUMA[i].ID), Amount: capacity.NUMA[i], Held: held.NUMA[i]})
+			out = append(out, spec.NUMAAmount{Name: strconv.Itoa(c.node.Machine.NUMA[i].ID), Amount: capacity.NUMA[i], Held: held.NUMA[i]})
 		}
 	}
 	return out
 }
 
 // allocations are what pods hold of a resource.
-func (c *pluginController) allocations(resource string) (out []spec.ResourceAllocation) {
+func (c *Controller) allocations(resource string) (out []spec.ResourceAllocation) {
 	for _, h := range c.book.Of(resource) {
 		a := spec.ResourceAllocation{PodRef: h.Pod, Far: h.Amounts.Far}
-		for i := range c.node.options.Machine.NUMA {
+		for i := range c.node.Machine.NUMA {
 			if i < topology.MaxNUMANodes && h.Amounts.NUMA[i] > 0 {
-				a.NUMANodes = append(a.NUMANodes, spec.NUMAPart{Name: strconv.Itoa(c.node.options.Machine.NUMA[i].ID), Amount: h.Amounts.NUMA[i]})
+				a.NUMANodes = append(a.NUMANodes, spec.NUMAPart{Name: strconv.Itoa(c.node.Machine.NUMA[i].ID), Amount: h.Amounts.NUMA[i]})
 			}
 		}
 		out = append(out, a)

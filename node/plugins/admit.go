@@ -1,4 +1,4 @@
-package node
+package plugins
 
 import (
 	"context"
@@ -44,14 +44,14 @@ type resourceAsk struct {
 	err     error
 }
 
-// prepare has plugins set up what a pod's Binding promised of their resources, before the pod is admitted. It takes no longer than the timeout. done must be called
+// Prepare has plugins set up what a pod's Binding promised of their resources, before the pod is admitted. It takes no longer than the timeout. done must be called
 // once the pod is admitted or refused. A pod that asks for nothing of that kind costs a look into its annotations.
-func (c *pluginController) prepare(ctx context.Context, s *runtime.Sandbox) (done func(), err error) {
+func (c *Controller) Prepare(ctx context.Context, s *runtime.Sandbox) (done func(), err error) {
 	text := s.Annotations[spec.AnnotationResources]
 	if text == "" {
 		return func() {}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.node.options.Config.Plugins.Timeout.D())
+	ctx, cancel := context.WithTimeout(ctx, c.node.Config.Plugins.Timeout.D())
 	defer cancel()
 	var begun bool // of the loop: begin may have run, or may yet run, when the call has failed
 	plan, err := loop.Returned(ctx, c.node.Loop, func() (*resourcePlan, error) {
@@ -113,12 +113,12 @@ func (p *resourcePlan) failed() (err error) {
 }
 
 // begin sees who serves what the pod asks for, and marks the pod as busy.
-func (c *pluginController) begin(s *runtime.Sandbox, text string) (*resourcePlan, error) {
+func (c *Controller) begin(s *runtime.Sandbox, text string) (*resourcePlan, error) {
 	requests, err := spec.ParseResources(text)
 	switch {
 	case err != nil:
 		return nil, err
-	case c.node.options.Plugins == nil:
+	case c.directory == nil:
 		return nil, errors.New("the node's configuration has no plugins (node.plugins.enabled)")
 	case c.busy[s.UID] > 0:
 		return nil, errors.New("what the pod had before is being released")
@@ -171,7 +171,7 @@ func (p *resourcePlan) bound(near *topology.Near) int {
 }
 
 // choose merges the hints of all resources, and returns the NUMA nodes that the pod's CPUs are to come from.
-func (c *pluginController) choose(p *resourcePlan) (within uint8, err error) {
+func (c *Controller) choose(p *resourcePlan) (within uint8, err error) {
 	resources := p.own
 	for i := range p.asks {
 		a := &p.asks[i]
@@ -210,7 +210,7 @@ func (c *pluginController) choose(p *resourcePlan) (within uint8, err error) {
 }
 
 // take records what the plugins have allocated: all of it or nothing.
-func (c *pluginController) take(p *resourcePlan) error {
+func (c *Controller) take(p *resourcePlan) error {
 	for i := range p.asks {
 		a := &p.asks[i]
 		if a.state.client != a.client {
@@ -234,7 +234,7 @@ func (c *pluginController) take(p *resourcePlan) error {
 
 // undo ends an admission that failed: what was allocated is released, and plugins that did not answer, or said what cannot be, are asked for nothing until they have
 // been compared again.
-func (c *pluginController) undo(p *resourcePlan, why error) {
+func (c *Controller) undo(p *resourcePlan, why error) {
 	c.done(p.pod.UID)
 	c.counts.Refused++
 	c.node.Counts.Refused[spec.ReasonPluginFailed]++
