@@ -262,6 +262,11 @@ var rules = []rule{
 		check: testingInProduct,
 	},
 	{
+		name:  "test-durations",
+		why:   "a machine with more work than CPUs takes any time for anything: a test that fails for it fails now and then, and never for its cause",
+		check: testDurations,
+	},
+	{
 		name:  "dependency-row",
 		why:   "every direct dependency has its reason in docs/dependencies.md, or it is not worth its upkeep; nobody looks for the reason of one that is gone",
 		check: dependencyRows,
