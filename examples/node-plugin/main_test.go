@@ -45,7 +45,7 @@ func start(t *testing.T, d *plugin.Directory) (c *plugin.Client, kill func()) {
 		}
 	}
 	t.Cleanup(kill)
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		sockets, _, err := d.List()
 		if err == nil && len(sockets) == 1 {
 			if c, err = d.Connect(t.Context(), sockets[0]); err == nil {

@@ -82,7 +82,7 @@ func (l *leader) hilbert(t *testing.T, c *Command) error {
 // run runs hilbert. A cluster needs a moment until it knows of everything that the pages ask about.
 func (l *leader) run(t *testing.T, args []string, asks bool) (out []byte, err error) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		var buffer bytes.Buffer
 		root := command.New()
 		root.SetArgs(args)

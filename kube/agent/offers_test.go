@@ -41,7 +41,7 @@ func TestGPUOffers(t *testing.T) {
 				_, _ = w.Write([]byte(text))
 			}
 		}))
-		o, err := NewGPUOffers(&apiserver.Connection{Host: s.URL}, "n1", 5*time.Second)
+		o, err := NewGPUOffers(&apiserver.Connection{Host: s.URL}, "n1", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -71,7 +71,7 @@ func (r *profileRig) expect(t *testing.T, want string) {
 		if got != want {
 			t.Fatalf("got %q, want %q", got, want)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("nothing is told, want %q", want)
 	}
 }

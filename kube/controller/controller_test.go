@@ -28,7 +28,7 @@ const (
     configuration: {name: web, hash: h, inForce: h, since: "2026-11-26T10:00:00Z"}, health: {runDelay: 7, evictions: 1, windowSeconds: 120}}}`
 	objectText = `{apiVersion: node.hilbert.dev/v1alpha1, kind: NodeConfiguration, metadata: {name: web, uid: u, generation: 3, creationTimestamp: "2026-11-21T00:00:00Z"},
   spec: {priority: 5, parameters: {lending: {targetUtilization: 60}}}, status: {nodes: {targeted: 2, told: 1, applied: 1}}}`
-	writeTimeout = 5 * time.Second
+	writeTimeout = time.Minute
 )
 
 // rig is a controller's watch and writer on a stand-in that is asked for writes in vain: they are noted and answered.
@@ -46,7 +46,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, server: standin.New(t), fence: lease.NewFence(time.Minute, writeTimeout), code: http.StatusOK}
+	r := &rig{t: t, server: standin.New(t), fence: lease.NewFence(time.Hour, writeTimeout), code: http.StatusOK}
 	for _, resource := range []string{v1alpha1.CustomNodeResources, v1alpha1.NodeConfigurations} {
 		r.server.Offer(resource+"."+v1alpha1.Group, v1alpha1.Version)
 	}

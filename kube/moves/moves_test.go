@@ -156,9 +156,9 @@ func start(t *testing.T, s http.Handler) (*Client, *lease.Fence) {
 	t.Helper()
 	listening := httptest.NewServer(s)
 	t.Cleanup(listening.Close)
-	fence := lease.NewFence(time.Hour, time.Second)
+	fence := lease.NewFence(time.Hour, time.Minute)
 	fence.Renewed(time.Now())
-	c, err := New(&rest.Config{Host: listening.URL}, fence, time.Second, time.Hour)
+	c, err := New(&rest.Config{Host: listening.URL}, fence, time.Minute, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,9 +342,9 @@ func TestPermit(t *testing.T) {
 		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","message":"the UID is another"}`)
 	}))
 	t.Cleanup(listening.Close)
-	fence := lease.NewFence(time.Hour, time.Second)
+	fence := lease.NewFence(time.Hour, time.Minute)
 	fence.Renewed(time.Now())
-	client, err := New(&rest.Config{Host: listening.URL}, fence, time.Second, time.Hour)
+	client, err := New(&rest.Config{Host: listening.URL}, fence, time.Minute, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -368,9 +368,9 @@ func TestPermit(t *testing.T) {
 		t.Errorf("a deposed leader says who may be evicted: %v, %v, %q", refused, err, got)
 	}
 	listening.Close()
-	fence = lease.NewFence(time.Hour, time.Second)
+	fence = lease.NewFence(time.Hour, time.Minute)
 	fence.Renewed(time.Now())
-	if client, err = New(&rest.Config{Host: listening.URL}, fence, time.Second, time.Hour); err != nil {
+	if client, err = New(&rest.Config{Host: listening.URL}, fence, time.Minute, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)

@@ -29,7 +29,7 @@ const (
 	asksText = `{apiVersion: scheduling.hilbert.dev/v1alpha1, kind: ResourceRequest, metadata: {namespace: ns, name: words, uid: u1, generation: 1, creationTimestamp: "2026-11-26T00:00:00Z"},
   spec: {template: {metadata: {labels: {app: words}}, spec: {containers: [{name: worker, image: i}]}},
     asks: [{name: map, count: 2, priorityClassName: gold, resources: [{name: worker, requests: {cpu: "2"}}],
-      locality: {nodes: {names: [a, b], relaxAfter: 1s}, racks: {values: [r1], relaxAfter: 1h}, excludedNodes: [b, c]}}]}}`
+      locality: {nodes: {names: [a, b], relaxAfter: 1h}, racks: {values: [r1], relaxAfter: 1h}, excludedNodes: [b, c]}}]}}`
 )
 
 // rig is a Controller on a stand-in where pods can be made.
@@ -56,7 +56,7 @@ func newRig(t *testing.T) *rig {
 // emptyRig has no PodGroups.
 func emptyRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, server: standin.New(t), fence: lease.NewFence(time.Hour, time.Second)}
+	r := &rig{t: t, server: standin.New(t), fence: lease.NewFence(time.Hour, time.Minute)}
 	r.server.Offer(resource, v1alpha1.Version)
 	r.server.Intercept(r.write)
 	r.fence.Renewed(time.Now())
@@ -67,7 +67,7 @@ func emptyRig(t *testing.T) *rig {
 func (r *rig) lead() {
 	params := request.Defaults()
 	params.Retry, params.StatusEvery = 10*time.Millisecond, 10*time.Millisecond
-	c := New(r.server.Connection(), r.fence, Options{SchedulerName: "hilbert", PodsPerSecond: 1000, Params: params, Timeout: time.Second, Wrote: r.wrote}, slog.New(slog.DiscardHandler))
+	c := New(r.server.Connection(), r.fence, Options{SchedulerName: "hilbert", PodsPerSecond: 1000, Params: params, Timeout: time.Minute, Wrote: r.wrote}, slog.New(slog.DiscardHandler))
 	ctx, cancel := contextOf(r.t)
 	done := make(chan struct{})
 	go func() {
@@ -231,7 +231,7 @@ func TestPodsAreMade(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.made) != 4 {
-		t.Errorf("%d pods were made, want 4", len(r.made))
+		t.Errorf("%d pods were made, want 4:\n%s\n%v", len(r.made), strings.Join(r.writes, "\n"), r.failed)
 	}
 }
 
@@ -270,6 +270,15 @@ func TestLocalityRelaxes(t *testing.T) {
 	r.until("two pods", func() bool { return len(r.server.Pods()) == 2 })
 	first := r.pods()
 	r.run(corev1.PodRunning, first[0])
+	r.until("one runs", func() bool { return r.status().Running == 1 })
+	r.change(func(u *unstructured.Unstructured) *unstructured.Unstructured {
+		asks, _, _ := unstructured.NestedSlice(u.Object, "spec", "asks")
+		ask, _ := asks[0].(map[string]any)
+		if err := unstructured.SetNestedField(ask, "1ms", "locality", "nodes", "relaxAfter"); err != nil {
+			t.Fatal(err)
+		}
+		return standin.With(u, asks, "spec", "asks")
+	})
 	r.until("the other one was made anew", func() bool { p := r.pods(); return len(p) == 2 && p[1].UID != first[1].UID })
 	p := r.pods()
 	if p[0].UID != first[0].UID || p[1].Annotations[spec.AnnotationAskLocality] != "Racks" || first[1].Annotations[spec.AnnotationAskLocality] != "Nodes" {

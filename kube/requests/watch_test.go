@@ -178,7 +178,7 @@ func TestStatusComesBackBeforeItsWatch(t *testing.T) {
 	r := emptyRig(t)
 	r.server.Set(standin.FromYAML(t, asksText))
 	watch := emptyWatch(slog.New(slog.DiscardHandler))
-	writer, err := NewWriter(r.server.Connection(), r.fence, watch, "hilbert", time.Second)
+	writer, err := NewWriter(r.server.Connection(), r.fence, watch, "hilbert", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

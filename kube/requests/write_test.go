@@ -44,7 +44,7 @@ func answering(t *testing.T, answers ...answer) (*Writer, *[]string) {
 		_ = json.NewEncoder(w).Encode(&s)
 	}))
 	t.Cleanup(server.Close)
-	fence := lease.NewFence(time.Hour, time.Second)
+	fence := lease.NewFence(time.Hour, time.Minute)
 	fence.Renewed(time.Now())
 	watch := emptyWatch(slog.New(slog.DiscardHandler))
 	watch.addRequest(asks(t))

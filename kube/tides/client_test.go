@@ -48,9 +48,9 @@ func start(t *testing.T, s *server) (*Client, *lease.Fence) {
 	t.Helper()
 	listening := httptest.NewServer(s)
 	t.Cleanup(listening.Close)
-	fence := lease.NewFence(time.Hour, time.Second)
+	fence := lease.NewFence(time.Hour, time.Minute)
 	fence.Renewed(time.Now())
-	c, err := New(&rest.Config{Host: listening.URL}, fence, time.Second)
+	c, err := New(&rest.Config{Host: listening.URL}, fence, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

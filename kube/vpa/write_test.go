@@ -27,14 +27,14 @@ func TestEvictionAnswers(t *testing.T) {
 			w.WriteHeader(code)
 			_ = json.NewEncoder(w).Encode(&metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Code: int32(code), Message: "no"})
 		}))
-		fence := lease.NewFence(time.Hour, time.Second)
+		fence := lease.NewFence(time.Hour, time.Minute)
 		fence.Renewed(time.Now())
 		connection := &rest.Config{Host: server.URL}
 		reader, err := NewReader(connection, "hilbert", true, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
-		writer, err := NewWriter(connection, fence, reader, WriterOptions{Timeout: time.Second})
+		writer, err := NewWriter(connection, fence, reader, WriterOptions{Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,14 +57,14 @@ func TestStatusNamesItsObject(t *testing.T) {
 		_, _ = io.WriteString(w, "{}")
 	}))
 	t.Cleanup(server.Close)
-	fence := lease.NewFence(time.Hour, time.Second)
+	fence := lease.NewFence(time.Hour, time.Minute)
 	fence.Renewed(time.Now())
 	connection := &rest.Config{Host: server.URL}
 	reader, err := NewReader(connection, "hilbert", false, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	writer, err := NewWriter(connection, fence, reader, WriterOptions{Timeout: time.Second})
+	writer, err := NewWriter(connection, fence, reader, WriterOptions{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func TestReliefEvictions(t *testing.T) {
 		"several budgets": {uid: "uid-p", intercept: answering(http.StatusInternalServerError, "Other"), want: bind.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 1, 2*time.Second)
+			r := newRig(t, 1, time.Minute)
 			if !c.absent {
 				r.server.SetPod(standin.Pod("p", "n1"))
 			}
@@ -76,7 +76,7 @@ func TestReliefEvictions(t *testing.T) {
 
 // An event is written once, whoever says it again.
 func TestReliefEvent(t *testing.T) {
-	r := newRig(t, 1, 2*time.Second)
+	r := newRig(t, 1, time.Minute)
 	write := eventOf()
 	if got := r.do(t, write); got.Outcome != bind.Written {
 		t.Fatalf("got %+v", got)
@@ -112,7 +112,7 @@ func nodeEventOf(name string, count int32, known bool) bind.Write {
 
 // What a node's agent reports is one Event, whoever writes it, and counts on.
 func TestNodeEvent(t *testing.T) {
-	r := newRig(t, 1, 2*time.Second)
+	r := newRig(t, 1, time.Minute)
 	if got := r.do(t, nodeEventOf("p", 2, true)); got.Outcome != bind.Refused {
 		t.Errorf("counted on before it is there: %+v", got)
 	}
@@ -152,7 +152,7 @@ const nodeReportText = "apiVersion: node.hilbert.dev/v1alpha1\nkind: CustomNodeR
 // A node is told which of its requests are refused: all of them, each time.
 func TestRefusals(t *testing.T) {
 	const reports = "customnoderesources.node.hilbert.dev"
-	r := newRig(t, 1, 2*time.Second)
+	r := newRig(t, 1, time.Minute)
 	r.server.Offer(reports, "v1alpha1")
 	refused := func(names ...string) bind.Write {
 		w := bind.Write{Kind: bind.WriteRefusals, Node: "n1"}
@@ -182,7 +182,7 @@ func TestRefusals(t *testing.T) {
 
 // Events about scheduling have the names, reasons and types that upstream's have, and those that tools look for.
 func TestPodEvents(t *testing.T) {
-	r := newRig(t, 1, 2*time.Second)
+	r := newRig(t, 1, time.Minute)
 	for reason, kind := range map[string]string{"FailedScheduling": "Warning", "Scheduled": "Normal", "Preempted": "Normal"} {
 		write := eventOf()
 		write.Condition = facts.Condition{Reason: reason, Message: "a message"}
@@ -211,7 +211,7 @@ func TestPodEvents(t *testing.T) {
 
 // The event of a victim refers to the pod that takes its place, that of a gang to its PodGroup.
 func TestEventsRefer(t *testing.T) {
-	r := newRig(t, 1, 2*time.Second)
+	r := newRig(t, 1, time.Minute)
 	r.server.Offer(standin.PodGroups, "v1beta1")
 	victim := eventOf()
 	victim.Condition = facts.Condition{Reason: "Preempted", Message: "m"}

@@ -38,7 +38,7 @@ func TestSlowScrape(t *testing.T) {
 	const slow = 4 * maxScrapes
 	ended := askAndReadNothing(t, s.Address, slow)
 	endpointstest.Eventually(t, "the slow clients have been answered", func() bool { return len(scrapes.sending) == slow })
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: insecure()}}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: insecure()}}
 	for range 2 * maxScrapes {
 		answer, err := client.Get("https://" + s.Address + "/metrics")
 		if err != nil {
@@ -52,7 +52,7 @@ func TestSlowScrape(t *testing.T) {
 	select {
 	case <-ended:
 		endpointstest.Eventually(t, "what the slow clients held is given back", func() bool { return len(scrapes.sending) == 0 })
-	case <-time.After(4 * sendTimeout):
+	case <-time.After(endpointstest.Patience):
 		t.Error("the slow clients still hold what they were sent")
 	}
 }
