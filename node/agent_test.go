@@ -178,7 +178,7 @@ func TestRestart(t *testing.T) {
 }
 
 func (w *world) placed(s runtime.Sandbox) (cpus string) {
-	w.agent.Ask(10*time.Second, func(a *Agent) {
+	w.agent.Ask(patience, func(a *Agent) {
 		p, _ := a.node.Manager.Placement(s.UID)
 		cpus = p.CPUs.String()
 	})
@@ -302,7 +302,7 @@ func TestBrokenPromise(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	w.eventually("it opens again, once it was told of the last refusal", func() (open bool) {
-		w.agent.Ask(10*time.Second, func(a *Agent) {
+		w.agent.Ask(patience, func(a *Agent) {
 			a.promises.Tick(time.Now().Add(2 * reopenAfter))
 			open = !closed(a.Status())
 		})
@@ -368,7 +368,7 @@ func TestRuntimeLost(t *testing.T) {
 	w.eventually("the condition says so", func() bool { return strings.HasPrefix(w.condition(), "false "+spec.ReasonRuntimeLost) })
 	w.kernel.set(s.Cgroup+"/"+containerID(&s)+"/cpuset.cpus", "0-7")
 	w.has(s, "cpuset.cpus", a.CPUs.String())
-	w.agent.Ask(10*time.Second, func(a *Agent) {
+	w.agent.Ask(patience, func(a *Agent) {
 		if r := a.reporter.build(time.Now()); r.Status.Topology[0].Children[0].Closed {
 			t.Error("the NUMA nodes are closed while the runtime restarts")
 		}
@@ -391,10 +391,10 @@ func TestSlowMemory(t *testing.T) {
 	w.kernel.mu.Lock()
 	w.kernel.hold["cpuset.mems"] = gate
 	w.kernel.mu.Unlock()
-	began := time.Now()
+	awake := awakeTime()
 	w.mustRun(sandbox("alone", 4, "qos=dedicated_cores", "numa=exclusive"))
 	w.mustRun(sandbox("later", 1))
-	if took := time.Since(began); took > 5*time.Second {
+	if took := awake(); took > 5*time.Second {
 		t.Errorf("the runtime waited for %v", took)
 	}
 	w.kernel.mu.Lock()
@@ -408,7 +408,7 @@ func TestSlowMemory(t *testing.T) {
 func TestClockJumps(t *testing.T) {
 	w := newWorld(t)
 	w.start()
-	w.agent.Ask(10*time.Second, func(a *Agent) {
+	w.agent.Ask(patience, func(a *Agent) {
 		a.clock.compare(time.Second, time.Second+maxClockDrift)
 		if len(a.node.Counts.Notes) != 0 {
 			t.Error("drift counts as a jump")
@@ -422,7 +422,7 @@ func TestClockJumps(t *testing.T) {
 	if told := w.events(); len(told) != 1 || !strings.HasPrefix(told[0], ": "+spec.ReasonClockJumped) {
 		t.Errorf("events %v", told)
 	}
-	w.agent.Ask(10*time.Second, func(a *Agent) { a.node.Events.Tick(time.Now().Add(2 * time.Minute)) })
+	w.agent.Ask(patience, func(a *Agent) { a.node.Events.Tick(time.Now().Add(2 * time.Minute)) })
 	if got := w.condition(); !strings.HasPrefix(got, "true") {
 		t.Error(got)
 	}
@@ -561,7 +561,7 @@ func TestEndBeforeTheFirstTick(t *testing.T) {
 	s := sandbox("own", 2, "qos=dedicated_cores")
 	w.kernel.make(s.Cgroup)
 	took := false
-	w.agent.Ask(10*time.Second, func(a *Agent) {
+	w.agent.Ask(patience, func(a *Agent) {
 		a.admission.adopt(&s, topology.CPUSet{}, topology.CPUSet{})
 		_, took = a.node.Manager.Placement(s.UID)
 		w.kernel.mu.Lock()

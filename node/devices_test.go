@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
@@ -90,7 +89,7 @@ func withDevices(t *testing.T) (*world, *scriptedDevices) {
 // devices is what the agent says of its devices now.
 func (w *world) devices() (d *spec.Devices, gpus string) {
 	w.Helper()
-	if !w.agent.Ask(10*time.Second, func(a *Agent) {
+	if !w.agent.Ask(patience, func(a *Agent) {
 		s := a.Status().Status
 		d, gpus = s.Devices, s.Summary.GPUs
 	}) {
@@ -105,7 +104,7 @@ func (w *world) says(what string, holds func(d *spec.Devices) bool) {
 	w.eventually(what, func() bool {
 		d, _ := w.devices()
 		var judged bool
-		w.agent.Ask(10*time.Second, func(a *Agent) { judged = a.devices.judged })
+		w.agent.Ask(patience, func(a *Agent) { judged = a.devices.judged })
 		return judged && holds(d)
 	})
 }

@@ -346,7 +346,7 @@ func TestStrangersAfterARestart(t *testing.T) {
 	w.start()
 	w.eventually("it has looked", func() bool {
 		var looked bool
-		w.agent.Ask(10*time.Second, func(a *Agent) { looked = a.devices.looked })
+		w.agent.Ask(patience, func(a *Agent) { looked = a.devices.looked })
 		return looked
 	})
 	if d, _ := w.devices(); d.GPUs[0].Closed != "" || d.GPUs[1].Closed != "" {

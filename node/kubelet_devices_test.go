@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/gpu"
@@ -159,7 +158,7 @@ func TestKubeletThatDoesNotSay(t *testing.T) {
 		t.Errorf("it is not listed, and runs: %+v", d.Allocations)
 	}
 	var at string
-	w.agent.Ask(10*time.Second, func(a *Agent) {
+	w.agent.Ask(patience, func(a *Agent) {
 		a.devices.kubelet.last = a.devices.kubelet.last.Add(-kubeletDevicesStale)
 		a.devices.kubelet.failed = errors.New("no answer")
 		at = a.devices.kubelet.last.UTC().Format("15:04:05Z")

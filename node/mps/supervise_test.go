@@ -120,7 +120,7 @@ func nsenter(t *testing.T, script *exec.Cmd, command string) *exec.Cmd {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if holds() {
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
 	"math/big"
@@ -110,7 +111,11 @@ func TestReadOutcomes(t *testing.T) {
 				defer cancel()
 				ctx = short
 			}
-			if r, outcome, err := k.Read(ctx); outcome != c.want || err == nil || r != nil {
+			r, outcome, err := k.Read(ctx)
+			for c.want == Malformed && errors.Is(err, context.DeadlineExceeded) { // a busy machine has not sent enough in the time of a question
+				r, outcome, err = k.Read(ctx)
+			}
+			if outcome != c.want || err == nil || r != nil {
 				t.Errorf("got %+v, %s, %v; want %s", r, outcome, err, c.want)
 			}
 		})
