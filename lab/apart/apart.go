@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -25,6 +26,10 @@ const (
 	dispatcherName = "dispatcher.lab"
 	// life is how long a certificate is valid, and skew how far that begins in the past.
 	life, skew = 24 * time.Hour, time.Hour
+	// firstPort and ports are where FreeAddress looks; firstTaken is the first port that Linux gives out by itself.
+	firstPort, firstTaken = 20_000, 32_768
+	ports                 = firstTaken - firstPort
+	portTries             = 100
 )
 
 // Files are a directory with the certificates of both sides.
@@ -66,17 +71,24 @@ peers: {addresses: ["%s"], tlsCertFile: %[2]s/scheduler.crt, tlsPrivateKeyFile: 
 `, strings.Join(addresses, `", "`), f.dir, dispatcherName)
 }
 
-// FreeAddress is a loopback address that nobody listens on now.
-func FreeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
+// FreeAddress is a loopback address that nobody listens on now. The kernel gives its port to nobody who asks for any, so that it is free as well when who has asked for it
+// listens there later, or again.
+func FreeAddress() (address string, err error) {
+	for range portTries {
+		n, randomErr := rand.Int(rand.Reader, big.NewInt(ports))
+		if randomErr != nil {
+			return "", fmt.Errorf("find a free port: %w", randomErr)
+		}
+		address = net.JoinHostPort("127.0.0.1", strconv.FormatInt(firstPort+n.Int64(), 10))
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", address); err != nil {
+			continue // somebody has it
+		}
+		if err = listener.Close(); err == nil {
+			return address, nil
+		}
 	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	return address, nil
+	return "", fmt.Errorf("find a free port: %w", err)
 }
 
 // issue makes a certificate and its key, signed by parent, and by itself without one.

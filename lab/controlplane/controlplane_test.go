@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"hilbert.dev/hilbert/lab/apart"
 )
 
 // patience bounds every wait; it is no measure of speed.
@@ -66,8 +68,20 @@ func eventually(t *testing.T, what string, done func() bool) {
 // TestRestart: a kept directory brings data and identities back, a temporary one is gone, and a stopped plane leaves no port open
 // and no pile of goroutines.
 func TestRestart(t *testing.T) {
+	address, err := apart.FreeAddress() // a port that is free after the restart as well
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := net.LookupPort("tcp", port)
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
-	c := start(t, Options{Dir: dir})
+	c := start(t, Options{Dir: dir, Port: number})
 	admin := client(t, c.AdminConfig())
 	if _, err := admin.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string]string{"k": "v"},
@@ -81,7 +95,6 @@ func TestRestart(t *testing.T) {
 	if _, err := Start(t.Context(), Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "in use by another lab") {
 		t.Errorf("a second plane on the same directory: got %v", err)
 	}
-	address := c.server.address
 	stop(t, c)
 	if conn, err := net.Dial("tcp", address); err == nil {
 		_ = conn.Close()
@@ -89,14 +102,6 @@ func TestRestart(t *testing.T) {
 	}
 	afterFirst := settledGoroutines()
 
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	number, err := net.LookupPort("tcp", port)
-	if err != nil {
-		t.Fatal(err)
-	}
 	c = start(t, Options{Dir: dir, Port: number})
 	// The kubeconfig of before the restart still works: same CA, same port.
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)

@@ -98,9 +98,10 @@ func deployedUser(t *testing.T, c *ControlPlane, admin kubernetes.Interface) *ap
 // lead returns a Fence that a held Lease keeps open.
 func lead(t *testing.T, c *ControlPlane) *lease.Fence {
 	t.Helper()
-	config := spec.Default()
-	fence := lease.NewFence(config.LeaderElection.RenewDeadline.D(), time.Second)
-	elector, err := lease.NewElector(c.AdminConfig(), config.LeaderElection, fence, slog.New(slog.DiscardHandler))
+	config := spec.Default().LeaderElection
+	config.LeaseDuration, config.RenewDeadline = spec.Duration(4*patience), spec.Duration(3*patience) // a busy machine is slow to renew
+	fence := lease.NewFence(config.RenewDeadline.D(), patience)
+	elector, err := lease.NewElector(c.AdminConfig(), config, fence, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +216,7 @@ func watchUntilListed(t *testing.T, connection *apiserver.Connection) (units map
 // writeUnits tells both PodGroups that they wait, that they are whole, and that they wait again, which must not be told.
 func writeUnits(t *testing.T, connection *apiserver.Connection, fence *lease.Fence, known map[string]*facts.Unit) {
 	t.Helper()
-	w, err := write.New(t.Context(), connection, fence, write.Options{Workers: 1, Timeout: time.Second, SchedulerName: "hilbert"})
+	w, err := write.New(t.Context(), connection, fence, write.Options{Workers: 1, Timeout: patience, SchedulerName: "hilbert"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +242,7 @@ func writeUnits(t *testing.T, connection *apiserver.Connection, fence *lease.Fen
 func writeQueue(t *testing.T, connection *apiserver.Connection, fence *lease.Fence, api rest.Interface, path string) {
 	t.Helper()
 	answers := make(chan bind.Outcome, 1)
-	w, err := write.NewQueueWriter(t.Context(), connection, fence, time.Second, func(o bind.Outcome) { answers <- o })
+	w, err := write.NewQueueWriter(t.Context(), connection, fence, patience, func(o bind.Outcome) { answers <- o })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,12 +18,15 @@ import (
 type modelled struct {
 	*mapKernel
 	*testing.T
-	now time.Time
+	filesNow *clock.Stepped // what a reader of the files is shown
+	now      time.Time
 }
 
 func newModelled(t *testing.T, online float64) *modelled {
-	m := &modelled{mapKernel: newMapKernel(clock.Real{}), T: t}
-	m.work = newWork(PairMachine(2, 1024), online, time.Now())
+	now := time.Now()
+	m := &modelled{filesNow: clock.NewStepped(now), T: t}
+	m.mapKernel = newMapKernel(m.filesNow)
+	m.work = newWork(PairMachine(2, 1024), online, now)
 	m.now = m.work.began
 	return m
 }
@@ -98,18 +101,14 @@ func TestTheModelIsObserved(t *testing.T) {
 	reader := observe.New(workFiles{m.mapKernel}, observe.Params{SlowEvery: 1})
 	defer reader.Close()
 	groups := []observe.Cgroup{{ID: "web", Dir: "web"}, {ID: "main", Dir: "batch/main", Threads: true}, {ID: "w", Dir: "web/main", Threads: true}}
-	m.work.began = m.work.began.Add(-time.Hour) // the file system's time is real: its readings go from here on
-	m.work.at = time.Now()
-	start := m.work.at
+	const between = 300 * time.Millisecond
 	reader.Read(0, groups)
-	first := m.work.at.Sub(start)
-	time.Sleep(300 * time.Millisecond)
-	o := reader.Read(300*time.Millisecond, groups)
-	scale := (m.work.at.Sub(start) - first).Seconds() / 0.3 // a busy machine sleeps longer
+	m.filesNow.Advance(between)
+	o := reader.Read(between, groups)
 	near := func(what string, s observe.Sample[float64], want float64) {
 		t.Helper()
-		if got, ok := s.Within(time.Second); !ok || math.Abs(got/scale-want) > 0.15*max(want, 0.3) {
-			t.Errorf("%s: %g (%v), want %g", what, got/scale, ok, want)
+		if got, ok := s.Within(time.Second); !ok || math.Abs(got-want) > 0.01 {
+			t.Errorf("%s: %g (%v), want %g", what, got, ok, want)
 		}
 	}
 	near("a CPU of the online pod is busy", o.Node.CPUs[1].Busy, 1)

@@ -244,7 +244,7 @@ var script = []step{
 // told reads n events of a watch.
 func told(ctx context.Context, w watch.Interface, n int) (any, error) {
 	defer w.Stop()
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var out []string
 	for len(out) < n {

@@ -137,9 +137,9 @@ func (b *bed) startWith(dir string) *process {
 	config := spec.Default()
 	config.Server = spec.Server{BindAddress: "127.0.0.1:0", TLSCertFile: filepath.Join(dir, "tls.crt"), TLSPrivateKeyFile: filepath.Join(dir, "tls.key")}
 	config.LeaderElection.Namespace = own
-	config.LeaderElection.LeaseDuration, config.LeaderElection.RenewDeadline = spec.Duration(4*time.Second), spec.Duration(3*time.Second)
+	config.LeaderElection.LeaseDuration, config.LeaderElection.RenewDeadline = spec.Duration(60*time.Second), spec.Duration(40*time.Second) // a busy machine is slow to renew
 	config.LeaderElection.RetryPeriod = spec.Duration(200 * time.Millisecond)
-	config.Scheduling.Binding.WriteTimeout = spec.Duration(time.Second)
+	config.Scheduling.Binding.WriteTimeout = spec.Duration(10 * time.Second)
 	ctx, cancel := context.WithCancel(b.t.Context())
 	p := &process{cancel: cancel, ended: make(chan error, 1)}
 	listening := make(chan string, 1)

@@ -160,6 +160,12 @@ func (b *bed) whoMaySeeWhat(p *process) {
 		}
 		return nil
 	})
+	b.eventually("the viewer of the cluster sees a snapshot", func() error { // kube-apiserver and hilbertd hear of a role's binding by watches of their own
+		if code, body := b.get(eve, group+"/snapshots/current", nil); code != http.StatusOK {
+			return fmt.Errorf("%d %.300s", code, body)
+		}
+		return nil
+	})
 	for _, c := range []struct {
 		who  *asker
 		path string
@@ -281,8 +287,8 @@ func (b *bed) tokensStay() {
 	b.route(portOf(t, recorder.Listener.Addr().String()), b.cert)
 	b.awaitAvailable()
 	account := b.withToken("red", "ann")
-	b.eventually("the recorder is asked", func() error {
-		if code, body := b.get(account, explanation("red", "p"), nil); code != http.StatusOK {
+	b.eventually("the recorder is asked", func() error { // until kube-apiserver has heard of the new way, hilbertd is
+		if code, body := b.get(account, explanation("red", "p"), nil); code != http.StatusOK || len(seen) == 0 {
 			return fmt.Errorf("%d %s", code, body)
 		}
 		return nil

@@ -106,7 +106,7 @@ func TestUp(t *testing.T) {
 // TestInterruptedBench: a benchmark that is cut short fails, prints no result, and takes its processes and data with it.
 func TestInterruptedBench(t *testing.T) {
 	home, temporary := t.TempDir(), t.TempDir()
-	command := lab(home, "bench", "schedule", "--nodes", "40", "--pods", "200", "--only", "raw", "--dir", filepath.Join(home, "logs"))
+	command := lab(home, "bench", "schedule", "--nodes", "40", "--pods", "2000", "--only", "raw", "--dir", filepath.Join(home, "logs"))
 	command.Env = append(command.Env, "TMPDIR="+temporary)
 	var out bytes.Buffer
 	command.Stdout = &out
@@ -282,7 +282,7 @@ func TestBenchRequests(t *testing.T) {
 	}
 	for _, c := range result.Cases {
 		// Each container is a pod and a Binding at least, and each master is told by a status.
-		if a := c.Ask; a.Containers != masters*each || a.ContainersPerSecond <= 0 || a.P50Millis <= 0 || a.P99Millis < a.P50Millis || a.Statuses < masters || a.Requests["POST pods"] < 1 || a.Requests["POST pods/binding"] != 1 {
+		if a := c.Ask; a.Containers != masters*each || a.ContainersPerSecond <= 0 || a.P50Millis <= 0 || a.P99Millis < a.P50Millis || a.Statuses < masters || a.Requests["POST pods"] < 1 || a.Requests["POST pods/binding"] < 1 {
 			t.Errorf("%s: %+v", c.Name, a)
 		}
 		if x := c.Exchange; (x == nil) != (c.Name == "gang") || x != nil && (x.Containers != masters*each/2 || x.Requests["DELETE pods"] < 1 || x.Requests["POST pods"] < 1) {
