@@ -18,6 +18,7 @@ SEEDS   ?= 100
 COUNT   ?= 10
 CASES   ?= 100000
 CHECKS  ?= 1000
+PLAYS   ?= 3
 SEED    ?= 1
 # A count, not a duration: at the end of a duration Go 1.26 may report its own deadline as a failure (go.dev/issue/75804).
 FUZZTIME ?= 300000x
@@ -190,10 +191,20 @@ properties: export RAPID_NOFAILFILE = true
 properties: ## CHECKS new histories of every property; what fails prints the seed that repeats it
 	$(call timed,properties,$(GO) test -short -count=1 -timeout 120m $$($(GO) list -f '{{.ImportPath}} {{.TestImports}}{{.XTestImports}}' ./... | sed -n 's: .*[[ ]pgregory.net/rapid[] ].*::p'))
 
+# What has goroutines, processes and clocks; the rest is a function of its arguments.
+STALLS = ./cmd/... ./kube/... ./node/... ./examples/... ./internal/doctest/... ./schedule ./schedule/bind
+.PHONY: stalls
+stalls: export RAPID_SEED ?= 1
+stalls: export RAPID_NOFAILFILE = true
+stalls: export STALL ?= 1500
+stalls: ## tests PLAYS times, each program stopped again and again for up to STALL ms, as where there is more work than CPUs: tests that bet on how long something takes fail; PLAYS=1 STALLS=./kube/... for a part
+	$(call timed,stalls,$(GO) test -vet=off -short -count=$(PLAYS) -timeout 120m -exec '$(CURDIR)/.ci/stall' $(STALLS))
+
 .PHONY: nightly
 nightly: ## what is too long for .ci/run: SEEDS seeds of each simulation, a million differential cases, the lab, all guests, long fuzzing; hours
 	$(MAKE) test
 	$(MAKE) properties
+	$(MAKE) stalls
 	$(MAKE) sim
 	$(MAKE) sim-claims SEEDS=200
 	$(MAKE) chaos SEEDS=1000
