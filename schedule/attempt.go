@@ -354,15 +354,14 @@ func (a *attempt) explain() (why *explanation, fresh bool) {
 // looks takes note that the attempt asks all nodes.
 func (a *attempt) looks() { a.d.looked += max(a.in.snapshot.Slots(), 1) }
 
-// lacking is for how many of the members that the gang needs there is no place now; at least 1, for topology may keep them apart.
+// lacking is for how many more members there has to be room before the gang may get the places that it needs.
 func (a *attempt) lacking() int {
 	a.looks()
 	mark := a.in.snapshot.Mark()
 	a.d.gate.Reservations.Own(a.unit).Open(a.in.snapshot)
-	ask := a.wanted()
-	fit := a.decider().WouldFit(&pack.Ask{Members: ask.Members, Need: 1, Within: ask.Within})
+	n := leastLacking(a.decider(), a.wanted())
 	a.in.snapshot.Rollback(mark)
-	return max(ask.Need-fit, 1)
+	return n
 }
 
 // commit proposes a Plan for the unit. Members that are not in it wait on. It answers false when the Plan was rejected.
@@ -371,6 +370,7 @@ func (a *attempt) commit(plan *cluster.Plan, why facts.Condition) bool {
 	plan.Decided = a.now.UnixNano()
 	verdict := d.propose(plan, why)
 	if verdict.Reason == cluster.RejectQuota && u.Gang != nil && len(plan.Victims) == 0 && verdict.Placement >= u.Need() {
+		u.NotBefore = verdict.Revision                        // for those that are left over
 		plan.Placements = plan.Placements[:verdict.Placement] // what the first members are given has room
 		verdict = d.propose(plan, why)
 	}

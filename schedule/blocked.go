@@ -255,7 +255,7 @@ func (b *blocked) changed(sq *queue.ShapeQueue, slot cluster.Slot) bool {
 		if r.wants && rules.FitsWithoutLower(b.store, slot, class, r.wanted) {
 			return true
 		}
-		if rules.Fits(&b.store.State, slot, class) {
+		if rules.FitsNode(&b.store.State, slot, class) {
 			gained += rules.PodsThatFit(&b.store.State, slot, class)
 		}
 	}

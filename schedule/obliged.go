@@ -25,8 +25,8 @@ const maxObligedChecks = 1 << 14
 //	their own node changes         one that must not be bound there any more; if it fits nowhere else, it gives its place up
 //	others of a gang come or go    a gang of which other members have to go together now
 //
-// Single pods of one class are looked at together: where one finds no room, no other does. A gang has to find room for as many members as found none
-// when it was tried last.
+// Single pods of one class are looked at together: where one finds no room, no other does. Where constraints between pods decide, that is so only for those on
+// one node: a zone that has one pod too many is open to the pods of that zone. A gang has to find room for as many members as found none when it was tried last.
 //
 // Example: pod p is to replace pod v on n1, and v never ends, because n1 is unreachable. n2 is drained and comes back empty. The next Step sees that
 // n2 changed, places p there, and spares v, if v is not being deleted yet.
@@ -48,6 +48,7 @@ type obliged struct {
 type obligedKey struct {
 	class *cluster.Class
 	queue *quota.Queue
+	node  string // that they have places on, if constraints between pods decide where they may go; else empty
 }
 
 // undone is a range of changes that a rejected Plan has made and taken back.
@@ -117,7 +118,10 @@ func (o *obliged) groupOf(u *obligedUnit) *obligedGroup {
 	pod := u.members[0]
 	g := &obligedGroup{since: u.since}
 	if pod.Unit == nil {
-		g.obligedKey = obligedKey{pod.Class, pod.Queue()}
+		g.obligedKey = obligedKey{class: pod.Class, queue: pod.Queue()}
+		if rules.UsesDomainFilters(pod.Class) {
+			g.node = pod.Node()
+		}
 		if known := o.classes[g.obligedKey]; known != nil {
 			return known
 		}
@@ -258,7 +262,7 @@ func (o *obliged) gains(g *obligedGroup) bool {
 			continue
 		}
 		if g.class != nil {
-			if rules.Fits(&o.store.State, slot, g.class) {
+			if rules.FitsNode(&o.store.State, slot, g.class) {
 				return true
 			}
 			continue
@@ -279,7 +283,7 @@ func (o *obliged) roomOn(u *obligedUnit, slot cluster.Slot) (room int) {
 	}
 	var last *cluster.Class
 	for _, pod := range u.members {
-		if pod.Class != last && rules.Fits(s, slot, pod.Class) {
+		if pod.Class != last && rules.FitsNode(s, slot, pod.Class) {
 			room += rules.PodsThatFit(s, slot, pod.Class)
 		}
 		last = pod.Class

@@ -49,6 +49,7 @@ type obligedWorld struct {
 	held    []bind.Write // not answered yet
 	limit   int64        // of the queue; 0: there is none
 	seen    map[string]int
+	tied    func(*facts.Pod) // gives the pods that come now constraints; nil: they have none
 }
 
 func newObligedWorld(t *rapid.T, seen map[string]int) *obligedWorld {
@@ -81,17 +82,18 @@ func (o obligedObserver) Released(_ *cluster.Pod, message string, _ time.Time) {
 		o.seen["gave up"]++
 	}
 }
-func (o obligedObserver) Rejected(string, time.Time) { o.seen["rejected"]++ }
+func (o obligedObserver) Rejected(string, time.Time)           { o.seen["rejected"]++ }
+func (o obligedObserver) MissedWakeup(*cluster.Pod, time.Time) { o.seen["missed wake-ups"]++ }
 
 func (obligedObserver) Placed(*cluster.Pod, time.Time)                                {}
 func (obligedObserver) Preempting(*cluster.Pod, []*cluster.Pod, time.Time)            {}
 func (obligedObserver) Cleared(*cluster.Pod, time.Time)                               {}
 func (obligedObserver) Unschedulable(*cluster.Pod, []schedule.FilterCount, time.Time) {}
 func (obligedObserver) Bound(*cluster.Pod, time.Time)                                 {}
-func (obligedObserver) MissedWakeup(*cluster.Pod, time.Time)                          {}
 
 func (w *obligedWorld) setNode(name string, cpu int64, tainted bool) {
-	n := &facts.Node{Name: name, Labels: map[string]string{}, Allocatable: []resource.Quantity{{Name: "cpu", Amount: cpu}, {Name: "pods", Amount: 110}}}
+	zone := map[bool]string{true: "a", false: "b"}[name <= "n1"]
+	n := &facts.Node{Name: name, Labels: map[string]string{"zone": zone}, Allocatable: []resource.Quantity{{Name: "cpu", Amount: cpu}, {Name: "pods", Amount: 110}}}
 	if tainted {
 		n.Taints = []facts.Taint{{Key: "node.kubernetes.io/unreachable", Effect: facts.NoSchedule}}
 	}
@@ -107,6 +109,9 @@ func (w *obligedWorld) createPod(cpu int64, priority int32, unit string) {
 	p := &facts.Pod{
 		UID: facts.UID(name), Namespace: "ns", Name: name, Ours: true, Created: int64(w.created), Priority: priority, Unit: unit,
 		Requirements: &facts.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: cpu}}},
+	}
+	if w.tied != nil {
+		w.tied(p)
 	}
 	w.pods[p.UID] = p
 	w.tell(p)

@@ -172,9 +172,7 @@ func (x *redecider) gang(in *instance, u *obligedUnit) (plan *cluster.Plan, lack
 	if placed, ok := decider.PlaceUnit(ask); ok {
 		return in.unitPlan(placed), 0
 	}
-	need := ask.Need
-	ask.Need = 1
-	return nil, max(need-decider.WouldFit(ask), 1)
+	return nil, leastLacking(decider, ask)
 }
 
 // replace proposes a Plan that gives an obliged unit other places. Members without a new place wait again.

@@ -181,7 +181,8 @@ func (na *nodeAgents) podEnded(i int32) {
 	if ag.forgetKubelet(p.uid) || freed && ag.contested() {
 		na.findOwnerSoon(p.node, ownerLook)
 	}
-	if freed || na.api.requirements(p).Reclaimed {
+	// Without a report that does not name it any more, the scheduler would be asked for ever to evict one that could not have what it was promised.
+	if freed || na.api.requirements(p).Reclaimed || slices.Contains(ag.broken, p.uid) {
 		na.reportSoon(p.node)
 	}
 }

@@ -116,6 +116,7 @@ func TestReservationsFound(t *testing.T) {
 		{"an eviction that had ended ended the next one of its pod, whose write was under way", gangs, 242, 1, 3, some},
 		{"a gang that lost its places with a Plan that was refused was decided on a snapshot that had not seen why", tenants, 207, 4, 0, ofEvictionsToo},
 		{"a list without a member of a gang that waits for its victims, and without these, ended the process", reservedTiedGangsWorkload, 8, 4, 0, some},
+		{"a gang slept beside room, for no member might go to the zone that came free before another one was elsewhere", reservedTiedGangsWorkload, 17, 4, 0, some},
 	} {
 		t.Run(fmt.Sprint(c.seed, "/", c.schedulers), func(t *testing.T) {
 			t.Parallel()

@@ -252,3 +252,32 @@ run 1m
 		t.Errorf("branch and guest have %v, want 4 and 12 cores", got)
 	}
 }
+
+// TestTenantsFound plays what seeds have found, each with the mistake that it showed.
+func TestTenantsFound(t *testing.T) {
+	t.Parallel()
+	const (
+		devices = tenantedWorkload + ",constraints=1,numa=2,dedicated=20,devices=40"
+		tied    = "nodes=12,pods=300,classes=16,minutes=5,load=150,gangs=60,constraints=1"
+	)
+	for _, c := range []struct {
+		mistake, workload string
+		seed              uint64
+	}{
+		{"members that are unlike were placed in one order only, and the gang slept until somebody took a place from it", devices, 2},
+		{"what a limit left over of a gang was decided again on a snapshot that had not seen why", devices, 29},
+		{"the model's agent asked for ever for the eviction of a pod that had gone", devices, 107},
+		{"a gang slept beside room, for no member might go to the zone that came free before another one was elsewhere", tied, 7},
+	} {
+		t.Run(fmt.Sprint(c.seed), func(t *testing.T) {
+			t.Parallel()
+			w := invent(t, c.workload, c.seed)
+			o := options(c.seed)
+			o.Schedulers, o.CheckEvery, o.Faults, o.Preempt = 4, 16*stepsBetweenChecks(), DefaultFaults(w), true
+			o.Faults.AddEvictionFaults()
+			if _, err := Run(t.Context(), w, o); err != nil {
+				t.Errorf("%s again: %v", c.mistake, err)
+			}
+		})
+	}
+}

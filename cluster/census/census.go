@@ -13,7 +13,7 @@ type Census struct {
 	occupied int32   // domains that have pods; each has an eligible node
 	fewest   int32   // the smallest count of an occupied domain
 	sum      int64
-	version  uint64
+	version  uint64 // a fingerprint of the counts: what is taken back leaves it as it was
 }
 
 // Census returns a census by its ID, counted if this state does not have it yet.
@@ -70,9 +70,26 @@ func (c *Census) addTerm(slot Slot, id TallyID, delta int32) {
 	}
 	sum := int64(c.weights[id]) * int64(delta)
 	d := c.scope.domain(slot)
-	c.version++
 	c.sum += sum
-	c.counts.set(d, c.counts.get(d)+sum)
+	c.set(d, c.counts.get(d)+sum)
+}
+
+// set changes the count of a domain.
+func (c *Census) set(d DomainID, count int64) {
+	c.version += fingerprint(d, count) - fingerprint(d, c.counts.get(d))
+	c.counts.set(d, count)
+}
+
+// fingerprint is a number for a count of a domain; 0 for none. Numbers of several domains are added up, so all bits of both have to show in all of it (the finalizer
+// of splitmix64).
+func fingerprint(d DomainID, count int64) uint64 {
+	if count == 0 {
+		return 0
+	}
+	x := uint64(count)*0x9e3779b97f4a7c15 + uint64(d)
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }
 
 // Key is the topology key.
@@ -104,10 +121,9 @@ func (c *Census) charge(slot Slot, delta int32) {
 		return
 	}
 	d := c.scope.domain(slot)
-	c.version++
 	c.sum += int64(delta)
 	old := c.counts.get(d)
-	c.counts.set(d, old+int64(delta))
+	c.set(d, old+int64(delta))
 	c.rank(int32(old), -1)
 	c.rank(int32(old)+delta, 1)
 	if c.occupied == 0 {

@@ -61,10 +61,13 @@ func (r *unitPlacement) fill(s scope, m memberRange, spread string) {
 	}
 }
 
-// fillAnywhere gives each member the best of all nodes, as if it were a single pod. Members whose volumes are somewhere already come first: the others can go
-// elsewhere.
+// fillAnywhere gives each member the best of all nodes, as if it were a single pod. Members that were left over come first, then those whose volumes are somewhere
+// already: the others can go elsewhere.
 func (r *unitPlacement) fillAnywhere(m memberRange) {
 	tied := func(i int) bool { v := r.ask.Members[i].Class.Volumes; return v != nil && v.Tied() }
+	for _, class := range r.first {
+		r.fillAnywhereIf(m, func(i int) bool { return r.ask.Members[i].Class == class })
+	}
 	r.fillAnywhereIf(m, tied)
 	r.fillAnywhereIf(m, func(int) bool { return true })
 }
@@ -84,8 +87,8 @@ func (r *unitPlacement) fillAnywhereIf(m memberRange, may func(i int) bool) {
 	}
 }
 
-// fillNodes gives each member the best of some nodes. Members of the class for which the cluster has the least capacity come first: members
-// of other classes are likelier to find a node beside them than the other way round.
+// fillNodes gives each member the best of some nodes. Members that were left over come first, then those of the class for which the cluster has the least capacity:
+// members of other classes are likelier to find a node beside them than the other way round.
 func (r *unitPlacement) fillNodes(slots []cluster.Slot, m memberRange) {
 	members := r.ask.Members
 	r.sameClass = r.sameClass[:0]
@@ -99,7 +102,8 @@ func (r *unitPlacement) fillNodes(slots []cluster.Slot, m memberRange) {
 	}
 	if len(r.sameClass) > 1 {
 		slices.SortStableFunc(r.sameClass, func(a, b memberRange) int {
-			return cmp.Compare(r.index.Capacity(members[a.from].Class).Total(), r.index.Capacity(members[b.from].Class).Total())
+			left, right := members[a.from].Class, members[b.from].Class
+			return cmp.Or(cmp.Compare(r.turn(left), r.turn(right)), cmp.Compare(r.index.Capacity(left).Total(), r.index.Capacity(right).Total()))
 		})
 	}
 	for _, alike := range r.sameClass {

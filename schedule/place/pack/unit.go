@@ -2,6 +2,7 @@ package pack
 
 import (
 	"math"
+	"slices"
 
 	"hilbert.dev/hilbert/cluster"
 	"hilbert.dev/hilbert/cluster/facts"
@@ -96,7 +97,8 @@ type unitPlacement struct {
 
 	scorer    index.DomainScorer
 	spreading spreading
-	failed    []*cluster.Class // of which a member found no place in the fill under way
+	failed    []*cluster.Class // of which a member found no place in the latest fill
+	first     []*cluster.Class // whose members have their turn before the others: else they are left over
 	tries     int              // domains that were tried and taken back
 
 	within  []cluster.Slot // the ask's, each once
@@ -122,7 +124,7 @@ type memberRange struct{ from, to int }
 
 func (r *unitPlacement) begin(ask *Ask) {
 	r.ask, r.start, r.need = ask, r.snapshot.Mark(), max(ask.Need, 1)
-	r.placed, r.members, r.done = r.placed[:0], r.members[:0], r.done[:0]
+	r.placed, r.members, r.done, r.failed, r.first = r.placed[:0], r.members[:0], r.done[:0], r.failed[:0], r.first[:0]
 	for range ask.Members {
 		r.done = append(r.done, false)
 	}
@@ -153,7 +155,39 @@ func (r *unitPlacement) place() {
 	if all.to < r.need || all.to >= CapacityCheckFrom && r.mostThatFit(false) < int64(r.need) {
 		return
 	}
-	r.placeInOneDomain(scope{}, all, layer{packing: &r.ask.Topology}, r.need)
+	for range 1 + maxTurns {
+		r.placeInOneDomain(scope{}, all, layer{packing: &r.ask.Topology}, r.need)
+		if len(r.placed) >= r.need || !r.takeTurns() {
+			return
+		}
+	}
+}
+
+// maxTurns is how often the members of a unit are placed anew because some were left over.
+const maxTurns = 4
+
+// takeTurns gives those their turn first that were left over the last time. It answers false when that is no help: all were first already, or find no place even so.
+//
+// Example: one member wants a NUMA node of its own, which n1 and n2 have, another a GPU, which is on n1. The first takes n1, and then the GPU's has too few CPUs
+// beside it. With the GPU's first, the other goes to n2.
+func (r *unitPlacement) takeTurns() (some bool) {
+	for _, class := range r.failed {
+		if slices.Contains(r.first, class) {
+			continue
+		}
+		if _, fits := r.index.Place(class); fits {
+			r.first, some = slices.Insert(r.first, 0, class), true
+		}
+	}
+	return some
+}
+
+// turn orders classes: those of first as they stand there, then the others.
+func (r *unitPlacement) turn(class *cluster.Class) int {
+	if at := slices.Index(r.first, class); at >= 0 {
+		return at - len(r.first)
+	}
+	return 0
 }
 
 // mostThatFit is how many members fit at most, each class by itself, as far as its Capacity is known already; with learn it will be.

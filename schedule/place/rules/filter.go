@@ -82,7 +82,13 @@ func Commits(s *cluster.State, slot cluster.Slot, c *cluster.Class, grant *topol
 
 // Fits reports whether a pod of the class may go to the node, by every filter.
 func Fits(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
-	return s.Node(slot) != nil && FitsIn(Static, s, slot, c) && FitsIn(Local, s, slot, c) && FitsIn(Domain, s, slot, c)
+	return FitsNode(s, slot, c) && FitsIn(Domain, s, slot, c)
+}
+
+// FitsNode reports whether the node itself would take a pod of the class, wherever other pods are. It asks about a pod that is not placed alone, or has a place
+// itself: then constraints between pods are judged when the others have their places.
+func FitsNode(s *cluster.State, slot cluster.Slot, c *cluster.Class) bool {
+	return s.Node(slot) != nil && FitsIn(Static, s, slot, c) && FitsIn(Local, s, slot, c)
 }
 
 // FitsThrough reports whether a pod of the class may go to the node if it may use what is reserved there.
