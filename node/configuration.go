@@ -90,6 +90,9 @@ func (c *configurationController) set(w *spec.WantedConfiguration, now time.Time
 	c.swap(&config)
 	c.keep(w, now)
 	c.node.Log.Info("the configuration is in force", "name", w.Name, "hash", w.Hash)
+	for _, f := range spec.NoEffectOnNode(&config) {
+		c.node.Log.Warn("the configuration has a field that does nothing", "name", w.Name, "field", f.Field, "why", f.Err)
+	}
 }
 
 // merged is the file with what was told in its place.

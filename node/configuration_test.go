@@ -1,6 +1,8 @@
 package node
 
 import (
+	"bytes"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +102,26 @@ func TestConfigurationThatCannotBeRead(t *testing.T) {
 	w.start()
 	if w.applied() != nil || w.laws().CPU.Margin != 1 {
 		t.Errorf("%+v", w.applied())
+	}
+}
+
+// TestConfigurationWithoutEffect: what a node is told is judged together with its file; a field that does nothing there is logged with the field that it needs, and is in force all the same.
+func TestConfigurationWithoutEffect(t *testing.T) {
+	said := map[int]string{}
+	for _, groups := range []int{0, 8} {
+		var text bytes.Buffer
+		w := newWorld(t)
+		w.seldom, w.groups, w.log = true, groups, slog.NewTextHandler(&text, nil)
+		w.start()
+		w.agent.Configure(wanted(`{"memoryBandwidth":{"intensiveBytesPerSecond":5000000000}}`))
+		w.agent.Ask(time.Minute, func(*Agent) { said[groups] = text.String() })
+		if a := w.applied(); a == nil || a.Error != "" {
+			t.Errorf("with %d groups: %+v", groups, a)
+		}
+	}
+	const want = `field=node.memoryBandwidth.intensiveBytesPerSecond why="it has no effect while node.memoryBandwidth.groups is 0`
+	if !strings.Contains(said[0], want) || strings.Contains(said[8], "no effect") {
+		t.Errorf("without groups:\n%swith groups:\n%s", said[0], said[8])
 	}
 }
 

@@ -214,6 +214,7 @@ type world struct {
 	processor ProcessorCounters
 	bandwidth MemoryBandwidth
 	groups    int // node.memoryBandwidth.groups
+	log       slog.Handler
 }
 
 // runningPod is what the runtime would tell in Synchronize.
@@ -226,6 +227,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		directory: t.TempDir(),
+		log:       slog.DiscardHandler,
 		T:         t, kernel: newKernel(), store: &kept{}, lawState: &kept{}, configuration: &kept{}, uplinks: &kept{}, numbers: &kept{}, resources: &kept{}, pluginTimeout: spec.Duration(10 * time.Second), hardware: machine(), mode: spec.ModeAgent, updates: make(map[string]string), refuse: make(map[string]bool),
 		running: make(map[string]runningPod),
 	}
@@ -272,7 +274,7 @@ func (w *world) start() {
 	config.MemoryBandwidth.Groups = w.groups
 	agent, err := New(Options{
 		Thresholds: w.thresholds, LogPages: w.logPages, RunQueues: w.runQueues, Counters: w.processor, Bandwidth: w.bandwidth,
-		Node: "n1", Machine: w.hardware, Devices: w.inspector, Plugins: w.plugins, Mode: w.mode, Config: config, Kernel: w.absence.Kernel, Absence: w.absence, Log: slog.New(slog.DiscardHandler),
+		Node: "n1", Machine: w.hardware, Devices: w.inspector, Plugins: w.plugins, Mode: w.mode, Config: config, Kernel: w.absence.Kernel, Absence: w.absence, Log: slog.New(w.log),
 		Ports: Ports{
 			Report: func(_ context.Context, r *spec.NodeReport) error {
 				w.mu.Lock()

@@ -57,19 +57,19 @@ type Configuration struct {
 	// Roles are the parts of Hilbert that this process runs: dispatcher, scheduler and binder together; or dispatcher and binder, with processes of the role scheduler beside it; or scheduler, agent, watchdog, controller or metrics alone.
 	Roles []Role `json:"roles,omitempty"`
 	// SchedulerName is the spec.schedulerName of the pods that Hilbert places. It leaves all other pods alone.
-	SchedulerName string `json:"schedulerName"`
+	SchedulerName string `json:"schedulerName" needs:"roles=binder|roles=controller"`
 
-	ClientConnection ClientConnection `json:"clientConnection,omitzero"`
-	LeaderElection   LeaderElection   `json:"leaderElection"`
+	ClientConnection ClientConnection `json:"clientConnection,omitzero" needs:"roles=binder|roles=agent|roles=controller|roles=metrics"`
+	LeaderElection   LeaderElection   `json:"leaderElection" needs:"roles=binder|roles=controller"`
 	Server           Server           `json:"server"`
 	Peers            Peers            `json:"peers,omitzero"`
 	Logging          Logging          `json:"logging"`
-	Tracing          Tracing          `json:"tracing"`
-	Scheduling       Scheduling       `json:"scheduling"`
-	Metrics          Metrics          `json:"metrics"`
-	Rescheduling     Rescheduling     `json:"rescheduling"`
-	Controller       Controller       `json:"controller"`
-	Node             Node             `json:"node"`
+	Tracing          Tracing          `json:"tracing" needs:"roles=binder"`
+	Scheduling       Scheduling       `json:"scheduling" needs:"roles=binder"`
+	Metrics          Metrics          `json:"metrics" needs:"roles=metrics"`
+	Rescheduling     Rescheduling     `json:"rescheduling" needs:"roles=controller,rescheduling.mode!=Off|controller.tides.enabled"`
+	Controller       Controller       `json:"controller" needs:"roles=controller"`
+	Node             Node             `json:"node" needs:"roles=agent|roles=watchdog"`
 }
 
 // ClientConnection says how to reach the API server.
@@ -103,7 +103,7 @@ type Server struct {
 	// TLSPrivateKeyFile is a PEM file with the key of that certificate.
 	TLSPrivateKeyFile string `json:"tlsPrivateKeyFile,omitempty"`
 	// Profiling serves Go's profiles below /debug/pprof/: the scheduler's to users who may get the path, those of the other roles to their own host.
-	Profiling bool `json:"profiling,omitempty"`
+	Profiling bool `json:"profiling,omitempty" needs:"server.bindAddress!=-"`
 }
 
 // Tracing sends, for some of the pods, a trace of their way from the moment they could be placed to their Binding, as OpenTelemetry's OTLP over HTTP. The ID of a pod's trace
@@ -113,7 +113,7 @@ type Tracing struct {
 	// environment variables that OpenTelemetry's specification names, such as OTEL_EXPORTER_OTLP_HEADERS and OTEL_EXPORTER_OTLP_CERTIFICATE.
 	Endpoint string `json:"endpoint,omitempty"`
 	// SamplingRatePerMillion is how many of a million pods are traced.
-	SamplingRatePerMillion int `json:"samplingRatePerMillion"`
+	SamplingRatePerMillion int `json:"samplingRatePerMillion" needs:"tracing.endpoint"`
 }
 
 // Logging is quiet by default: at "info" a healthy cluster logs start, leadership and stop.
@@ -130,7 +130,7 @@ type Scheduling struct {
 	// keeps its default weight.
 	Scores map[string]int64 `json:"scores,omitempty"`
 	// CapacityRatio is the curve of the score RequestedToCapacityRatio: points by ascending utilization, with straight lines between them.
-	CapacityRatio []RatioPoint `json:"capacityRatio,omitempty"`
+	CapacityRatio []RatioPoint `json:"capacityRatio,omitempty" needs:"scheduling.scores.RequestedToCapacityRatio|scheduling.profiles"`
 	// Profiles score the nodes for some pods by other weights than those above. A pod takes the profile that names its spec.schedulerName, else the
 	// one that names its queue or the nearest queue above it, else scores and capacityRatio.
 	Profiles []SchedulingProfile `json:"profiles,omitempty"`
@@ -164,7 +164,7 @@ type Scheduling struct {
 	// much memory for nodes as the ledger does.
 	Schedulers int `json:"schedulers"`
 	// Partitions says when each of several schedulers, in this process or in others, has a part of the nodes for itself.
-	Partitions Partitions `json:"partitions"`
+	Partitions Partitions `json:"partitions" needs:"scheduling.schedulers!=1|roles!=scheduler"`
 	// MaxClassIndexes bounds the rankings that a scheduler keeps (one for each size of pod), and separately the indexes of classes with
 	// constraints between pods. Each takes about 20 bytes a node. The least recently used one is dropped first.
 	MaxClassIndexes int `json:"maxClassIndexes"`
@@ -229,7 +229,7 @@ type Node struct {
 	KubeletDirectory string `json:"kubeletDirectory"`
 	// LogDirectories are where log files are whose page cache Memory.Logs may drop, on the host. A path may have wildcards as path.Match has them, but not in its first part:
 	// "/var/lib/kubelet/pods/*/volumes/kubernetes.io~empty-dir/logs".
-	LogDirectories []string `json:"logDirectories"`
+	LogDirectories []string `json:"logDirectories" needs:"node.lending.enabled,node.memory.logs.bytesPerSecond"`
 	// NRISocket is the socket on which the container runtime serves NRI.
 	NRISocket string `json:"nriSocket"`
 	// ReservedCores is how many physical cores are kept for the node's own services and for system_cores pods: the lowest-numbered ones, in
@@ -248,34 +248,34 @@ type Node struct {
 	// RefreshInterval is the most time between two writes of the CustomNodeResource.
 	RefreshInterval Duration `json:"refreshInterval"`
 	// Lending says what the node lends to reclaimed pods.
-	Lending Lending `json:"lending"`
+	Lending Lending `json:"lending" needs:"node.mode!=kubelet,node.lending.enabled"`
 	// CPU tunes the laws that lend CPUs.
-	CPU NodeCPU `json:"cpu"`
+	CPU NodeCPU `json:"cpu" needs:"node.lending.enabled"`
 	// CPUBurst lets online pods that their CPU limits throttle use some of what they left unused before.
-	CPUBurst CPUBurst `json:"cpuBurst"`
+	CPUBurst CPUBurst `json:"cpuBurst" needs:"node.lending.enabled"`
 	// QuietCPUs keeps interrupts and the host's services off the CPUs that dedicated pods have for themselves.
-	QuietCPUs QuietCPUs `json:"quietCPUs,omitzero"`
+	QuietCPUs QuietCPUs `json:"quietCPUs,omitzero" needs:"node.mode!=kubelet"`
 	// Memory says how memory is lent, limited, protected and taken back.
 	Memory NodeMemory `json:"memory"`
 	// Eviction says when the node is short, and when reclaimed pods have to go.
-	Eviction NodeEviction `json:"eviction"`
+	Eviction NodeEviction `json:"eviction" needs:"node.lending.enabled"`
 	// KubeletThresholds says where the kubelet's eviction thresholds are read. Ask: the kubelet is asked (/configz); as long as it has not answered, the node lends
 	// no memory. File: they are those of config.yaml in KubeletDirectory, though the kubelet's flags and drop-ins may say otherwise.
-	KubeletThresholds string `json:"kubeletThresholds"`
+	KubeletThresholds string `json:"kubeletThresholds" needs:"node.lending.enabled"`
 	// Usage is about the report of what the node uses.
-	Usage Usage `json:"usage"`
+	Usage Usage `json:"usage" needs:"node.lending.enabled"`
 	// Interference says when neighbours harm a service, and what is done about it.
-	Interference NodeInterference `json:"interference"`
+	Interference NodeInterference `json:"interference" needs:"node.lending.enabled,node.interference.mode!=off"`
 	// MemoryBandwidth says of how many pods the memory bandwidth is read.
-	MemoryBandwidth NodeMemoryBandwidth `json:"memoryBandwidth,omitzero"`
+	MemoryBandwidth NodeMemoryBandwidth `json:"memoryBandwidth,omitzero" needs:"node.lending.enabled,node.memoryBandwidth.groups"`
 	// Overcommit says how much of the node's CPUs may be promised to services a second time.
-	Overcommit NodeOvercommit `json:"overcommit"`
+	Overcommit NodeOvercommit `json:"overcommit" needs:"node.lending.enabled,node.overcommit.mode!=off"`
 	// Metrics is about what is sent to the role metrics.
-	Metrics NodeMetrics `json:"metrics"`
+	Metrics NodeMetrics `json:"metrics" needs:"node.metrics.address"`
 	// Devices is about GPUs and network cards.
 	Devices NodeDevices `json:"devices"`
 	// Plugins is about resources that processes of their own bring.
-	Plugins NodePlugins `json:"plugins"`
+	Plugins NodePlugins `json:"plugins" needs:"node.plugins.enabled"`
 }
 
 // Usage says whether an agent reports what its node uses. The scheduler reads that for the score LoadAware.
@@ -284,7 +284,7 @@ type Usage struct {
 	Enabled bool `json:"enabled,omitempty"`
 	// RefreshInterval is the most time between two reports of a node that reports its use. It must be well below the scheduler's
 	// NodeReports.UsageStaleAfter.
-	RefreshInterval Duration `json:"refreshInterval"`
+	RefreshInterval Duration `json:"refreshInterval" needs:"node.usage.enabled|node.overcommit.mode!=off"`
 }
 
 // NodeDevices says who allocates the node's GPUs, and how often the agent looks at its devices.
@@ -295,15 +295,15 @@ type NodeDevices struct {
 	// Interval is how often the agent looks at GPUs and network cards.
 	Interval Duration `json:"interval"`
 	// SeveralUsers allows soft slices of one GPU to pods that run as different users. It needs deploy/mps.yaml with MPS_MULTIUSER=1.
-	SeveralUsers bool `json:"severalUsers,omitempty"`
+	SeveralUsers bool `json:"severalUsers,omitempty" needs:"node.devices.owner!=kubelet"`
 	// SeveralNamespaces allows soft slices of one GPU to pods of different namespaces. MPS does not protect them from each other.
-	SeveralNamespaces bool `json:"severalNamespaces,omitempty"`
+	SeveralNamespaces bool `json:"severalNamespaces,omitempty" needs:"node.devices.owner!=kubelet"`
 	// ToolkitConfig is where the configuration of NVIDIA's container toolkit lies, as the agent sees it. Hilbert allocates GPUs only where the file says
 	// accept-nvidia-visible-devices-envvar-when-unprivileged = false, or where there is no such file. deploy/agent.yaml mounts the directory.
-	ToolkitConfig string `json:"toolkitConfig"`
+	ToolkitConfig string `json:"toolkitConfig" needs:"node.devices.owner!=kubelet,node.devices.ignoreToolkit!=true"`
 	// IgnoreToolkit allocates GPUs whatever ToolkitConfig says. Where containers run by NVIDIA's runtime, any of them may then have GPUs that its pod does
 	// not hold.
-	IgnoreToolkit bool `json:"ignoreToolkit,omitempty"`
+	IgnoreToolkit bool `json:"ignoreToolkit,omitempty" needs:"node.devices.owner!=kubelet"`
 	// OtherResources are resources below nvidia.com/ that are not GPUs. NVIDIA's Network Operator, for example, offers network cards as
 	// nvidia.com/hostdev. Any other resource below nvidia.com/ in the node's status means that something else allocates the GPUs, and Hilbert
 	// allocates none.
@@ -343,9 +343,9 @@ type LendingParameters struct {
 	// IO limits what reclaimed pods do to disks.
 	IO LendingIO `json:"io"`
 	// Network limits what reclaimed pods send and receive.
-	Network LendingNetwork `json:"network,omitzero"`
+	Network LendingNetwork `json:"network,omitzero" needs:"node.lending.network.enabled"`
 	// RDT limits the cache and the memory bandwidth of reclaimed pods.
-	RDT LendingRDT `json:"rdt"`
+	RDT LendingRDT `json:"rdt" needs:"node.lending.rdt.enabled"`
 }
 
 // LendingIO limits what reclaimed pods do to disks. The agent sets their weights in any case.

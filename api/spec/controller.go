@@ -5,13 +5,13 @@ import "time"
 // Controller configures the role controller.
 type Controller struct {
 	// Recommendation is about what pods should ask for.
-	Recommendation Recommendation `json:"recommendation"`
+	Recommendation Recommendation `json:"recommendation" needs:"controller.recommendation.enabled"`
 	// Tides has nodes of TidePools change hands between services and offline work.
-	Tides Tides `json:"tides"`
+	Tides Tides `json:"tides" needs:"controller.tides.enabled"`
 	// Disturbances bounds how many pods are disturbed, for recommendations, moves and TidePools together.
-	Disturbances Disturbances `json:"disturbances"`
+	Disturbances Disturbances `json:"disturbances" needs:"rescheduling.mode=Auto|controller.tides.enabled|controller.recommendation.changePods"`
 	// Requests is about ResourceRequests.
-	Requests Requests `json:"requests"`
+	Requests Requests `json:"requests" needs:"controller.requests.enabled"`
 }
 
 // Requests says whether and how ResourceRequests are answered with pods.
@@ -46,9 +46,9 @@ type Recommendation struct {
 	// ChangePods obeys the modes InPlace and Recreate of VerticalPodAutoscalers. Without it no pod is changed. It needs the rights of deploy/controller/recommendation-changes.yaml.
 	ChangePods bool `json:"changePods,omitempty"`
 	// ControlGroupPercent is the share of a target's pods, the oldest, that are never changed, so that the others can be compared with them.
-	ControlGroupPercent int `json:"controlGroupPercent"`
+	ControlGroupPercent int `json:"controlGroupPercent" needs:"controller.recommendation.changePods"`
 	// Rollout says how pods are brought to less.
-	Rollout RecommendationRollout `json:"rollout"`
+	Rollout RecommendationRollout `json:"rollout" needs:"controller.recommendation.changePods"`
 }
 
 // RecommendationRollout says how careful pods are brought to less than they ask for: one, then a share of them, then all.

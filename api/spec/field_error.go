@@ -75,10 +75,13 @@ func notOneOf(bad report, field, value string, known ...string) {
 	bad(field, "%w", &ValueError{Value: value, Known: known})
 }
 
-func orList(words []string) string {
+func orList(words []string) string { return listed(words, "or") }
+
+// listed is a list with a word before its last part.
+func listed(words []string, before string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
 	}
 	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	return strings.Join(words[:last], ", ") + " " + before + " " + words[last]
 }

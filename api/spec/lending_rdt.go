@@ -11,7 +11,7 @@ type LendingRDT struct {
 	// BandwidthPercent is the share of the memory bandwidth that reclaimed pods may use. The hardware delays the requests of each thread by it: more threads move more all the same.
 	BandwidthPercent int `json:"bandwidthPercent"`
 	// Feedback lowers BandwidthPercent while memory is full.
-	Feedback RDTFeedback `json:"feedback"`
+	Feedback RDTFeedback `json:"feedback" needs:"node.lending.rdt.feedback.domainBytesPerSecond"`
 }
 
 // RDTFeedback lowers and raises what reclaimed pods may use of the memory bandwidth by what is measured, in each domain of the last-level cache by itself. docs/concepts/colocation.md explains how.

@@ -17,13 +17,13 @@ type Metrics struct {
 	// load is answered.
 	MaxForecasts *int `json:"maxForecasts,omitempty"`
 	// ForecastQuantile is of how many rises capacity should be there: of ten nine with 0.9. A greater one costs capacity.
-	ForecastQuantile float64 `json:"forecastQuantile"`
+	ForecastQuantile float64 `json:"forecastQuantile" needs:"metrics.maxForecasts"`
 	// ForecastRises has a workload without a period forecast by what its load rises by of late, while that beats "the same as now". false: the live load is answered for it.
-	ForecastRises *bool `json:"forecastRises,omitempty"`
+	ForecastRises *bool `json:"forecastRises,omitempty" needs:"metrics.maxForecasts"`
 	// Checkpoint is a file in which the profiles of these workloads are kept. Empty: they begin anew with the process.
-	Checkpoint string `json:"checkpoint,omitempty"`
+	Checkpoint string `json:"checkpoint,omitempty" needs:"metrics.maxForecasts"`
 	// Prometheus is where profiles are filled from.
-	Prometheus Prometheus `json:"prometheus"`
+	Prometheus Prometheus `json:"prometheus" needs:"metrics.maxForecasts,metrics.prometheus.url"`
 	// Peaks are loads that are planned, for hilbert_planned_load.
 	Peaks []PlannedPeak `json:"peaks,omitempty"`
 }

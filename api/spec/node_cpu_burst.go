@@ -8,9 +8,9 @@ type CPUBurst struct {
 	// Share is the most that a container may use in a period beyond its limit, as a share of the limit: what it has saved in earlier ones. 0: nothing.
 	Share float64 `json:"share"`
 	// Throttled is the share of its periods in which a pod's limit must throttle it for the pod to get a burst.
-	Throttled float64 `json:"throttled"`
+	Throttled float64 `json:"throttled" needs:"node.cpuBurst.share"`
 	// Hold is how long the pod keeps it after it was last throttled as much.
-	Hold Duration `json:"hold"`
+	Hold Duration `json:"hold" needs:"node.cpuBurst.share"`
 }
 
 // DefaultCPUBurst gives no bursts.

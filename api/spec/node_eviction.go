@@ -24,11 +24,11 @@ type NodeEviction struct {
 	// ImageInodes is about the inodes of the images' file system.
 	ImageInodes EvictionWatermarks `json:"imageInodes"`
 	// Online is about online pods that hold more memory than they requested.
-	Online EvictionOnline `json:"online"`
+	Online EvictionOnline `json:"online" needs:"node.eviction.online.mode!=Off"`
 	// Network is about the network interfaces that lead off the node.
-	Network EvictionNetwork `json:"network"`
+	Network EvictionNetwork `json:"network" needs:"node.lending.network.enabled"`
 	// Plugins is about what detectors of plugins find.
-	Plugins EvictionPlugins `json:"plugins"`
+	Plugins EvictionPlugins `json:"plugins" needs:"node.plugins.enabled"`
 	// WatermarkFactor times the kernel's watermark is the least hard threshold of memory; the least soft one is twice that.
 	WatermarkFactor float64 `json:"watermarkFactor"`
 	// ReleaseAfter is how long a reading must be beyond the threshold's clearance for a shortage to end.
@@ -72,7 +72,7 @@ type EvictionNetwork struct {
 	// PerHour is how many evictions may be requested for it in an hour. 0: it is reported, and nobody goes.
 	PerHour int `json:"perHour"`
 	// Least is what a pod must send off the node to be worth its eviction, in bytes per second. More than the floor of all, 1 MiB/s, is more than any sends then.
-	Least float64 `json:"least"`
+	Least float64 `json:"least" needs:"node.eviction.network.perHour"`
 }
 
 // EvictionPlugins is about what detectors of plugins find (NodePlugins). Only reclaimed pods that a plugin names are asked to go, one at a time, with notice.

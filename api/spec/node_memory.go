@@ -6,25 +6,25 @@ import "time"
 // bytes, shares from 0 to 1. A field that is not written has its default, and a 0 that is written means 0.
 type NodeMemory struct {
 	// Headroom says how much memory is offered to reclaimed pods.
-	Headroom MemoryHeadroom `json:"headroom"`
+	Headroom MemoryHeadroom `json:"headroom" needs:"node.lending.enabled"`
 	// Limits are about memory.max and memory.high of reclaimed pods.
-	Limits MemoryLimits `json:"limits"`
+	Limits MemoryLimits `json:"limits" needs:"node.lending.enabled"`
 	// Reclaim is about pods that come near their limit.
-	Reclaim MemoryReclaim `json:"reclaim"`
+	Reclaim MemoryReclaim `json:"reclaim" needs:"node.lending.enabled"`
 	// Cache is about page cache that is dropped when memory gets short.
-	Cache MemoryCache `json:"cache"`
+	Cache MemoryCache `json:"cache" needs:"node.lending.enabled"`
 	// Logs is about page cache of log files.
-	Logs MemoryLogs `json:"logs"`
+	Logs MemoryLogs `json:"logs" needs:"node.lending.enabled,node.memory.logs.bytesPerSecond"`
 	// Offload is about memory that is taken from pods that do not use it.
-	Offload MemoryOffload `json:"offload"`
+	Offload MemoryOffload `json:"offload" needs:"node.lending.enabled"`
 	// Swap is about how far reclaimed pods may swap.
-	Swap MemorySwap `json:"swap"`
+	Swap MemorySwap `json:"swap" needs:"node.lending.enabled,node.memory.swap.share"`
 	// Moves are moves of memory between NUMA nodes.
-	Moves MemoryMoves `json:"moves"`
+	Moves MemoryMoves `json:"moves" needs:"node.lending.enabled,node.memory.moves.enabled,node.memory.moves.bytesPerSecond"`
 	// Protection is memory.low of online pods.
-	Protection MemoryProtection `json:"protection"`
+	Protection MemoryProtection `json:"protection" needs:"node.lending.enabled,node.memory.protection.enabled"`
 	// Writes are how the kernel is told to reclaim memory.
-	Writes MemoryWrites `json:"writes"`
+	Writes MemoryWrites `json:"writes" needs:"node.lending.enabled"`
 	// OOM is about whom the kernel kills when memory is exhausted.
 	OOM MemoryOOM `json:"oom"`
 }
@@ -120,11 +120,11 @@ type MemoryOffload struct {
 	// Online takes it from online pods: page cache alone.
 	Online bool `json:"online"`
 	// Share is what is taken of a pod that feels no pressure, each Interval; the more it feels, the less.
-	Share float64 `json:"share"`
+	Share float64 `json:"share" needs:"node.memory.offload.reclaimed|node.memory.offload.online"`
 	// Pressure is the pod's own memory pressure from which on nothing is taken.
-	Pressure float64 `json:"pressure"`
+	Pressure float64 `json:"pressure" needs:"node.memory.offload.reclaimed|node.memory.offload.online|node.memory.swap.share"`
 	// Interval is how often something is taken.
-	Interval Duration `json:"interval"`
+	Interval Duration `json:"interval" needs:"node.memory.offload.reclaimed|node.memory.offload.online"`
 	// Refaults is the share of a pod's memory that may come back per second. Beyond it the interval doubles, and a pod near its limit is not reclaimed from.
 	Refaults float64 `json:"refaults"`
 	// SwapReserve is the swap of the node that is left alone, in bytes.

@@ -59,7 +59,7 @@ type Overcommit struct {
 	// lowered, up to the percent of its CPUs that its agent reports; a node whose agent reports none, or has not reported for nodeReports.usageStaleAfter, up to its CPUs.
 	Mode string `json:"mode"`
 	// MaxPercent is the most by which the scheduler goes, whatever an agent says.
-	MaxPercent int `json:"maxPercent"`
+	MaxPercent int `json:"maxPercent" needs:"scheduling.overcommit.mode=auto"`
 }
 
 // OvercommitAuto is a value of Overcommit.Mode; OvercommitOff is the other.

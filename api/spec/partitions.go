@@ -6,19 +6,19 @@ type Partitions struct {
 	// When is Always (each scheduler has a partition of its own whatever the load; the other fields are not read) or Load (only while the cluster is full or Plans conflict).
 	When string `json:"when"`
 	// SplitAllocatedPercent is the part of the cluster's CPUs that pods request above which the nodes are divided.
-	SplitAllocatedPercent int `json:"splitAllocatedPercent"`
+	SplitAllocatedPercent int `json:"splitAllocatedPercent" needs:"scheduling.partitions.when=Load"`
 	// MergeAllocatedPercent is the part below which they no longer need to be.
-	MergeAllocatedPercent int `json:"mergeAllocatedPercent"`
+	MergeAllocatedPercent int `json:"mergeAllocatedPercent" needs:"scheduling.partitions.when=Load"`
 	// SplitPodsPerSecond is the rate of placed pods above which the nodes are divided too, if more than SplitRejectedPercent of the Plans are rejected.
-	SplitPodsPerSecond int `json:"splitPodsPerSecond"`
+	SplitPodsPerSecond int `json:"splitPodsPerSecond" needs:"scheduling.partitions.when=Load"`
 	// MergePodsPerSecond is the rate below which they no longer need to be: once they are divided, few Plans are rejected, and that says nothing.
-	MergePodsPerSecond int `json:"mergePodsPerSecond"`
+	MergePodsPerSecond int `json:"mergePodsPerSecond" needs:"scheduling.partitions.when=Load"`
 	// SplitRejectedPercent is the part of the Plans that is rejected, for SplitPodsPerSecond.
-	SplitRejectedPercent float64 `json:"splitRejectedPercent"`
+	SplitRejectedPercent float64 `json:"splitRejectedPercent" needs:"scheduling.partitions.when=Load"`
 	// SplitAfter is how long it must have been so before the nodes are divided.
-	SplitAfter Duration `json:"splitAfter"`
+	SplitAfter Duration `json:"splitAfter" needs:"scheduling.partitions.when=Load"`
 	// MergeAfter is how long it must have been so before they are divided no more.
-	MergeAfter Duration `json:"mergeAfter"`
+	MergeAfter Duration `json:"mergeAfter" needs:"scheduling.partitions.when=Load"`
 }
 
 // When the nodes are divided.

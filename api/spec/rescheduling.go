@@ -18,7 +18,7 @@ type Rescheduling struct {
 	// Mode is Off, Advise (say which pods should be moved) or Auto (move them).
 	Mode ReschedulingMode `json:"mode"`
 	// Interval is how often moves are looked for. Each time costs the leading scheduler a snapshot.
-	Interval Duration `json:"interval"`
+	Interval Duration `json:"interval" needs:"rescheduling.mode!=Off"`
 	// MaxMoves bounds the moves of one plan.
 	MaxMoves int `json:"maxMoves"`
 	// MaxInFlight bounds the moves that are on their way at once.

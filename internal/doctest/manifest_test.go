@@ -85,6 +85,12 @@ func configuration(t *testing.T, body []byte) error {
 	if err := os.WriteFile(file, body, 0o600); err != nil {
 		return err
 	}
-	_, err := configfile.Load(file)
+	c, err := configfile.Load(file)
+	if err != nil {
+		return err
+	}
+	for _, w := range configfile.Warnings(body, c) {
+		err = errors.Join(err, w) // whoever copies it would be warned
+	}
 	return err
 }

@@ -20,7 +20,7 @@ import (
 func TestReferenceConfiguration(t *testing.T) {
 	source := Read(t, "api/spec")
 	page := configurationPage{source: source, names: jsonPaths(reflect.TypeFor[spec.Configuration]())}
-	page.section("", reflect.ValueOf(*spec.Default()))
+	page.section("", "", reflect.ValueOf(*spec.Default()))
 	page.scores(Read(t, "schedule/place/rules"))
 	Hold(t, "configuration.md", "Configuration of hilbertd", page.String())
 	if len(page.missing) > 0 {
@@ -35,12 +35,12 @@ type configurationPage struct {
 	missing []string
 }
 
-// section writes a table of a struct's own fields, and below it the sections of the structs among them.
-func (p *configurationPage) section(path string, of reflect.Value) {
+// section writes a table of a struct's own fields, and below it the sections of the structs among them. needs is the tag of the field that has the struct.
+func (p *configurationPage) section(path, needs string, of reflect.Value) {
 	if path == "" {
 		p.WriteString("## The file\n\n")
 	} else {
-		fmt.Fprintf(p, "## %s\n\n%s\n\n", path, p.source.Prose(of.Type().Name(), p.source.Types[of.Type().Name()], p.names))
+		fmt.Fprintf(p, "## %s\n\n%s%s\n\n", path, p.source.Prose(of.Type().Name(), p.source.Types[of.Type().Name()], p.names), needed("All of it", needs))
 	}
 	var below []func()
 	var rows strings.Builder
@@ -51,7 +51,7 @@ func (p *configurationPage) section(path string, of reflect.Value) {
 		name := join(path, jsonName(field))
 		value := reflect.Indirect(of.FieldByIndex(field.Index))
 		if value.Kind() == reflect.Struct {
-			below = append(below, func() { p.section(name, value) })
+			below = append(below, func() { p.section(name, field.Tag.Get("needs"), value) })
 			continue
 		}
 		rows.WriteString(p.row(owner(of.Type(), field), field, name, value))
@@ -99,7 +99,36 @@ func (p *configurationPage) row(owner reflect.Type, field reflect.StructField, n
 	if doc == "" {
 		p.missing = append(p.missing, owner.Name()+"."+field.Name)
 	}
-	return Row(Code(name), typeName(field.Type), Code(written(value)), p.source.Prose(field.Name, doc, p.names))
+	return Row(Code(name), typeName(field.Type), Code(written(value)), p.source.Prose(field.Name, doc, p.names)+needed("It", field.Tag.Get("needs")))
+}
+
+// needed says what a tag `needs` says (api/spec/no_effect.go).
+func needed(what, tag string) string {
+	if tag == "" {
+		return ""
+	}
+	var all []string
+	for need := range strings.SplitSeq(tag, ",") {
+		var any []string
+		is, isNot := "is", "is not"
+		for alternative := range strings.SplitSeq(need, "|") {
+			path, value, valued := strings.Cut(alternative, "=")
+			path, other := strings.CutSuffix(path, "!")
+			if path == "roles" {
+				is, isNot = "has", "does not have"
+			}
+			switch {
+			case !valued:
+				any = append(any, Code(path)+" is set")
+			case other:
+				any = append(any, Code(path)+" "+isNot+" "+Code(value))
+			default:
+				any = append(any, Code(path)+" "+is+" "+Code(value))
+			}
+		}
+		all = append(all, strings.Join(any, " or "))
+	}
+	return " " + what + " has an effect only if " + strings.Join(all, ", and ") + "."
 }
 
 // written is a default as it would stand in the file; nothing where the zero value is what an empty file gives.

@@ -35,6 +35,8 @@ HilbertConfiguration, for the scheduler, an agent or a watchdog; a ConfigMap, as
 .yml or .json is read, and lines count from the beginning of the file; or a NodeConfiguration, whose parameters are checked over an agent's defaults.
 FILE may be - for the standard input.
 
+A field that does nothing, because of what another field says, is a warning and no mistake: a NodeConfiguration may bring what a file lacks, and the other way round.
+
 The command asks no cluster: whether a certificate, a kubeconfig or a node that the file names exists is not checked. It ends with 3 if there is a mistake.`,
 		Example: `  hilbert config validate hilbertd.yaml
   helm template hilbert deploy/charts/hilbert --show-only templates/config.yaml | hilbert config validate -
@@ -84,6 +86,8 @@ type configVerdict struct {
 	// Roles are what a process with this file runs, or which nodes' agents it is for, by the entry of the ConfigMap where there is one.
 	Roles    []string        `json:"roles,omitempty"`
 	Problems []configProblem `json:"problems,omitempty"`
+	// Warnings are fields that do nothing, because of what other fields say.
+	Warnings []configProblem `json:"warnings,omitempty"`
 }
 
 type configProblem struct {
@@ -96,12 +100,18 @@ type configProblem struct {
 // WriteText writes a line for each mistake, in the form that editors jump to.
 func (v *configVerdict) WriteText(w io.Writer) error {
 	var text strings.Builder
-	for _, p := range v.Problems {
+	line := func(p *configProblem, what string) {
 		text.WriteString(v.File + ":")
 		if p.Line > 0 {
 			fmt.Fprintf(&text, "%d:%d:", p.Line, p.Column)
 		}
-		text.WriteString(" " + p.Message + "\n")
+		text.WriteString(" " + what + p.Message + "\n")
+	}
+	for i := range v.Problems {
+		line(&v.Problems[i], "")
+	}
+	for i := range v.Warnings {
+		line(&v.Warnings[i], "warning: ")
 	}
 	if v.Valid {
 		fmt.Fprintf(&text, "%s: valid, for %s\n", v.File, strings.Join(v.Roles, "; "))
@@ -128,9 +138,12 @@ func validateConfig(file string, data []byte) *configVerdict {
 
 // add checks one configuration, which begins after some lines and columns of the file.
 func (v *configVerdict) add(entry string, text []byte, lines, columns int) {
-	about, err := checkConfig(text)
+	about, warnings, err := checkConfig(text)
 	if err == nil {
 		v.Roles = append(v.Roles, entry+about)
+		for _, w := range warnings {
+			v.Warnings = append(v.Warnings, located(entry, w, lines, columns))
+		}
 		return
 	}
 	var mistakes *configfile.Mistakes
@@ -138,29 +151,29 @@ func (v *configVerdict) add(entry string, text []byte, lines, columns int) {
 	switch {
 	case errors.As(err, &mistakes):
 		for _, p := range mistakes.Problems {
-			v.problem(entry, p, lines, columns)
+			v.Problems = append(v.Problems, located(entry, p, lines, columns))
 		}
 	case errors.As(err, &one):
-		v.problem(entry, one, lines, columns)
+		v.Problems = append(v.Problems, located(entry, one, lines, columns))
 	default:
 		v.Problems = append(v.Problems, configProblem{Message: entry + err.Error()})
 	}
 }
 
-// checkConfig checks a configuration, and says whom it is for.
-func checkConfig(text []byte) (about string, err error) {
+// checkConfig checks a configuration, and says whom it is for and what of it does nothing.
+func checkConfig(text []byte) (about string, warnings []*document.Problem, err error) {
 	if configfile.IsNodeConfiguration(text) {
 		c, err := configfile.ParseNodeConfiguration(text)
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
-		return "agents: " + targets(&c.Spec), nil
+		return "agents: " + targets(&c.Spec), configfile.NodeWarnings(text, c), nil
 	}
 	c, err := configfile.Parse(text)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	return roleList(c.Roles), nil
+	return roleList(c.Roles), configfile.Warnings(text, c), nil
 }
 
 // targets says which nodes a NodeConfiguration targets.
@@ -174,8 +187,9 @@ func targets(c *spec.NodeConfiguration) string {
 	return "all nodes"
 }
 
-func (v *configVerdict) problem(entry string, p *document.Problem, lines, columns int) {
-	v.Problems = append(v.Problems, configProblem{p.Line + lines, p.Column + columns, p.Field, entry + p.Message})
+// located is a problem of an entry, with its place in the whole file.
+func located(entry string, p *document.Problem, lines, columns int) configProblem {
+	return configProblem{p.Line + lines, p.Column + columns, p.Field, entry + p.Message}
 }
 
 func roleList(roles []spec.Role) string {

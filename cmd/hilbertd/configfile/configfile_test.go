@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"hilbert.dev/hilbert/cmd/document"
 	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 )
 
@@ -68,5 +69,59 @@ func TestDeployedConfigIsValid(t *testing.T) {
 	}
 	if _, err := configfile.Parse([]byte(strings.ReplaceAll("\n"+text, "\n    ", "\n"))); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWarnings: a field that does nothing has its place and names the other field; for a NodeConfiguration, what the agent's file may say is not known.
+func TestWarnings(t *testing.T) {
+	text := []byte("roles: [agent]\nnode:\n  memoryBandwidth:\n    intensiveBytesPerSecond: 5000000000\n  cpu: {margin: 2}\n")
+	c, err := configfile.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const reason = "it has no effect while node.memoryBandwidth.groups is 0; change that, or leave it out"
+	check := func(got []*document.Problem, want string) {
+		t.Helper()
+		if len(got) != 1 || got[0].Error() != want {
+			t.Errorf("got %v\nwant %s", got, want)
+		}
+	}
+	check(configfile.Warnings(text, c), "line 4, column 5: node.memoryBandwidth.intensiveBytesPerSecond: "+reason)
+	text = []byte("apiVersion: node.hilbert.dev/v1alpha1\nkind: NodeConfiguration\nmetadata: {name: a}\nspec:\n  parameters:\n    memoryBandwidth: {intensiveBytesPerSecond: 5000000000}\n")
+	n, err := configfile.ParseNodeConfiguration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(configfile.NodeWarnings(text, n), "line 6, column 23: spec.parameters.memoryBandwidth.intensiveBytesPerSecond: where the agent's file does not say otherwise, "+reason)
+}
+
+// TestNothingShippedIsWithoutEffect: whoever starts with our files is not warned.
+func TestNothingShippedIsWithoutEffect(t *testing.T) {
+	count := 0
+	for _, pattern := range []string{"deploy/*.yaml", "deploy/controller/*.yaml", "deploy/metrics/*.yaml"} {
+		files, err := filepath.Glob(filepath.Join("../../..", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			all, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for part := range strings.SplitSeq(string(all), "\n---\n") {
+				entries, _ := document.ConfigMapEntries([]byte(part))
+				for _, e := range entries {
+					if c, err := configfile.Parse([]byte(e.Text)); err == nil {
+						count++
+						for _, w := range configfile.Warnings([]byte(e.Text), c) {
+							t.Errorf("%s: %v", file, w)
+						}
+					}
+				}
+			}
+		}
+	}
+	if count < 5 {
+		t.Errorf("%d files were read", count)
 	}
 }

@@ -75,6 +75,7 @@ func Run(ctx context.Context, config *spec.Configuration, o Options) error {
 	if log == nil {
 		log, o.Level = NewLogger(config.Logging)
 	}
+	configfile.WarnOfNoEffect(log, spec.NoEffect(config))
 	roots := realnode.Real()
 	if o.Roots != nil {
 		roots = *o.Roots

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -329,7 +330,12 @@ func TestRunRefusesWhatCannotWork(t *testing.T) {
 	}
 	config := quickConfig()
 	config.ClientConnection.Kubeconfig = "/no/such/kubeconfig"
-	if err := Run(t.Context(), config, Options{Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "/no/such/kubeconfig") {
+	config.Metrics.Checkpoint = "/of/another/role"
+	var said bytes.Buffer
+	if err := Run(t.Context(), config, Options{Log: slog.New(slog.NewTextHandler(&said, nil))}); err == nil || !strings.Contains(err.Error(), "/no/such/kubeconfig") {
 		t.Errorf("missing kubeconfig: %v", err)
+	}
+	if !strings.Contains(said.String(), `field=metrics.checkpoint why="it has no effect while roles is [dispatcher, scheduler, binder]`) {
+		t.Errorf("nobody is told of a field without effect: %s", said.String())
 	}
 }

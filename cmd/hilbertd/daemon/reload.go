@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/cmd/hilbertd/configfile"
 	"hilbert.dev/hilbert/cmd/hilbertd/reload"
 )
 
@@ -58,6 +59,7 @@ func (r *reloader) look(ctx context.Context) {
 	}
 	r.running = change.Next
 	r.meter.took(&change)
+	configfile.WarnOfNoEffect(r.log, spec.NoEffect(file))
 	switch {
 	case len(change.Restart) > 0:
 		r.log.Warn("the configuration file has changed, and not all of it can be applied before hilbertd is started again", "applied", change.Applied, "needRestart", change.Restart)

@@ -145,6 +145,15 @@ func TestReload(t *testing.T) {
 }
 
 // A loop that does not come round any more keeps nobody.
+// TestReloadWithoutEffect: a field that does nothing is told when the file changes.
+func TestReloadWithoutEffect(t *testing.T) {
+	r := newReloadRig(t)
+	r.write("scheduling: {overcommit: {maxPercent: 200}}\n")
+	if said := r.looks(); !strings.Contains(said, `field=scheduling.overcommit.maxPercent why="it has no effect while scheduling.overcommit.mode is off`) {
+		t.Error(said)
+	}
+}
+
 func TestReloadEnds(t *testing.T) {
 	r := newReloadRig(t)
 	r.write("logging: {level: error}\n")

@@ -184,6 +184,9 @@ func canonical(t *testing.T, o *unstructured.Unstructured) string {
 	if data, _, _ := unstructured.NestedStringMap(o.Object, "data"); o.GetKind() == "ConfigMap" {
 		for name, text := range data {
 			if c, err := configfile.Parse([]byte(text)); err == nil {
+				for _, w := range spec.NoEffect(c) {
+					t.Errorf("%s: %v", key(o), w) // whoever installs the chart would be warned
+				}
 				parsed, err := json.Marshal(c)
 				if err != nil {
 					t.Fatal(err)
