@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxMissed bounds the containers that are looked at, maxMissedEnds those that are ended at one tick.
-	maxMissed, maxMissedEnds = 1024, 8
+	// maxMissedEnds bounds the containers that are ended at one tick. All that the runtime tells of are looked at: one that is left out could keep what is another pod's.
+	maxMissedEnds = 8
 	// nvidiaFiles is how the device files of NVIDIA's GPUs begin, but for those that belong to no GPU.
 	nvidiaFiles = "/dev/nvidia"
 )
@@ -50,7 +50,7 @@ func (m *missedContainers) note(sandboxes []runtime.Sandbox, containers []runtim
 	for i := range containers {
 		c := &containers[i]
 		s := byID[c.Sandbox]
-		if _, marked := runtime.ParseMark(c.Mark, c.ID); marked || c.Stopped || s == nil || len(m.waiting) == maxMissed {
+		if _, marked := runtime.ParseMark(c.Mark, c.ID); marked || c.Stopped || s == nil {
 			continue
 		}
 		m.waiting = append(m.waiting, missedContainer{*s, *c})

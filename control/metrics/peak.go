@@ -28,6 +28,7 @@ func (s *Store) takePeaks(p *podState, peaks map[string]int64, until time.Time) 
 		c := p.peaks[name]
 		switch {
 		case c == nil && len(p.peaks) >= MaxContainers:
+			s.left.Containers++
 			continue
 		case c == nil:
 			c = &containerPeak{from: until}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/control/forecast"
+	"hilbert.dev/hilbert/internal/fairshare"
 )
 
 // profile is what a workload used, of as many steps as forecasts look back.
@@ -28,7 +29,8 @@ func (s *Store) wanted(w Workload, n *Name, now time.Time) (Value, error) {
 	}
 	p := s.profiles[w]
 	if p == nil {
-		if len(s.profiles) >= s.params.MaxProfiles {
+		if len(s.profiles) >= s.params.MaxProfiles && !s.makeRoom(w.Namespace) {
+			s.left.Forecasts++
 			v.Why = "the live load: there are as many forecasts as metrics.maxForecasts allows"
 			return v, nil
 		}
@@ -124,4 +126,24 @@ func (s *Store) replay(to *forecast.Series, newest time.Time, loads []float64) {
 	for i, load := range loads {
 		to.See(load, newest.Add(-time.Duration(len(loads)-1-i)*step))
 	}
+}
+
+// makeRoom forgets a profile of the namespace that has most, for one of a namespace that has fewer: the one that nobody has asked for the longest. False: there is none.
+func (s *Store) makeRoom(namespace string) bool {
+	held := make(map[string]int)
+	for w := range s.profiles {
+		held[w.Namespace]++
+	}
+	from, ok := fairshare.Yields(held, namespace)
+	if !ok {
+		return false
+	}
+	var oldest Workload
+	for w, p := range s.profiles {
+		if was := s.profiles[oldest]; w.Namespace == from && (was == nil || p.asked.Before(was.asked) || p.asked.Equal(was.asked) && w.String() < oldest.String()) {
+			oldest = w
+		}
+	}
+	delete(s.profiles, oldest)
+	return true
 }

@@ -97,7 +97,17 @@ func checkPeaks(peaks map[string]int64) error {
 }
 
 // Collector gathers what is read on a node. The zero value is ready.
-type Collector struct{ pods map[string]*collected }
+type Collector struct {
+	pods map[string]*collected
+	left LeftOut
+}
+
+// LeftOut counts since the start what found no place within a bound: readings of pods beyond MaxPods, readings or peaks of containers beyond MaxContainers of one pod, and answers without a
+// forecast because there were Params.MaxProfiles.
+type LeftOut struct{ Pods, Containers, Forecasts uint64 }
+
+// LeftOut is what it has left out.
+func (c *Collector) LeftOut() LeftOut { return c.left }
 
 type collected struct {
 	name        spec.PodRef
@@ -130,6 +140,7 @@ func (c *Collector) SeePeak(pod spec.PodRef, container string, bytes float64, at
 	}
 	had, known := p.peaks[container]
 	if !known && len(p.peaks) >= MaxContainers {
+		c.left.Containers++
 		return
 	}
 	if p.peaks == nil {
@@ -152,6 +163,7 @@ func (c *Collector) pod(pod spec.PodRef, at time.Time) *collected {
 	p := c.pods[pod.UID]
 	if p == nil {
 		if len(c.pods) >= MaxPods {
+			c.left.Pods++
 			return nil
 		}
 		p = &collected{name: pod, first: at}

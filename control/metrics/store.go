@@ -60,6 +60,7 @@ type Store struct {
 	workloads  map[Workload]map[string]*podState
 	profiles   map[Workload]*profile
 	peaks      map[Workload][]forecast.Peak
+	left       LeftOut
 }
 
 // podState is a pod with what was read of it last.
@@ -174,6 +175,9 @@ func (s *Store) Counts(now time.Time) (pods, known int) {
 	}
 	return len(s.pods), known
 }
+
+// LeftOut is what it has left out.
+func (s *Store) LeftOut() LeftOut { return s.left }
 
 // Profiles is of how many workloads forecasts are made.
 func (s *Store) Profiles() int { return len(s.profiles) }

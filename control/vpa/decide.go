@@ -66,8 +66,10 @@ func (s *State) Decide(v *View, b *budget.Budget, now time.Time) []Action {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	var workloads []recommend.Workload
-	for i, o := range order {
-		if i >= MaxObjects {
+	beyond := tooMany(order)
+	s.left = LeftOut{Objects: len(beyond)}
+	for _, o := range order {
+		if beyond[o] {
 			o = o.beyond()
 		}
 		workloads = append(workloads, d.object(o)...)
@@ -79,6 +81,28 @@ func (s *State) Decide(v *View, b *budget.Budget, now time.Time) []Action {
 	}
 	out = append(out, d.places.leftover()...)
 	return append(out, d.forget(order)...)
+}
+
+// tooMany are the objects beyond MaxObjects, of a list in order of names. Each namespace has its first one served before any has its second, so that none keeps the others out.
+func tooMany(order []*Object) map[*Object]bool {
+	if len(order) <= MaxObjects {
+		return nil
+	}
+	type ranked struct {
+		*Object
+		rank int
+	}
+	list, count := make([]ranked, len(order)), make(map[string]int)
+	for i, o := range order {
+		list[i] = ranked{o, count[o.Namespace]}
+		count[o.Namespace]++
+	}
+	slices.SortStableFunc(list, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
+	out := make(map[*Object]bool)
+	for _, r := range list[MaxObjects:] {
+		out[r.Object] = true
+	}
+	return out
 }
 
 // left is how many pods may be disturbed now.
@@ -122,6 +146,7 @@ func (d *decision) object(o *Object) (workloads []recommend.Workload) {
 	if !o.PodsKnown && o.Problem == "" {
 		return nil // nothing is decided from what is not known
 	}
+	d.s.left.Pods += max(len(o.Pods)-maxPods, 0)
 	o.Pods = o.Pods[:min(len(o.Pods), maxPods)]
 	r := &round{object: o}
 	if was := d.s.objects[o.Key]; was != nil && was.uid != o.UID {

@@ -61,7 +61,14 @@ type State struct {
 	freed   map[string][]freed // by node, the oldest first
 
 	disturbed int
+	left      LeftOut
 }
+
+// LeftOut counts what the last decision left out: objects beyond MaxObjects, and of objects that are served the pods beyond maxPods and the containers of pods beyond maxContainers.
+type LeftOut struct{ Objects, Pods, Containers int }
+
+// LeftOut is what the last decision left out.
+func (s *State) LeftOut() LeftOut { return s.left }
 
 // workload is what is known of one object.
 type workload struct {
@@ -159,6 +166,7 @@ func (s *State) see(o *Object, now time.Time) *workload {
 			known := w.containers[c.Name]
 			if known == nil {
 				if len(w.containers) == maxContainers {
+					s.left.Containers++
 					continue
 				}
 				known = &container{profile: recommend.NewProfile(s.recommendParams(len(p.Containers))), pods: make(map[string]*seen)}

@@ -79,6 +79,31 @@ func TestTooManyObjects(t *testing.T) {
 	if want := map[string]bool{"web-05001": true, "web-05002": true}; !maps.Equal(told, want) {
 		t.Errorf("told that they are too many: %v, want %v", told, want)
 	}
+	if got := s.LeftOut(); got != (LeftOut{Objects: 2}) {
+		t.Errorf("left out %+v", got)
+	}
+	other := object(1, "") // its namespace is behind the others by name, and has no other
+	other.Namespace, other.UID = "zoo", "other"
+	v.Objects = append(v.Objects, other)
+	s.Decide(&v, nil, start)
+	if w := s.objects[other.Key]; w == nil || len(w.containers) == 0 || s.LeftOut().Objects != 3 {
+		t.Errorf("a namespace is kept out by another one: %+v, %+v", w, s.LeftOut())
+	}
+}
+
+// TestTooManyPodsAndContainers: those of one object that are left out are counted.
+func TestTooManyPodsAndContainers(t *testing.T) {
+	s := NewState(DefaultParams())
+	o := object(maxPods+2, "")
+	one := o.Pods[0].Containers[0]
+	for i := range maxContainers + 2 {
+		one.Name = fmt.Sprint("c", i)
+		o.Pods[0].Containers = append(o.Pods[0].Containers, one)
+	}
+	s.Decide(&View{Objects: []Object{o}}, nil, start)
+	if got := s.LeftOut(); got.Pods != 2 || got.Containers < 2 || got.Objects != 0 {
+		t.Errorf("left out %+v", got)
+	}
 }
 
 // TestPodsInAnyOrder: a place is kept for the pod whose UID it names, in whatever order the API server lists pods.

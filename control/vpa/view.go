@@ -43,7 +43,7 @@ type Object struct {
 // beyond is an object of which there are too many: its status says so, and nothing else is decided about it.
 func (o *Object) beyond() *Object {
 	out := *o
-	out.Pods, out.Problem = nil, fmt.Sprintf("the controller serves at most %d VerticalPodAutoscalers, the first by namespace and name; this one is not among them", MaxObjects)
+	out.Pods, out.Problem = nil, fmt.Sprintf("the controller serves at most %d VerticalPodAutoscalers, of each namespace the first by name; this one is not among them", MaxObjects)
 	return &out
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 
 	"hilbert.dev/hilbert/api/node/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/internal/fairshare"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/parse"
 )
@@ -48,6 +50,7 @@ type ProfileWatch struct {
 	period   time.Duration
 	stop     context.CancelFunc
 	done     chan struct{}
+	left     *atomic.Int64
 }
 
 // WatchProfiles begins to list and watch. changed is called from one goroutine with all profiles that can be followed, the oldest first: when the
@@ -79,7 +82,7 @@ func newProfileWatch(c *apiserver.Connection, changed func([]spec.NamedProfile),
 	note := func(what string) *apiserver.Health {
 		return &apiserver.Health{Log: log, What: "the API server (" + what + ")"}
 	}
-	sink := &profileSink{changed: changed, known: make(map[cache.ObjectName]spec.NamedProfile), warner: parse.Warner{Log: log}, log: log}
+	sink := &profileSink{changed: changed, known: make(map[cache.ObjectName]spec.NamedProfile), warner: parse.Warner{Log: log}, log: log, left: new(atomic.Int64)}
 	name := v1alpha1.ServiceProfiles
 	reflector := func(string) (*cache.Reflector, error) {
 		client, err := apiserver.NewObjectClient[v1alpha1.ServiceProfile, v1alpha1.ServiceProfileList](profileScheme, own, shared, v1alpha1.GroupVersion, name)
@@ -103,10 +106,13 @@ func newProfileWatch(c *apiserver.Connection, changed func([]spec.NamedProfile),
 		return cache.NewReflectorWithOptions(source, &v1alpha1.ServiceProfile{}, sink, cache.ReflectorOptions{Name: name, Backoff: &pause}), nil
 	}
 	return &ProfileWatch{
-		surveyor: surveyor, health: note("discovery"), period: profileSurvey, done: make(chan struct{}),
+		left: sink.left, surveyor: surveyor, health: note("discovery"), period: profileSurvey, done: make(chan struct{}),
 		follower: apiserver.Follower{What: name + "." + v1alpha1.Group, Log: log, Reflector: reflector, Absent: func() error { return sink.Replace(nil, "") }},
 	}, nil
 }
+
+// LeftOut is how often a profile was left out since the start, because there were maxProfiles.
+func (w *ProfileWatch) LeftOut() int64 { return w.left.Load() }
 
 // Stop ends the watch and waits for it.
 func (w *ProfileWatch) Stop() {
@@ -140,6 +146,7 @@ type profileSink struct {
 	warner  parse.Warner
 	log     *slog.Logger
 	full    bool
+	left    *atomic.Int64 // profiles that were left out
 }
 
 // parseProfile reads a profile. The error says why it cannot be followed.
@@ -165,14 +172,37 @@ func (s *profileSink) take(p *v1alpha1.ServiceProfile) bool {
 		return known
 	}
 	if !known && len(s.known) >= maxProfiles {
+		s.left.Add(1)
 		if !s.full {
 			s.full = true
-			s.log.Warn("there are more ServiceProfiles than are followed", "followed", maxProfiles)
+			s.log.Warn("there are more ServiceProfiles than are followed; namespaces share them", "followed", maxProfiles)
 		}
-		return false
+		if !s.makeRoom(p.Namespace) {
+			return false
+		}
 	}
 	s.known[name] = parsed
 	return !known || !parsed.Equal(&before)
+}
+
+// makeRoom leaves out a profile of the namespace that has most, the last by name, for one of a namespace that has fewer. False: there is none.
+func (s *profileSink) makeRoom(namespace string) bool {
+	held := make(map[string]int)
+	for name := range s.known {
+		held[name.Namespace]++
+	}
+	from, ok := fairshare.Yields(held, namespace)
+	if !ok {
+		return false
+	}
+	var last cache.ObjectName
+	for name := range s.known {
+		if name.Namespace == from && name.Name >= last.Name {
+			last = name
+		}
+	}
+	delete(s.known, last)
+	return true
 }
 
 func (s *profileSink) tell() error {

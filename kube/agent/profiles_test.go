@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,7 +126,7 @@ func TestProfilesComeAndGo(t *testing.T) {
 // No more profiles are kept than may be.
 func TestProfilesAreBounded(t *testing.T) {
 	told := 0
-	s := &profileSink{changed: func(list []spec.NamedProfile) { told = len(list) }, known: make(map[cache.ObjectName]spec.NamedProfile), log: silent}
+	s := &profileSink{changed: func(list []spec.NamedProfile) { told = len(list) }, known: make(map[cache.ObjectName]spec.NamedProfile), log: silent, left: new(atomic.Int64)}
 	p := profileOf(t, standin.FromYAML(t, profileText))
 	for i := range maxProfiles + 2 {
 		p.Name = fmt.Sprint(i)
@@ -133,6 +134,19 @@ func TestProfilesAreBounded(t *testing.T) {
 	}
 	if err := s.tell(); err != nil || told != maxProfiles || !s.full {
 		t.Errorf("%d are told, %v", told, err)
+	}
+	if n := s.left.Load(); n != 2 {
+		t.Errorf("%d were left out", n)
+	}
+	p.Namespace = "other"
+	for i := range 3 { // a namespace that has none gets its places
+		p.Name = fmt.Sprint(i)
+		if !s.take(p) {
+			t.Errorf("%d of another namespace is left out", i)
+		}
+	}
+	if len(s.known) != maxProfiles {
+		t.Errorf("%d are kept", len(s.known))
 	}
 	if s.Add(&unstructured.Unstructured{}) == nil || s.Delete(1) == nil || s.Replace([]any{1}, "") == nil {
 		t.Error("strangers are taken")

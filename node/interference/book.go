@@ -94,8 +94,8 @@ type Decision struct {
 	// Evict is the pod that has to go; empty: none. Why says why.
 	Evict, Why string
 	Apart      []Pair
-	// Watched are services that are watched, Learning those of them whose baseline at their load is not known yet.
-	Watched, Learning int
+	// Watched are services that are watched, Learning those of them whose baseline at their load is not known yet. Unwatched are those beyond MaxWatched.
+	Watched, Learning, Unwatched int
 	// Probe are services, by ID, of which it would help to know in the next window for whom their threads wait.
 	Probe []string
 }
@@ -112,6 +112,8 @@ type Book struct {
 	evict    string
 	why      string
 	apart    []Pair
+	// unwatched are the services beyond MaxWatched, as of the last window.
+	unwatched int
 	// Actions counts what was decided.
 	Actions map[Kind]uint64
 }
@@ -317,6 +319,7 @@ func (b *Book) choose(seen []Reading, now time.Time) {
 		}
 	}
 	slices.SortStableFunc(list, func(x, y *Reading) int { return cmp.Compare(y.Request, x.Request) })
+	b.unwatched = max(len(list)-MaxWatched, 0)
 	wanted := make(map[string]bool, MaxWatched)
 	for _, r := range list[:min(len(list), MaxWatched)] {
 		wanted[r.ID] = true
@@ -387,7 +390,7 @@ func (b *Book) forget(byID map[string]*Reading, now time.Time) {
 
 // decision is what stands now.
 func (b *Book) decision(byID map[string]*Reading) *Decision {
-	d := &Decision{Evict: b.evict, Why: b.why, Apart: slices.Clone(b.apart), Watched: len(b.services)}
+	d := &Decision{Evict: b.evict, Why: b.why, Apart: slices.Clone(b.apart), Watched: len(b.services), Unwatched: b.unwatched}
 	for _, id := range slices.Sorted(maps.Keys(b.services)) {
 		s := b.services[id]
 		if !s.learned {

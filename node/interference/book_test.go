@@ -260,3 +260,21 @@ func TestProbeIsRationed(t *testing.T) {
 		t.Errorf("of %d services %d had a turn", many, len(seen))
 	}
 }
+
+// TestUnwatched: services beyond the bound, those that request least, are counted.
+func TestUnwatched(t *testing.T) {
+	t.Parallel()
+	rules := DefaultRules()
+	b := NewBook(&rules)
+	var list []Reading
+	for i := range MaxWatched + 3 {
+		list = append(list, Reading{ID: fmt.Sprint(i), Watched: true, Request: float64(i + 1)})
+	}
+	b.choose(list, time.Unix(0, 0))
+	if b.unwatched != 3 || len(b.services) != MaxWatched || b.services["2"] != nil {
+		t.Errorf("%d are not watched, %d are", b.unwatched, len(b.services))
+	}
+	if b.choose(list[:2], time.Unix(1, 0)); b.unwatched != 0 {
+		t.Errorf("%d are not watched of two", b.unwatched)
+	}
+}

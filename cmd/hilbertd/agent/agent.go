@@ -148,7 +148,7 @@ func runOnce(ctx context.Context, config *spec.Configuration, o *Options, change
 	}
 	defer unfollow()
 	defer use.run(ctx)()
-	served, err := serveAgent(agent, config, log, use.collectors(metrics))
+	served, err := serveAgent(agent, config, log, use.collectors(append(metrics, api.metrics...)))
 	if err != nil {
 		return err
 	}

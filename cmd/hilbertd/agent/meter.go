@@ -46,6 +46,7 @@ var (
 	agentTicks          = agentDesc("ticks_total", "Full comparisons of the node with its desired state.")
 	agentObserved       = agentDesc("observations_total", "Readings of the kernel's counters.")
 	agentObserving      = agentDesc("observe_seconds_total", "Time spent reading the kernel's counters.")
+	agentLeftOut        = agentDesc("cgroups_left_out_total", "Cgroups of pods that readings of the kernel's counters left out, beyond 4,096: the laws know nothing of them.")
 	agentPods           = agentDesc("pods", "Pods that the agent manages.")
 	agentContainers     = agentDesc("containers", "Containers that the agent manages.")
 	agentReady          = agentDesc("ready", "1 while the agent has no known problem: the condition AgentReady.")
@@ -55,7 +56,7 @@ var (
 	agentCollections    = []*prometheus.Desc{
 		agentPromises, agentDevices, agentWithheld, agentDeviceQueries, agentKubeletDevices, agentRefused, agentNotes, agentWrites, agentReverted, agentKnobRefused, agentEnforce, agentKnobs, agentUpdates, agentConnected,
 		agentConnections, agentUnsettled, agentNotStarted, agentMissed, agentCheckpoints, agentReports, agentBroken, agentEventsDropped, agentTicks, agentPods, agentContainers, agentReady,
-		agentDepth, agentLimit, agentResponsive, agentObserved, agentObserving, agentVanished, agentPlugins, agentPluginFailed,
+		agentDepth, agentLimit, agentResponsive, agentObserved, agentObserving, agentLeftOut, agentVanished, agentPlugins, agentPluginFailed,
 	}
 )
 
@@ -140,5 +141,6 @@ func collectAgentCounts(out chan<- prometheus.Metric, s *node.State) {
 	count(agentTicks, s.Ticks)
 	count(agentVanished, s.Vanished)
 	count(agentObserved, s.Observations)
+	count(agentLeftOut, s.CgroupsLeftOut)
 	out <- prometheus.MustNewConstMetric(agentObserving, prometheus.CounterValue, s.ObserveSeconds)
 }

@@ -35,7 +35,7 @@ var (
 	agentStored     = agentDesc("storage_known_pods", "Pods whose storage usage is known.")
 	agentProfiled   = agentDesc("profile_pods", "Pods that a ServiceProfile selects, by profile and whether any of its indicators is known.", "profile", "samples")
 	agentSteered    = agentDesc("steered_cpus", "Desired size of pools with a ServiceProfile, in CPUs.", "pool")
-	agentWatched    = agentDesc("interference_services", "Services that are watched for harm by neighbours, by state: known, or learning where too little was seen at their load.", "state")
+	agentWatched    = agentDesc("interference_services", "Services that are watched for harm by neighbours, by state: known, learning where too little was seen at their load, or unwatched where 64 others request more CPU.", "state")
 	agentHarmed     = agentDesc("interference_findings", "Services that are harmed by a neighbour, by what is done about it, or in mode report would be.", "step")
 	agentCounted    = agentDesc("counted_services", "Services whose cycles per instruction are wanted, by state: counted, waiting for their turn as files are bounded, or unknown where the node has no counters.", "state")
 	agentCountFiles = agentDesc("counter_files", "Open files of the processor's counters; their bound is a quarter of those that the agent may open, and 16384.")
@@ -169,6 +169,7 @@ func collectInterference(send func(prometheus.ValueType, *prometheus.Desc, float
 	send(prometheus.GaugeValue, agentCountFiles, float64(s.Counters.Files))
 	send(prometheus.GaugeValue, agentWatched, float64(i.Watched-i.Learning), "known")
 	send(prometheus.GaugeValue, agentWatched, float64(i.Learning), "learning")
+	send(prometheus.GaugeValue, agentWatched, float64(s.Unwatched), "unwatched")
 	found := map[string]float64{spec.InterferenceGrowthStopped: 0, spec.InterferenceLimited: 0, spec.InterferenceEvicting: 0, spec.InterferenceLeftAlone: 0}
 	for _, f := range i.Findings {
 		found[f.Step]++

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube/agent"
 	"hilbert.dev/hilbert/kube/apiserver"
@@ -22,6 +24,8 @@ type agentAPI struct {
 	ports node.Ports
 	host  string
 	close func()
+	// metrics are about what is read of the API server.
+	metrics []prometheus.Collector
 	// follow keeps the agent told of ServiceProfiles until stop is called.
 	follow func(ctx context.Context, changed func([]spec.NamedProfile)) (stop func(), err error)
 	// configure keeps the agent told of its configuration until stop is called.
@@ -141,7 +145,9 @@ func connect(config *spec.Configuration, connection *apiserver.Connection, name 
 	if err != nil {
 		return alone, err
 	}
+	profiles := &profilesMeter{}
 	return agentAPI{
+		metrics: []prometheus.Collector{profiles},
 		offers: func(ctx context.Context) (gpu.Evidence, error) {
 			o, err := offers.Ask(ctx)
 			return evidence(o, config.Node.Devices.OtherResources), err
@@ -155,6 +161,7 @@ func connect(config *spec.Configuration, connection *apiserver.Connection, name 
 			if err != nil {
 				return nil, err
 			}
+			profiles.of.Store(w)
 			return w.Stop, nil
 		},
 		configure: func(ctx context.Context, changed func(*spec.WantedConfiguration)) (func(), error) {

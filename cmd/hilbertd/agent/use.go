@@ -14,6 +14,8 @@ import (
 
 var useReports = agentDesc("use_reports_total", "Reports of what pods use to the role metrics, one for each of its addresses, by result: sent or failed; one failed where no address could be tried.", "result")
 
+var useLeftOut = agentDesc("use_left_out_total", "Readings that found no place in a report to the role metrics, by bound: pods (of 1,024 in one report) and containers (of 16 of one pod). They are of pods that came late.", "bound")
+
 // use is what an agent sends of its pods' use. A nil one sends nothing.
 type use struct{ sender *reports.Sender }
 
@@ -80,11 +82,17 @@ func (u *use) run(ctx context.Context) (stop func()) {
 }
 
 // Describe implements prometheus.Collector.
-func (u *use) Describe(out chan<- *prometheus.Desc) { out <- useReports }
+func (u *use) Describe(out chan<- *prometheus.Desc) {
+	out <- useReports
+	out <- useLeftOut
+}
 
 // Collect implements prometheus.Collector.
 func (u *use) Collect(out chan<- prometheus.Metric) {
 	sent, failed := u.sender.Counts()
 	out <- prometheus.MustNewConstMetric(useReports, prometheus.CounterValue, float64(sent), "sent")
 	out <- prometheus.MustNewConstMetric(useReports, prometheus.CounterValue, float64(failed), "failed")
+	left := u.sender.LeftOut()
+	out <- prometheus.MustNewConstMetric(useLeftOut, prometheus.CounterValue, float64(left.Pods), "pods")
+	out <- prometheus.MustNewConstMetric(useLeftOut, prometheus.CounterValue, float64(left.Containers), "containers")
 }

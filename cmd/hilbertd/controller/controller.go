@@ -16,6 +16,7 @@ import (
 	"hilbert.dev/hilbert/cmd/hilbertd/endpoints"
 	"hilbert.dev/hilbert/control/budget"
 	"hilbert.dev/hilbert/control/config"
+	"hilbert.dev/hilbert/control/vpa"
 	"hilbert.dev/hilbert/internal/version"
 	"hilbert.dev/hilbert/kube/apiserver"
 	"hilbert.dev/hilbert/kube/controller"
@@ -259,6 +260,7 @@ type controllerMeter struct {
 	waiting   atomic.Int64
 	// recommended are VerticalPodAutoscalers, disturbed pods.
 	recommended, disturbed atomic.Int64
+	left                   atomic.Pointer[vpa.LeftOut] // nil: nothing is recommended
 	writes                 *prometheus.CounterVec
 }
 
@@ -298,6 +300,7 @@ func (m *controllerMeter) Describe(out chan<- *prometheus.Desc) {
 	out <- controllerWaiting
 	out <- controllerRecommended
 	out <- controllerDisturbed
+	out <- controllerLeftOut
 	m.writes.Describe(out)
 }
 

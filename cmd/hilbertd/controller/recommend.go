@@ -139,6 +139,7 @@ func (r *recommender) round(ctx context.Context, state *decide.State, d *disturb
 	}
 	r.meter.recommended.Store(int64(len(view.Objects)))
 	r.meter.disturbed.Store(int64(state.Disturbed()))
+	r.meter.left.Store(new(state.LeftOut()))
 }
 
 // tell logs what changes pods.
@@ -156,6 +157,7 @@ func (r *recommender) tell(what string, a *decide.Action) {
 
 var (
 	controllerRecommended = controllerDesc("vertical_pod_autoscalers", "VerticalPodAutoscalers that name our recommender, as of the last round.")
+	controllerLeftOut     = prometheus.NewDesc("hilbert_controller_recommendations_left_out", "What the last round left out, by bound: objects (VerticalPodAutoscalers beyond 5,000; of each namespace the first by name are served), pods (beyond 1,000 of one object) and containers (of pods, beyond 16 names in one object).", []string{"bound"}, nil)
 	controllerDisturbed   = controllerDesc("disturbed_pods", "Pods that were disturbed for recommendations since this process leads: evicted, or restarted by a resize.")
 )
 
@@ -163,4 +165,9 @@ var (
 func (m *controllerMeter) collectRecommendations(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(controllerRecommended, prometheus.GaugeValue, float64(m.recommended.Load()))
 	out <- prometheus.MustNewConstMetric(controllerDisturbed, prometheus.GaugeValue, float64(m.disturbed.Load()))
+	if left := m.left.Load(); left != nil {
+		for bound, n := range map[string]int{"objects": left.Objects, "pods": left.Pods, "containers": left.Containers} {
+			out <- prometheus.MustNewConstMetric(controllerLeftOut, prometheus.GaugeValue, float64(n), bound)
+		}
+	}
 }

@@ -37,7 +37,7 @@ func TestReferenceMetrics(t *testing.T) {
 	isOfEvery := func(desc *prometheus.Desc) bool { return strings.Contains(desc.String(), `"hilbert_build_info"`) }
 	metricTable(t, &page, "The scheduler", "Served by a hilbertd with the roles dispatcher, scheduler and binder.", without(isOfEvery, scheduler.registry.Describe), (&loop{}).Describe, questionMeter{}.Describe)
 	metricTable(t, &page, "The scheduler's traces", "Served by it where `tracing.endpoint` is set.", (*tracing.Recorder)(nil).Describe)
-	metricTable(t, &page, "The agent", "Served by a hilbertd with the role agent.", onNode.Agent.Describe)
+	metricTable(t, &page, "The agent", "Served by a hilbertd with the role agent.", onNode.Agent.Describe, onNode.Profiles.Describe)
 	metricTable(t, &page, "The agent's network ceiling", "Served by an agent with `node.lending.network.enabled`.", onNode.Network.Describe)
 	metricTable(t, &page, "The agent's memory bandwidth", "Served by an agent with `node.lending.rdt.feedback.domainBytesPerSecond` above 0.", onNode.Memory.Describe)
 	metricTable(t, &page, "The watchdog", "Served by a hilbertd with the role watchdog.", onNode.Watchdog.Describe)

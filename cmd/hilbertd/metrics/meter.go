@@ -29,6 +29,7 @@ var (
 	podsDesc     = desc("pods", "Pods that exist.")
 	knownDesc    = desc("known_pods", "Pods of which something is known that may be answered.")
 	profilesDesc = desc("profiles", "Workloads of which forecasts are made.")
+	leftDesc     = desc("left_out_total", "What found no place within a bound: containers (peaks of containers beyond 16 of one pod) and forecasts (answers with the live load alone, because there are metrics.maxForecasts and no namespace has more than the one that asks).", "bound")
 	groupDesc    = desc("api_service", "1 for whom an APIService of the metrics APIs leads to: hilbert, other or none.", "name", "holder")
 )
 
@@ -67,7 +68,7 @@ func (m *meter) setHolders(h map[string]kubemetrics.Holder) { m.holders.Store(&h
 
 // Describe implements prometheus.Collector.
 func (m *meter) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{reportsDesc, reportedDesc, podsDesc, knownDesc, profilesDesc, groupDesc} {
+	for _, d := range []*prometheus.Desc{reportsDesc, reportedDesc, podsDesc, knownDesc, profilesDesc, leftDesc, groupDesc} {
 		out <- d
 	}
 	m.answers.Describe(out)
@@ -78,11 +79,13 @@ func (m *meter) Describe(out chan<- *prometheus.Desc) {
 func (m *meter) Collect(out chan<- prometheus.Metric) {
 	m.role.mu.Lock()
 	pods, known := m.role.store.Counts(time.Now())
-	profiles := m.role.store.Profiles()
+	profiles, left := m.role.store.Profiles(), m.role.store.LeftOut()
 	m.role.mu.Unlock()
 	for desc, value := range map[*prometheus.Desc]int{podsDesc: pods, knownDesc: known, profilesDesc: profiles} {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value))
 	}
+	out <- prometheus.MustNewConstMetric(leftDesc, prometheus.CounterValue, float64(left.Containers), "containers")
+	out <- prometheus.MustNewConstMetric(leftDesc, prometheus.CounterValue, float64(left.Forecasts), "forecasts")
 	for desc, counts := range map[*prometheus.Desc]map[string]int64{reportsDesc: m.receiver.Results(), reportedDesc: m.receiver.Pods()} {
 		for result, n := range counts {
 			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), result)

@@ -74,6 +74,13 @@ func (s *Sender) SeePeak(pod spec.PodRef, container string, bytes float64, at ti
 // Counts are how many reports were sent, and how many were not, since the start: one for each address, and one failure where no address could be tried.
 func (s *Sender) Counts() (sent, failed int64) { return s.sent.Load(), s.failed.Load() }
 
+// LeftOut is what found no place in the reports.
+func (s *Sender) LeftOut() metrics.LeftOut {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen.LeftOut()
+}
+
 // Run sends a report each interval until ctx ends. Each node begins at another moment, so that not all send at once.
 func (s *Sender) Run(ctx context.Context) {
 	h := fnv.New64a()
