@@ -27,21 +27,29 @@ func (in *interner) get(s string) string {
 	return s
 }
 
-// maxWarned bounds the objects that a warner remembers; beyond it, it is silent.
+// maxWarned bounds the objects that a warner remembers: of more, the oldest is forgotten, and is complained about again at its next update. So nobody silences what is said of others.
 const maxWarned = 1024
 
 // Warner logs a complaint about an object once, though the object is parsed at each of its updates.
 type Warner struct {
-	Log  *slog.Logger
-	seen map[string]bool
+	Log   *slog.Logger
+	seen  map[string]bool
+	order []string // of seen; the oldest is at next once there are maxWarned
+	next  int
 }
 
 func (w *Warner) Warn(object, message string, args ...any) {
-	if w.Log == nil || w.seen[object] || len(w.seen) >= maxWarned {
+	if w.Log == nil || w.seen[object] {
 		return
 	}
 	if w.seen == nil {
 		w.seen = make(map[string]bool)
+	}
+	if len(w.order) < maxWarned {
+		w.order = append(w.order, object)
+	} else {
+		delete(w.seen, w.order[w.next])
+		w.order[w.next], w.next = object, (w.next+1)%maxWarned
 	}
 	w.seen[object] = true
 	w.Log.Warn(message, append([]any{"object", object}, args...)...)

@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/cmd/hilbertd/reports"
 	"hilbert.dev/hilbert/control/metrics"
 	"hilbert.dev/hilbert/node"
+	"hilbert.dev/hilbert/node/evict"
 )
 
 // valuesOf are what is collected of some metrics, by their labels' values.
@@ -61,6 +62,9 @@ func TestWhatIsLeftOutIsServed(t *testing.T) {
 	s := &node.State{CgroupsLeftOut: 7, Unwatched: 9, Interference: &spec.Interference{Watched: 64, Learning: 4}}
 	if got := valuesOf(t, func(out chan<- prometheus.Metric) { collectAgentCounts(out, s) }, agentLeftOut); got[""] != 7 {
 		t.Errorf("of cgroups: %v", got)
+	}
+	if got := valuesOf(t, func(out chan<- prometheus.Metric) { collectLending(out, &node.State{Evicting: evict.Counts{Crowded: 5}}) }, agentCrowded); got[""] != 5 {
+		t.Errorf("of evictions: %v", got)
 	}
 	got := valuesOf(t, func(out chan<- prometheus.Metric) {
 		collectInterference(func(kind prometheus.ValueType, desc *prometheus.Desc, value float64, labels ...string) {

@@ -23,6 +23,7 @@ var (
 	agentRequested  = agentDesc("eviction_requests_total", "Evictions of reclaimed pods requested by the node, by detector.", "detector")
 	agentFollowed   = agentDesc("evictions_followed_total", "Reclaimed pods that left after the node requested their eviction, by detector.", "detector")
 	agentHeldBack   = agentDesc("evictions_held_back_total", "Ticks at which an eviction was due and had to wait for the bound per hour (node.eviction.plugins.perHour, node.eviction.network.perHour), by detector.", "detector")
+	agentCrowded    = agentDesc("evictions_crowded_total", "Ticks at which an eviction was due and had to wait, because 16 pods had been asked to go already.")
 	agentOverusing  = agentDesc("online_memory_overuse_pods", "Online pods that hold more memory, page cache left out, than they requested and node.eviction.online tolerates.")
 	agentStopped    = agentDesc("pods_stopped_total", "Reclaimed pods that the agent stopped itself: a hard threshold was passed and no eviction came in time.")
 	agentShrinks    = agentDesc("reclaim_requests_total", "Requests to reclaim memory from a cgroup, by outcome.", "outcome")
@@ -54,7 +55,7 @@ var (
 		agentHeadroom, agentLent, agentSuppressed, agentClosed, agentPressures, agentBlind, agentRequested, agentFollowed, agentStopped, agentShrinks,
 		agentShrunk, agentShrinking, agentLogPages, agentPartBytes, agentScrapes, agentStorage, agentStored, agentProfiled, agentSteered, agentWatched, agentHarmed, agentLadder, agentCounted, agentCountFiles,
 		agentMemoryPods, agentMemoryMade, agentMemoryMost, agentMemoryRate, agentIntensive, agentProbed, agentLooked, agentUncounted, agentUnlooked,
-		agentOvercommit, agentHeldBack, agentOverusing,
+		agentOvercommit, agentHeldBack, agentCrowded, agentOverusing,
 	}
 )
 
@@ -89,6 +90,7 @@ func collectLending(out chan<- prometheus.Metric, s *node.State) {
 	byDetector(agentFollowed, &s.Evicting.Evicted)
 	send(prometheus.CounterValue, agentStopped, float64(s.Stops))
 	byDetector(agentHeldBack, &s.Evicting.Held)
+	send(prometheus.CounterValue, agentCrowded, float64(s.Evicting.Crowded))
 	send(prometheus.GaugeValue, agentOverusing, float64(s.Overusing))
 	for outcome, n := range s.Shrinking.Outcomes {
 		send(prometheus.CounterValue, agentShrinks, float64(n), string(outcome))
