@@ -143,6 +143,11 @@ func (p *Pod) Guessed() bool { return p.guessed() != 0 }
 // Confirmed reports whether the pod's node says what the pod holds of it.
 func (p *Pod) Confirmed() bool { return p.said != 0 }
 
+// Said reports what of it the node says: what the pod holds of NUMA nodes, and of what plugins bring. It may say the one and not the other.
+func (p *Pod) Said() (numaNodes, resources bool) {
+	return p.said&partNUMANodes != 0, p.said&partResources != 0
+}
+
 // Moved reports whether the node gave the pod something else than its Binding promised.
 func (p *Pod) Moved() bool {
 	if p.said == 0 || p.recorded == nil {

@@ -83,29 +83,33 @@ type ResourceGrant string
 // far stands for no NUMA node.
 const far = "far"
 
-// append adds what is held of one more resource. Names must come sorted.
-func (g ResourceGrant) append(name string, a *Amounts) ResourceGrant {
+// String is "0:2,1:1": two of NUMA node 0 and one of NUMA node 1; "far:1" is one that is near none.
+func (a Amounts) String() string {
 	var b strings.Builder
-	b.WriteString(string(g))
-	if g != "" {
-		b.WriteByte(';')
-	}
-	b.WriteString(name)
-	sign := byte('=')
 	write := func(where string, n int64) {
 		if n != 0 {
-			b.WriteByte(sign)
+			if b.Len() > 0 {
+				b.WriteByte(',')
+			}
 			b.WriteString(where)
 			b.WriteByte(':')
 			b.WriteString(strconv.FormatInt(n, 10))
-			sign = ','
 		}
 	}
 	for z, n := range a.NUMA {
 		write(strconv.Itoa(z), n)
 	}
 	write(far, a.Far)
-	return ResourceGrant(b.String())
+	return b.String()
+}
+
+// append adds what is held of one more resource. Names must come sorted.
+func (g ResourceGrant) append(name string, a *Amounts) ResourceGrant {
+	one := name + "=" + a.String()
+	if g == "" {
+		return ResourceGrant(one)
+	}
+	return g + ";" + ResourceGrant(one)
 }
 
 // MakeResourceGrant is the grant of amounts of resources, in any order, each once. Those of which nothing is held are left out.

@@ -118,7 +118,13 @@ func Pod(t testing.TB, d *datadriven.TestData) facts.Pod {
 			pod.Grant.NUMANodes = numaGrant(t, d, strings.Join(arg.Vals, ","))
 		}
 		if arg.Key == "recorded" {
-			pod.Grant.Resources = resourceGrant(t, d, first(arg.Vals))
+			var list []topology.Resource
+			for _, value := range arg.Vals {
+				for name, a := range resourceGrant(t, d, value).All() {
+					list = append(list, topology.Resource{Name: name, Amounts: a})
+				}
+			}
+			pod.Grant.Resources = topology.MakeResourceGrant(list)
 		}
 	}
 	return pod

@@ -35,6 +35,8 @@ type Answer struct {
 	NICs    string `json:"nics,omitempty"` // of network cards, as the Binding's annotation has them
 	// NUMANodes is what it holds of its node's NUMA nodes, if it asks for any or holds some.
 	NUMANodes *PodNUMA `json:"numaNodes,omitempty"`
+	// Resources are what it holds of what plugins bring to its node, where that is counted by NUMA node.
+	Resources []PodResource `json:"resources,omitempty"`
 	// Unit is the PodGroup that the pod names, in its namespace; what is in the gang's way ExplainUnit says.
 	Unit string `json:"unit,omitempty"`
 	// Profile is the scheduling profile by which nodes are scored for it; empty: the default one.
@@ -63,7 +65,7 @@ type PodNUMA struct {
 	Promise string `json:"promise,omitempty"`
 }
 
-// The states of PodNUMA.
+// The states of PodNUMA and of PodResource.
 const (
 	NUMAPromised  = "promised"
 	NUMAConfirmed = "confirmed"
@@ -72,26 +74,63 @@ const (
 	NUMAGuessed   = "guessed"
 )
 
+// stateOf is what is known of a part of what a pod holds: what its Binding promised of it, whether its node says what it is, and whether the two differ.
+func stateOf(promised, said, differs bool) string {
+	switch {
+	case !promised && said:
+		return NUMAGiven
+	case !promised:
+		return NUMAGuessed
+	case said && differs:
+		return NUMAMoved
+	case said:
+		return NUMAConfirmed
+	}
+	return NUMAPromised
+}
+
 func podNUMA(pod *cluster.Pod) *PodNUMA {
 	if pod.NUMANodes() == nil {
 		return nil
 	}
-	held := &PodNUMA{Grant: pod.NUMANodes().String()}
 	grant, _ := pod.Promise()
 	promise := grant.NUMANodes
-	switch {
-	case promise.IsZero() && pod.Confirmed():
-		held.State = NUMAGiven
-	case promise.IsZero():
-		held.State = NUMAGuessed
-	case pod.Confirmed() && promise != *pod.NUMANodes():
-		held.State, held.Promise = NUMAMoved, promise.String()
-	case pod.Confirmed():
-		held.State = NUMAConfirmed
-	default:
-		held.State = NUMAPromised
+	said, _ := pod.Said()
+	held := &PodNUMA{Grant: pod.NUMANodes().String(), State: stateOf(!promise.IsZero(), said, promise != *pod.NUMANodes())}
+	if held.State == NUMAMoved {
+		held.Promise = promise.String()
 	}
 	return held
+}
+
+// PodResource is what a pod holds of one resource that a plugin brings: "0:2,1:1" is two from NUMA node 0 and one from NUMA node 1, "far:1" one that
+// is near no NUMA node, and "none" that the node gave nothing of what was promised.
+type PodResource struct {
+	Name  string `json:"name"`
+	Grant string `json:"grant"`
+	// State is what is known of it, as of PodNUMA. Promise is what the Binding said, where the node gave something else.
+	State   string `json:"state"`
+	Promise string `json:"promise,omitempty"`
+}
+
+func podResources(pod *cluster.Pod) (out []PodResource) {
+	g := pod.Grant()
+	grant, _ := pod.Promise()
+	_, said := pod.Said()
+	for name, amounts := range g.Resources.All() {
+		promise := grant.Resources.Of(name)
+		held := PodResource{Name: name, Grant: amounts.String(), State: stateOf(promise != topology.Amounts{}, said, promise != amounts)}
+		if held.State == NUMAMoved {
+			held.Promise = promise.String()
+		}
+		out = append(out, held)
+	}
+	for name, promise := range grant.Resources.All() {
+		if g.Resources.Of(name) == (topology.Amounts{}) {
+			out = append(out, PodResource{Name: name, Grant: "none", State: NUMAMoved, Promise: promise.String()})
+		}
+	}
+	return out
 }
 
 // RankedNode is a node on which a pod fits.
@@ -133,7 +172,7 @@ func (d *Dump) Explain(namespace, name string) (*Answer, error) {
 	}
 	pod := store.Pod(f.UID)
 	g := pod.Grant()
-	a.GPUs, a.NICs, a.NUMANodes = g.String(), g.NICText(), podNUMA(pod)
+	a.GPUs, a.NICs, a.NUMANodes, a.Resources = g.String(), g.NICText(), podNUMA(pod), podResources(pod)
 	if g.Memory > 0 || g.Instance > 0 {
 		a.GPUs = g.GPUText()
 	}

@@ -79,7 +79,11 @@ func podPlace(a *inspect.Answer) string {
 		held = append(held, "network cards "+a.NICs)
 	}
 	if a.NUMANodes != nil {
-		held = append(held, podNUMA(a.NUMANodes))
+		held = append(held, "NUMA "+grantState(a.NUMANodes.Grant, a.NUMANodes.State, a.NUMANodes.Promise))
+	}
+	for i := range a.Resources {
+		r := &a.Resources[i]
+		held = append(held, r.Name+" by NUMA node "+grantState(r.Grant, r.State, r.Promise))
 	}
 	if len(held) == 0 {
 		return a.Node
@@ -150,13 +154,13 @@ func writeMisses(b *strings.Builder, e *explain.Explanation) {
 }
 
 // podNUMA says in words what a pod holds of its node's NUMA nodes.
-func podNUMA(h *inspect.PodNUMA) string {
-	switch text := "NUMA " + h.Grant; h.State {
+// grantState says what a pod holds by NUMA node, and what is known of it.
+func grantState(grant, state, promise string) string {
+	switch state {
 	case inspect.NUMAMoved:
-		return text + ", moved from " + h.Promise
+		return grant + ", moved from " + promise
 	case inspect.NUMAGiven:
-		return text + ", not promised by the scheduler"
-	default:
-		return text + ", " + h.State
+		return grant + ", not promised by the scheduler"
 	}
+	return grant + ", " + state
 }
