@@ -16,31 +16,14 @@ func TestYields(t *testing.T) {
 		for i := range rapid.IntRange(1, 6).Draw(t, "namespaces") {
 			asks[fmt.Sprint("n", i)] = rapid.IntRange(1, 60).Draw(t, "asks")
 		}
-		held, size := make(map[string]int), 0
-		round := func() (changed bool) {
-			for name, wants := range asks {
-				for range wants - held[name] {
-					if size == most {
-						from, ok := Yields(held, name)
-						if !ok {
-							continue
-						}
-						held[from]--
-						size--
-					}
-					held[name]++
-					size++
-					changed = true
-				}
-			}
-			return changed
-		}
+		table := &table{held: make(map[string]int), most: most}
 		for range most + 2 {
-			round()
+			table.round(asks)
 		}
-		if round() {
-			t.Fatalf("it never comes to rest: %v of %v", held, asks)
+		if table.round(asks) {
+			t.Fatalf("it never comes to rest: %v of %v", table.held, asks)
 		}
+		held := table.held
 		for a := range asks {
 			for b := range asks {
 				if held[a] < asks[a] && held[b] > held[a]+1 {
@@ -48,8 +31,38 @@ func TestYields(t *testing.T) {
 				}
 			}
 		}
-		if size > most {
-			t.Fatalf("%d of %d", size, most)
+		if table.size > most {
+			t.Fatalf("%d of %d", table.size, most)
 		}
 	})
+}
+
+// table has places that namespaces share.
+type table struct {
+	held       map[string]int
+	size, most int
+}
+
+// round has each namespace ask for what it has not, and reports whether that changed anything.
+func (x *table) round(asks map[string]int) (changed bool) {
+	for name, wants := range asks {
+		for range wants - x.held[name] {
+			changed = x.ask(name) || changed
+		}
+	}
+	return changed
+}
+
+func (x *table) ask(name string) bool {
+	if x.size == x.most {
+		from, ok := Yields(x.held, name)
+		if !ok {
+			return false
+		}
+		x.held[from]--
+		x.size--
+	}
+	x.held[name]++
+	x.size++
+	return true
 }

@@ -77,22 +77,13 @@ func boundsOf(t *tree) map[string]token.Pos {
 		own := constants(p)
 		for _, f := range p.files {
 			ast.Inspect(f.syntax, func(n ast.Node) bool {
-				var sides []ast.Expr
-				switch n := n.(type) {
-				case *ast.BinaryExpr: // len(x) >= maxX
-					if n.Op == token.LSS || n.Op == token.LEQ || n.Op == token.GTR || n.Op == token.GEQ || n.Op == token.EQL {
-						sides = []ast.Expr{n.X, n.Y}
-					}
-				case *ast.CallExpr: // min(len(x), maxX)
-					if name, ok := n.Fun.(*ast.Ident); ok && name.Name == "min" {
-						sides = n.Args
-					}
+				sides := compared(n)
+				if !slices.ContainsFunc(sides, measures) {
+					return true
 				}
-				if slices.ContainsFunc(sides, measures) {
-					for _, side := range sides {
-						if name, at, ok := own.named(side); ok {
-							out[strings.TrimPrefix(p.dir, "cmd/hilbertd/")+"."+name] = at
-						}
+				for _, side := range sides {
+					if name, at, ok := own.named(side); ok {
+						out[strings.TrimPrefix(p.dir, "cmd/hilbertd/")+"."+name] = at
 					}
 				}
 				return true
@@ -100,6 +91,21 @@ func boundsOf(t *tree) map[string]token.Pos {
 		}
 	}
 	return out
+}
+
+// compared are the two sides of len(x) >= maxX, and the arguments of min(len(x), maxX).
+func compared(n ast.Node) []ast.Expr {
+	switch n := n.(type) {
+	case *ast.BinaryExpr:
+		if n.Op == token.LSS || n.Op == token.LEQ || n.Op == token.GTR || n.Op == token.GEQ || n.Op == token.EQL {
+			return []ast.Expr{n.X, n.Y}
+		}
+	case *ast.CallExpr:
+		if name, ok := n.Fun.(*ast.Ident); ok && name.Name == "min" {
+			return n.Args
+		}
+	}
+	return nil
 }
 
 // measures reports whether an expression has a length in it.

@@ -33,6 +33,8 @@ func TestMoves(t *testing.T) {
 			switch command {
 			case "node":
 				s.Apply(facts.NodeUpserted{Node: script.Node(t, &datadriven.TestData{Pos: d.Pos, Cmd: command, CmdArgs: args})}, now)
+			case "report":
+				s.Apply(script.Report(t, &datadriven.TestData{Pos: d.Pos, Cmd: command, CmdArgs: args}), now)
 			case "pod":
 				s.Apply(facts.PodUpserted{Pod: movable(t, d, args, now)}, now)
 			case "budget":
@@ -58,7 +60,7 @@ func TestMoves(t *testing.T) {
 			case "empty":
 				o.Empty = append(o.Empty, args[0].Key)
 			default:
-				d.Fatalf(t, "%q: want node, pod, unit, growth, budget, load, leave or empty", command)
+				d.Fatalf(t, "%q: want node, report, pod, unit, growth, budget, load, leave or empty", command)
 			}
 		}
 		d.MaybeScanArgs(t, "most", &o.Params.Most)

@@ -19,6 +19,7 @@ import (
 	"hilbert.dev/hilbert/schedule"
 	"hilbert.dev/hilbert/schedule/inspect"
 	"hilbert.dev/hilbert/schedule/inspect/dumptest"
+	"hilbert.dev/hilbert/topology"
 )
 
 // TestWhatIf replays testdata/whatif: node and pod lines make the cluster, add lines the pods to add.
@@ -98,12 +99,23 @@ func TestForecastIsWhatHappens(t *testing.T) {
 			s.Apply(facts.NodeUpserted{Node: &facts.Node{
 				Name: fmt.Sprint("n", i), Allocatable: []resource.Quantity{{Name: "cpu", Amount: 1000 * rapid.Int64Range(1, 4).Draw(t, "cpu")}, {Name: "pods", Amount: 4}},
 			}}, now)
+			if rapid.Bool().Draw(t, "cards") {
+				s.Apply(facts.NodeReported{Node: fmt.Sprint("n", i), Report: cards(rapid.Int64Range(0, 2).Draw(t, "of 0"), rapid.Int64Range(0, 2).Draw(t, "of 1"))}, now)
+			}
 		}
 		draw := func(uid string) facts.Pod {
-			return facts.Pod{
+			pod := facts.Pod{
 				UID: facts.UID(uid), Namespace: "default", Name: uid, Ours: true, Priority: rapid.Int32Range(0, 2).Draw(t, "priority"), Created: now.UnixNano(),
 				Requirements: &facts.Requirements{Requests: []resource.Quantity{{Name: "cpu", Amount: 500 * rapid.Int64Range(1, 6).Draw(t, "ask")}}},
 			}
+			if n := rapid.Int64Range(-2, 2).Draw(t, "cards asked"); n > 0 {
+				pod.Requirements.Requests = append(pod.Requirements.Requests, resource.Quantity{Name: card, Amount: n})
+				pod.Requirements.GPU.Resources = topology.MakeResourceRequest(func(yield func(string, int64) bool) { yield(card, n) })
+				if rapid.Bool().Draw(t, "one NUMA node") {
+					pod.Requirements.GPU.Near = topology.Near{Level: topology.SameNUMA, Required: true}
+				}
+			}
+			return pod
 		}
 		for i := range rapid.IntRange(0, 6).Draw(t, "bound") {
 			pod := draw(fmt.Sprint("b", i))
@@ -137,6 +149,19 @@ func TestForecastIsWhatHappens(t *testing.T) {
 			t.Fatalf("over-committed: %v", over)
 		}
 	})
+}
+
+// card is what a plugin brings.
+const card = "example.com/card"
+
+// cards is a report of a machine of two NUMA nodes with so many cards each.
+func cards(of0, of1 int64) *facts.NodeReport {
+	r := &facts.NodeReport{Resources: []resource.Quantity{{Name: card, Amount: of0 + of1}}, NUMANodes: topology.NUMAShape{Ruler: topology.RulerAgent, Threads: 1, NUMANodes: 2, BindsShared: true}}
+	r.NUMANodes.NUMANode[0].CPUs, r.NUMANodes.NUMANode[1].CPUs = 2, 2
+	a := topology.Resource{Name: card}
+	a.Amounts.NUMA[0], a.Amounts.NUMA[1] = of0, of1
+	r.ByNUMANode = []topology.Resource{a}
+	return r
 }
 
 func TestForecastEndsWithItsContext(t *testing.T) {

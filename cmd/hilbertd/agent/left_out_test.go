@@ -63,7 +63,9 @@ func TestWhatIsLeftOutIsServed(t *testing.T) {
 	if got := valuesOf(t, func(out chan<- prometheus.Metric) { collectAgentCounts(out, s) }, agentLeftOut); got[""] != 7 {
 		t.Errorf("of cgroups: %v", got)
 	}
-	if got := valuesOf(t, func(out chan<- prometheus.Metric) { collectLending(out, &node.State{Evicting: evict.Counts{Crowded: 5}}) }, agentCrowded); got[""] != 5 {
+	if got := valuesOf(t, func(out chan<- prometheus.Metric) {
+		collectLending(out, &node.State{Evicting: evict.Counts{Crowded: 5}})
+	}, agentCrowded); got[""] != 5 {
 		t.Errorf("of evictions: %v", got)
 	}
 	got := valuesOf(t, func(out chan<- prometheus.Metric) {

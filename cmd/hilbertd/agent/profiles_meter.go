@@ -11,7 +11,9 @@ import (
 var profilesLeftOut = agentDesc("service_profiles_left_out_total", "ServiceProfiles that are not followed, because there are more than 4,096: those of the namespaces that have most.")
 
 // profilesMeter says what the watch of ServiceProfiles has left out. The zero value has no watch yet.
-type profilesMeter struct{ of atomic.Pointer[agent.ProfileWatch] }
+type profilesMeter struct {
+	of atomic.Pointer[agent.ProfileWatch]
+}
 
 // Describe implements prometheus.Collector.
 func (*profilesMeter) Describe(out chan<- *prometheus.Desc) { out <- profilesLeftOut }
