@@ -397,16 +397,16 @@ func (a *Agent) Status() *spec.NodeReport { return a.reporter.build(a.node.Now()
 // State is a copy of what is worth measuring.
 type State struct {
 	controller.Counts
-	Allocated                allocate.Counts
-	Connected, Synced, Ready bool
-	Pods, Containers, Knobs  int
-	Broken                   int    // pods in the report whose promise is broken
-	EventsDropped            uint64 // events that the report had no room for
-	Waiting                  int    // messages
-	Observations             uint64
-	ObserveSeconds           float64
-	CgroupsLeftOut           uint64 // of readings, beyond observe.MaxListed
-	Lost                     string // why the runtime is not connected
+	Allocated                          allocate.Counts
+	Connected, Synced, Ready           bool
+	Pods, Containers, Knobs, Unwatched int
+	Broken                             int    // pods in the report whose promise is broken
+	EventsDropped                      uint64 // events that the report had no room for
+	Waiting                            int    // messages
+	Observations                       uint64
+	CgroupsLeftOut                     uint64 // of readings, beyond observe.MaxListed
+	ObserveSeconds                     float64
+	Lost                               string // why the runtime is not connected
 	// KubeletRead and KubeletUnread count answers of the kubelet as to which devices it gave to pods; KubeletDevicesFound and KubeletDevicesUnknown are those devices now.
 	KubeletRead, KubeletUnread                 uint64
 	KubeletDevicesFound, KubeletDevicesUnknown int
@@ -427,7 +427,6 @@ type State struct {
 	SteeredPools map[string]int64
 	// Interference is what is said of harm; nil: nothing is watched. InterferenceActions counts what was decided. Counters is what is counted by the processor's counters.
 	Interference        *spec.Interference
-	Unwatched           int // services beyond interference.MaxWatched
 	InterferenceActions map[interference.Kind]uint64
 	Counters            perf.Status
 	// Bandwidth is whose memory bandwidth is counted, BandwidthParts what is known of it added up, in bytes per second.
@@ -465,10 +464,7 @@ func (a *Agent) State() State {
 	s.Storage, s.StorageKnown = maps.Clone(a.storage.counts), a.storage.reading.Known(n.Now())
 	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
 	s.Notes, s.Refused, s.Withheld = maps.Clone(n.Counts.Notes), maps.Clone(n.Counts.Refused), maps.Clone(n.Counts.Withheld)
-	s.Interference, s.InterferenceActions = a.interference.status(n.Now()), a.interference.counts()
-	if d := a.interference.current(n.Now()); d != nil {
-		s.Unwatched = d.Unwatched
-	}
+	s.Interference, s.InterferenceActions, s.Unwatched = a.interference.status(n.Now()), a.interference.counts(), a.interference.unwatched(n.Now())
 	s.Counters, s.Overcommit = a.interference.counters.status(), a.overcommit.status(n.Now())
 	s.RunQueues = a.interference.queues.counts
 	s.Bandwidth, s.BandwidthParts = a.bandwidth.status()
@@ -477,7 +473,6 @@ func (a *Agent) State() State {
 	k := a.devices.kubelet
 	all, found := k.assignments.DeviceCount()
 	s.KubeletRead, s.KubeletUnread, s.KubeletDevicesFound, s.KubeletDevicesUnknown = k.good, k.bad, found, all-found
-	s.Observations, s.ObserveSeconds = a.observer.Totals()
-	s.CgroupsLeftOut = a.observer.Dropped()
+	s.Observations, s.ObserveSeconds, s.CgroupsLeftOut = a.observer.Totals()
 	return s
 }

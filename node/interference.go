@@ -398,6 +398,14 @@ func (c *interferenceController) status(now time.Time) *spec.Interference {
 	return out
 }
 
+// unwatched are the services beyond interference.MaxWatched.
+func (c *interferenceController) unwatched(now time.Time) int {
+	if d := c.current(now); d != nil {
+		return d.Unwatched
+	}
+	return 0
+}
+
 // unknown are the signals that the node does not have.
 func (c *interferenceController) unknown(d *interference.Decision) (out []string) {
 	if lacks := c.counters.lacks(c.config().Counters); lacks != "" {

@@ -54,7 +54,7 @@ func reportOfCards(change func(*spec.NodeResource)) *spec.NodeStatus {
 
 func TestResourcesByNUMANode(t *testing.T) {
 	brought, held, err := parse.ResourcesByNUMANode(reportOfCards(nil))
-	if want := "[{example.com/fpga {[2 3 0 0 0 0 0 0] 1}}]"; err != nil || fmt.Sprint(brought) != want {
+	if want := "[{example.com/fpga 0:2,1:3,far:1}]"; err != nil || fmt.Sprint(brought) != want {
 		t.Errorf("%v, %v; want %s: NUMA node 4 is the second, what the numbers leave is far, and keys are counted for the node alone", brought, err, want)
 	}
 	if want := "[{a example.com/fpga=0:1,far:1} {b example.com/fpga=1:2}]"; fmt.Sprint(held) != want {

@@ -120,19 +120,12 @@ func (o *Poller) Show(look func(*Observation)) bool {
 	return true
 }
 
-// Dropped is how many cgroups were left out of readings because there were more than MaxListed, since the start.
-func (o *Poller) Dropped() uint64 {
+// Totals are how many readings there were, how long they took, and how many cgroups they left out because there were more than MaxListed.
+func (o *Poller) Totals() (reads uint64, seconds float64, dropped uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.last == nil {
-		return 0
+	if o.last != nil {
+		dropped = o.last.Counts.DroppedCgroups
 	}
-	return o.last.Counts.DroppedCgroups
-}
-
-// Totals are how many readings there were, and how long they took.
-func (o *Poller) Totals() (reads uint64, seconds float64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.reads, o.seconds
+	return o.reads, o.seconds, dropped
 }
