@@ -1,116 +1,68 @@
 package bandwidth
 
 import (
-	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"hilbert.dev/hilbert/internal/clock"
+	"hilbert.dev/hilbert/node/readings"
 )
 
-const (
-	// Interval is between two readings. Each interrupts a CPU of every domain for each group.
-	Interval = 5 * time.Second
-	// maxAge is how old a value may be that is still known.
-	maxAge = 3 * Interval
-)
+// Interval is between two readings. Each interrupts a CPU of every domain for each group.
+const Interval = 5 * time.Second
 
-// Poller reads beside the loop that goes by it.
+// Poller reads beside the loop that goes by it. Watch says which pods to count from now on, the most wanted first.
 type Poller struct {
-	reader *Reader
-	clock  clock.Clock
-
-	mu     sync.Mutex
-	wanted []Pod
-	groups int // as of Limit
-	uses   map[string]Use
-	at     time.Time // of uses
-	status Status
-
-	removed bool // all groups are; the reader's goroutine only
+	*readings.Poller[Pod, Use, Status]
+	source *source
 }
 
 // NewPoller returns a Poller that watches nothing yet. by is the time that readings go by; nil: the machine's.
 func NewPoller(r *Reader, by clock.Clock) *Poller {
-	return &Poller{reader: r, clock: by, groups: r.params.Groups}
+	s := &source{reader: r}
+	s.groups.Store(int64(r.params.Groups))
+	return &Poller{readings.New(s, Interval, by), s}
 }
 
 // Limit says how many groups may be made from the next reading on, in the place of Params.Groups. 0: none, and those that are made are removed.
-func (p *Poller) Limit(groups int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.groups = groups
-}
-
-// Watch says which pods to count from now on, the most wanted first.
-func (p *Poller) Watch(pods []Pod) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.wanted = pods
-}
+func (p *Poller) Limit(groups int) { p.source.groups.Store(int64(groups)) }
 
 // Of is the bandwidth of a pod at the last reading.
 func (p *Poller) Of(uid string, now time.Time) Use {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if now.Sub(p.at) > maxAge {
-		return Use{}
-	}
-	return p.uses[uid]
+	use, _ := p.Poller.Of(uid, now)
+	return use
 }
 
-// Status is what is counted, or why not all is.
-func (p *Poller) Status() Status {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.status
+// source is a Reader, for the Poller.
+type source struct {
+	reader  *Reader
+	groups  atomic.Int64 // as of Limit
+	removed bool         // all groups are
 }
 
-// Run reads until ctx ends, and removes all groups. As long as none may be made, it removes what is left of them, of an agent before this one too, and reads nothing.
-func (p *Poller) Run(ctx context.Context) {
-	by := clock.OrReal(p.clock)
-	defer p.close()
-	ticker := by.NewTicker(Interval)
-	defer ticker.Stop()
-	for since := by.Now(); ; {
-		p.Read(since)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
+// Read implements readings.Source. As long as no group may be made, it removes what is left of them, of an agent before this one too, and reads nothing.
+func (s *source) Read(at time.Duration, wanted []Pod) (map[string]Use, Status) {
+	groups := int(s.groups.Load())
+	if s.reader.Limit(groups); groups == 0 {
+		if s.removed {
+			return nil, Status{}
 		}
+		return nil, s.Close()
 	}
-}
-
-// close removes the groups; what cannot be removed is said by the status.
-func (p *Poller) close() {
-	err := p.reader.Close()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.uses, p.status, p.removed = nil, Status{Why: err}, err == nil
-}
-
-// Read reads once. Times count from since.
-func (p *Poller) Read(since time.Time) {
-	p.mu.Lock()
-	wanted, groups := p.wanted, p.groups
-	p.mu.Unlock()
-	if p.reader.Limit(groups); groups == 0 {
-		if !p.removed {
-			p.close()
-		}
-		return
-	}
-	p.removed = false
-	now := clock.OrReal(p.clock).Now()
-	p.reader.Read(now.Sub(since), wanted)
+	s.removed = false
+	s.reader.Read(at, wanted)
 	uses := make(map[string]Use, len(wanted))
 	for _, pod := range wanted {
-		if use := p.reader.Of(pod.UID); use.Total.Known {
+		if use := s.reader.Of(pod.UID); use.Total.Known {
 			uses[pod.UID] = use
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.uses, p.at, p.status = uses, now, p.reader.Status()
+	return uses, s.reader.Status()
+}
+
+// Close removes the groups; what cannot be removed is said by the status.
+func (s *source) Close() Status {
+	err := s.reader.Close()
+	s.removed = err == nil
+	return Status{Why: err}
 }

@@ -1,91 +1,51 @@
 package perf
 
 import (
-	"context"
-	"sync"
 	"time"
 
 	"hilbert.dev/hilbert/internal/clock"
 	"hilbert.dev/hilbert/node/advise"
+	"hilbert.dev/hilbert/node/readings"
 )
 
-const (
-	// Interval is between two readings. Each interrupts every CPU for each cgroup that runs there.
-	Interval = 5 * time.Second
-	// maxAge is how old a value may be that is still known.
-	maxAge = 3 * Interval
-)
+// Interval is between two readings. Each interrupts every CPU for each cgroup that runs there.
+const Interval = 5 * time.Second
 
-// Poller reads counters beside the loop that goes by them.
+// Poller reads counters beside the loop that goes by them. Watch says which cgroups to count from now on, the most wanted first; none: nothing is counted.
 type Poller struct {
-	reader *Reader
-	clock  clock.Clock
-
-	mu     sync.Mutex
-	wanted []string
-	values map[string]float64
-	at     time.Time // of values
-	status Status
+	*readings.Poller[string, float64, Status]
 }
 
 // NewPoller returns a Poller that watches nothing yet. by is the time that readings go by; nil: the machine's.
-func NewPoller(r *Reader, by clock.Clock) *Poller { return &Poller{reader: r, clock: by} }
-
-// Watch says which cgroups to count from now on, the most wanted first; none: nothing is counted.
-func (p *Poller) Watch(cgroups []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.wanted = cgroups
+func NewPoller(r *Reader, by clock.Clock) *Poller {
+	return &Poller{readings.New(source{r}, Interval, by)}
 }
 
 // CyclesPerInstruction is what an instruction of a cgroup took at the last reading.
 func (p *Poller) CyclesPerInstruction(cgroup string, now time.Time) advise.Sample {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	cycles, ok := p.values[cgroup]
-	if !ok || now.Sub(p.at) > maxAge {
-		return advise.Sample{}
+	if cycles, known := p.Of(cgroup, now); known {
+		return advise.Known(cycles)
 	}
-	return advise.Known(cycles)
+	return advise.Sample{}
 }
 
-// Status is what is counted, or why nothing is.
-func (p *Poller) Status() Status {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.status
-}
+// source is a Reader, for the Poller.
+type source struct{ reader *Reader }
 
-// Run reads until ctx ends, and closes all counters.
-func (p *Poller) Run(ctx context.Context) {
-	defer p.reader.Close()
-	by := clock.OrReal(p.clock)
-	ticker := by.NewTicker(Interval)
-	defer ticker.Stop()
-	for since := by.Now(); ; {
-		p.Read(since)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
-	}
-}
-
-// Read reads once. Times count from since.
-func (p *Poller) Read(since time.Time) {
-	p.mu.Lock()
-	wanted := p.wanted
-	p.mu.Unlock()
-	now := clock.OrReal(p.clock).Now()
-	p.reader.Read(now.Sub(since), wanted)
+// Read implements readings.Source.
+func (s source) Read(at time.Duration, wanted []string) (map[string]float64, Status) {
+	s.reader.Read(at, wanted)
 	values := make(map[string]float64, len(wanted))
 	for _, cgroup := range wanted {
-		if cycles, ok := p.reader.CyclesPerInstruction(cgroup); ok {
+		if cycles, ok := s.reader.CyclesPerInstruction(cgroup); ok {
 			values[cgroup] = cycles
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.values, p.at, p.status = values, now, p.reader.Status()
+	return values, s.reader.Status()
+}
+
+// Close implements readings.Source.
+func (s source) Close() Status {
+	s.reader.Close()
+	return s.reader.Status()
 }
