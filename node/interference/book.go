@@ -107,8 +107,8 @@ type Book struct {
 	last     time.Time
 	sums     map[string]*sum
 	services map[string]*service
-	limits   map[string]float64 // by the culprit's ID; its request may be more
-	evicted  time.Time          // when an eviction was last begun
+	limits   map[string]*limit // by the culprit's ID
+	evicted  time.Time         // when an eviction was last begun
 	evict    string
 	why      string
 	apart    []Pair
@@ -116,6 +116,19 @@ type Book struct {
 	unwatched int
 	// Actions counts what was decided.
 	Actions map[Kind]uint64
+}
+
+// limit is what a culprit may go on to use; its request may be more.
+type limit struct {
+	cpus, used float64 // what it used when it was limited
+	windows    int     // for which it has been so
+}
+
+// binds reports whether a culprit uses what its limit leaves it, and used more before. Where others have the CPUs it gets less than that; one that leaves more than half of it has little to do.
+func (l *limit) binds(r *Reading) bool {
+	const most = 0.5
+	left := max(l.cpus, r.Request)
+	return l.used > left && r.Use >= most*left // not where its use is not known
 }
 
 // sum adds the readings of a pod in a window up.
@@ -140,7 +153,7 @@ type service struct {
 
 // NewBook returns an empty one. The rules have to be valid and stay as they are.
 func NewBook(r *Rules) *Book {
-	return &Book{rules: r, sums: make(map[string]*sum), services: make(map[string]*service), limits: make(map[string]float64), Actions: make(map[Kind]uint64)}
+	return &Book{rules: r, sums: make(map[string]*sum), services: make(map[string]*service), limits: make(map[string]*limit), Actions: make(map[Kind]uint64)}
 }
 
 // Step takes a reading of all pods of the node in. It returns a new Decision when a window has ended, else nil.
@@ -186,7 +199,8 @@ func (b *Book) Restart() {
 
 // probe adds what a reading says of whom threads waited for.
 func (s *sum) probe(ahead map[string]float64) {
-	if ahead == nil {
+	unknown := func(waited float64) bool { return math.IsNaN(orUnknown(waited)) }
+	if ahead == nil || slices.ContainsFunc(slices.Collect(maps.Values(ahead)), unknown) { // of a look of which a part is not known, no share is
 		return
 	}
 	s.probed++
@@ -194,7 +208,7 @@ func (s *sum) probe(ahead map[string]float64) {
 		s.ahead = make(map[string]float64, len(ahead))
 	}
 	for id, waited := range ahead {
-		if waited > 0 && !math.IsInf(waited, 0) {
+		if waited > 0 {
 			s.ahead[id] += waited
 		}
 	}
@@ -227,33 +241,50 @@ func (b *Book) close() []Reading {
 // decide shows the window to the services' watches.
 func (b *Book) decide(now time.Time, seen []Reading) *Decision {
 	byID := make(map[string]*Reading, len(seen))
-	neighbours := make([]Neighbour, 0, len(seen))
+	neighbours, byName := make([]Neighbour, 0, len(seen)), make(map[string]*Neighbour, len(seen))
 	for i := range seen {
 		byID[seen[i].ID] = &seen[i]
-		neighbours = append(neighbours, Neighbour{Name: seen[i].ID, Use: seen[i].Use, Bandwidth: seen[i].Bandwidth})
+		n := Neighbour{Name: seen[i].ID, Use: seen[i].Use, Bandwidth: seen[i].Bandwidth}
+		if l := b.limits[n.Name]; l != nil {
+			n.Limited, n.Wants = true, l.binds(&seen[i])
+			l.windows++
+		}
+		neighbours = append(neighbours, n)
+		byName[n.Name] = &neighbours[i]
 	}
 	b.choose(seen, now)
-	for _, id := range slices.Sorted(maps.Keys(b.services)) {
-		s, r := b.services[id], byID[id]
-		if r == nil {
-			continue
+	windows := make(map[string]*Window, len(b.services))
+	for id, s := range b.services {
+		if r := byID[id]; r != nil {
+			windows[id] = windowOf(r)
+			byName[id].Harmed = s.watch.High(windows[id])
 		}
-		x := Window{Load: r.Use / r.Request, Neighbours: slices.DeleteFunc(slices.Clone(neighbours), func(n Neighbour) bool { return n.Name == id })}
-		x.Signals[Delay], x.Signals[Pressure], x.Signals[Indicator], x.Signals[Cycles] = r.Delay, r.Pressure, r.Indicator, r.Cycles
+	}
+	for _, id := range slices.Sorted(maps.Keys(windows)) {
+		s, r, x := b.services[id], byID[id], windows[id]
+		x.Neighbours = slices.DeleteFunc(slices.Clone(neighbours), func(n Neighbour) bool { return n.Name == id })
 		x.probe(r.Ahead)
 		if x.Load >= 0 {
 			s.known = now
 		}
 		s.learned = s.watch.Learned(x.Load)
-		for _, a := range s.watch.See(&x, now) {
+		for _, a := range s.watch.See(x, now) {
 			b.obey(s, r, &a, byID, now)
 		}
 	}
+	b.limitCulprits(byID)
 	b.forget(byID, now)
 	b.nextEviction(now)
 	d := b.decision(byID)
 	d.Probe = b.probes()
 	return d
+}
+
+// windowOf is what was seen of a service itself.
+func windowOf(r *Reading) *Window {
+	x := &Window{Load: r.Use / r.Request}
+	x.Signals[Delay], x.Signals[Pressure], x.Signals[Indicator], x.Signals[Cycles] = r.Delay, r.Pressure, r.Indicator, r.Cycles
+	return x
 }
 
 // probe has the window say whom the service waited for.
@@ -281,6 +312,9 @@ func (b *Book) probes() []string {
 			}
 			continue
 		}
+		if !s.watch.Calm() {
+			continue
+		}
 		if s.rested++; s.rested >= probeRest {
 			s.probed, s.rested = max(s.probed-1, 0), 0
 		}
@@ -294,20 +328,27 @@ func (b *Book) probes() []string {
 	return list
 }
 
-// nextEviction asks for the eviction of a culprit that limits did not stop: one at a time, and not too often.
+// nextEviction asks for the eviction of a culprit that a limit did not stop: one at a time, not too often, and only while the harm lasts.
 func (b *Book) nextEviction(now time.Time) {
 	if b.evict != "" || !b.evicted.IsZero() && now.Sub(b.evicted) < b.rules.EvictPause {
 		return
 	}
 	var first *Finding
 	for _, id := range slices.Sorted(maps.Keys(b.services)) {
-		if f := b.services[id].finding; f != nil && f.wantsEviction && f.Step != Evict && (first == nil || f.Since.Before(first.Since)) {
+		s := b.services[id]
+		if f := s.finding; f != nil && f.wantsEviction && f.Step != Evict && s.watch.Harmed() && b.limitedInVain(f.Culprit) && (first == nil || f.Since.Before(first.Since)) {
 			first = f
 		}
 	}
 	if first != nil {
 		first.Step, b.evict, b.why, b.evicted = Evict, first.Culprit, first.Reason, now
 	}
+}
+
+// limitedInVain reports whether a culprit has been limited for as long as a step has to help.
+func (b *Book) limitedInVain(id string) bool {
+	l := b.limits[id]
+	return l != nil && l.windows >= b.rules.Watch.Patience
 }
 
 // choose has the services watched that ask for most.
@@ -351,13 +392,8 @@ func (b *Book) obey(s *service, victim *Reading, a *Action, byID map[string]*Rea
 		f.Step = StopGrowth
 	case Narrow:
 		f.Step, f.Culprit, f.LeftAlone, f.wantsEviction = Narrow, a.Neighbour, culprit == nil || !culprit.Limitable, false
-		if !f.LeftAlone && culprit.Use >= 0 {
-			if _, has := b.limits[a.Neighbour]; !has { // else its use is what the limit has left of it, and each victim would make it less
-				b.limits[a.Neighbour] = max(b.rules.Share*culprit.Use, b.rules.Least)
-			}
-		}
 	case Evict:
-		f.Culprit, f.wantsEviction = a.Neighbour, true // forget looks whether it may
+		f.Step, f.Culprit, f.LeftAlone, f.wantsEviction = Narrow, a.Neighbour, culprit == nil || !culprit.Limitable, true // forget looks whether it may
 	case KeepApart:
 		b.apart = slices.DeleteFunc(b.apart, func(p Pair) bool { return p.Victim == victim.ID && p.Culprit == a.Neighbour })
 		b.apart = append(b.apart, Pair{victim.ID, a.Neighbour, a.Until})
@@ -365,6 +401,19 @@ func (b *Book) obey(s *service, victim *Reading, a *Action, byID map[string]*Rea
 			b.apart = b.apart[1:] // the oldest
 		}
 	case Release:
+	}
+}
+
+// limitCulprits limits those that are named, once it is known what they use.
+func (b *Book) limitCulprits(byID map[string]*Reading) {
+	for _, id := range slices.Sorted(maps.Keys(b.services)) {
+		f := b.services[id].finding
+		if f == nil || f.Culprit == "" || f.LeftAlone || b.limits[f.Culprit] != nil { // a second victim would take a share of what the limit has left of it
+			continue
+		}
+		if r := byID[f.Culprit]; r != nil && r.Use >= 0 {
+			b.limits[f.Culprit] = &limit{cpus: max(b.rules.Share*r.Use, b.rules.Least), used: r.Use}
+		}
 	}
 }
 
@@ -381,7 +430,7 @@ func (b *Book) forget(byID map[string]*Reading, now time.Time) {
 			f.wantsEviction = f.wantsEviction && byID[f.Culprit] != nil && byID[f.Culprit].Evictable
 		}
 	}
-	maps.DeleteFunc(b.limits, func(id string, _ float64) bool { return !named[id] || byID[id] == nil || !byID[id].Limitable })
+	maps.DeleteFunc(b.limits, func(id string, _ *limit) bool { return !named[id] || byID[id] == nil || !byID[id].Limitable })
 	if byID[b.evict] == nil || !named[b.evict] || !byID[b.evict].Evictable {
 		b.evict, b.why = "", ""
 	}
@@ -403,7 +452,7 @@ func (b *Book) decision(byID map[string]*Reading) *Decision {
 	}
 	slices.SortStableFunc(d.Findings, func(x, y Finding) int { return x.Since.Compare(y.Since) })
 	for _, id := range slices.Sorted(maps.Keys(b.limits)) {
-		d.Limits = append(d.Limits, Limit{id, max(b.limits[id], byID[id].Request)}) // it may ask for more meanwhile
+		d.Limits = append(d.Limits, Limit{id, max(b.limits[id].cpus, byID[id].Request)}) // it may ask for more meanwhile
 	}
 	return d
 }

@@ -1,6 +1,7 @@
 package interference
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -13,8 +14,9 @@ type together struct {
 	params Params
 	// What they take when they are there, in bytes per second; NaN is not known. steady is what the third takes all the time.
 	hog, pinned, steady float64
-	// before is what is said of the hog before it comes.
-	before float64
+	// before is what is said of the hog before it comes. use is that of the third, load that of the service while they are there, and crowd how many more come then.
+	before, use, load float64
+	crowd             int
 	// restless: the third takes nothing in every other calm window. waited: threads waited in one window, long before.
 	restless, waited bool
 	// The signals when they are there, and when they are not.
@@ -24,7 +26,7 @@ type together struct {
 func newTogether() *together {
 	none := math.NaN()
 	return &together{
-		params: DefaultParams(), hog: 40e9, pinned: 1e9, steady: 10e9,
+		params: DefaultParams(), hog: 40e9, pinned: 1e9, steady: 10e9, use: 5, load: 0.35,
 		calm: [signals]float64{0.1, 0.01, none, 1.2}, harmed: [signals]float64{0.1, 0.01, none, 2.4},
 	}
 }
@@ -35,10 +37,13 @@ func (s *together) named() (who, why string) {
 	now := time.Unix(0, 0)
 	near := func(x float64) float64 { return x * (1 + 0.01*random.NormFloat64()) }
 	for i := range 90 {
-		x := Window{Load: 0.35, Signals: s.calm, Neighbours: []Neighbour{{Name: "steady", Use: near(5), Bandwidth: near(s.steady)}}}
+		x := Window{Load: 0.35, Signals: s.calm, Neighbours: []Neighbour{{Name: "steady", Use: near(s.use), Bandwidth: near(s.steady)}}}
 		if there := i >= 80; there {
-			x.Signals = s.harmed
+			x.Signals, x.Load = s.harmed, s.load
 			x.Neighbours = append(x.Neighbours, Neighbour{Name: "hog", Use: near(8), Bandwidth: near(s.hog)}, Neighbour{Name: "pinned", Use: near(12), Bandwidth: near(s.pinned)})
+			for n := range s.crowd {
+				x.Neighbours = append(x.Neighbours, Neighbour{Name: fmt.Sprint("small-", n), Use: 0.001})
+			}
 		} else if !(s.before == 0) {
 			x.Neighbours = append(x.Neighbours, Neighbour{Name: "hog", Use: 0.1, Bandwidth: s.before})
 		}
@@ -79,7 +84,16 @@ func TestNamedByBandwidth(t *testing.T) {
 		}, "hog", "the memory bandwidth of hog"},
 		"it was there before":        {func(s *together) { s.before = 2e9 }, "hog", "from 2.0 to 40."},
 		"threads waited once":        {func(s *together) { s.waited = true }, "hog", "the memory bandwidth of hog"},
-		"another's is endless":       {func(s *together) { s.steady = math.Inf(1) }, "hog", "the memory bandwidth of hog"},
+		"another's is endless":       {func(s *together) { s.steady = math.Inf(1) }, "pinned", byUse},
+		"a large one's is unknown":   {func(s *together) { s.steady = none }, "pinned", byUse},
+		"a small one's is unknown":   {func(s *together) { s.steady, s.use = none, 0.5 }, "hog", "the memory bandwidth of hog"},
+		"and what it uses is not":    {func(s *together) { s.steady, s.use = none, none }, "pinned", byUse},
+		"waiting is not known":       {func(s *together) { s.harmed[Delay] = none }, "pinned", byUse},
+		"nor was it before":          {func(s *together) { s.harmed[Delay], s.calm[Delay] = none, none }, "pinned", byUse},
+		"there is no pressure":       {func(s *together) { s.harmed[Pressure], s.calm[Pressure] = none, none }, "hog", "the memory bandwidth of hog"},
+		"at a greater load":          {func(s *together) { s.load = 0.55 }, "hog", "the memory bandwidth of hog"},
+		"it waits more there":        {func(s *together) { s.load, s.harmed[Delay] = 0.55, 3 }, "pinned", byUse},
+		"not all found room":         {func(s *together) { s.crowd = maxNeighbours }, "pinned", byUse},
 		"another's rose by chance":   {func(s *together) { s.restless, s.steady = true, 200e9 }, "pinned", byUse},
 		"none is known":              {func(s *together) { s.hog, s.pinned, s.steady = none, none, none }, "pinned", byUse},
 		"the hog's is not known":     {func(s *together) { s.hog, s.pinned = none, 20e9 }, "pinned", byUse},
@@ -111,7 +125,7 @@ func TestBookSeesBandwidth(t *testing.T) {
 		b := NewBook(&rules)
 		now := time.Unix(0, 0)
 		var last *Decision
-		for i := range 100 {
+		for i := range 94 {
 			harm := i >= 90
 			pod := func(id string, use, bandwidth float64) Reading {
 				if !harm && id != "web" {
@@ -120,7 +134,7 @@ func TestBookSeesBandwidth(t *testing.T) {
 				if !known {
 					bandwidth = math.NaN()
 				}
-				return Reading{ID: id, Name: id, Use: use, Bandwidth: bandwidth, Delay: math.NaN(), Pressure: math.NaN(), Indicator: math.NaN(), Cycles: math.NaN(), Limitable: true}
+				return Reading{ID: id, Name: id, Use: use, Bandwidth: bandwidth, Delay: 0.1, Pressure: math.NaN(), Indicator: math.NaN(), Cycles: math.NaN(), Limitable: true}
 			}
 			web := pod("web", 1, 1e9)
 			web.Watched, web.Request, web.Cycles = true, 2, 1.2+0.01*float64(i%3)

@@ -36,6 +36,10 @@ type Neighbour struct {
 	Name string
 	// Use is its CPUs in use in the window; NaN is not known.
 	Use float64
+	// Limited: it has a limit as a culprit. Wants: it uses all that this leaves it, and used more before.
+	Limited, Wants bool
+	// Harmed: it is a service, and is harmed in the window itself.
+	Harmed bool
 	// Bandwidth is the memory bandwidth that it takes, in bytes per second; NaN is not known.
 	Bandwidth float64
 	// Ahead is how much of the window's Waited it was that ran meanwhile. Where Waited is not known it says nothing.
@@ -90,6 +94,10 @@ const (
 	maxKept = 1000
 	// maxNeighbours bounds those that are correlated: the others are too many for a node.
 	maxNeighbours = 512
+	// maxTried bounds the culprits of one harm that are remembered to have been limited in vain.
+	maxTried = 8
+	// blindFor is how many windows in a row may say nothing of a harm until what is done for it is taken back.
+	blindFor = 60
 )
 
 // Validate says what is wrong with the parameters.
@@ -152,25 +160,38 @@ type Watch struct {
 	past      map[string]*past   // of neighbours
 	ahead     map[string]float64 // of neighbours, in the windows in a row that are high
 	waited    float64            // in the same windows
-	waits     bool               // in one of them run delay or pressure was high
+	waits     bool               // in one of them threads waited beyond what is usual, or that is not known
+	partial   int                // for so many windows more some neighbour that was there is not in past
 	high      int                // windows in a row
-	calm      int
-	since     int // windows since the last step
-	step      int // of the ladder, 0: none
+	calm      int                // windows without harm since the last one with it
+	blind     int                // windows in a row that say nothing of the harm
+	shows     [signals]bool      // what this harm was seen in
+	since     int                // windows since the last step
+	step      int                // of the ladder, 0: none
 	culprit   string
+	tried     []string // those who were limited for this harm, which stayed
+	before    float64  // how high the harm was when the culprit was limited
 }
 
-// past is what a neighbour took in the last windows: CPUs and memory bandwidth, each as long as Watch.residuals. NaN is not known.
-type past struct{ use, bandwidth []float64 }
+// past is what a neighbour took in the last windows, each list as long as Watch.residuals: CPUs, CPUs in windows in which no limit kept it from more, and memory bandwidth. NaN is not known.
+type past struct {
+	use, free, bandwidth []float64
+	// wants: in the last window it was limited, and used all that this left it.
+	wants bool
+	// harmed: it was itself harmed in the last window.
+	harmed bool
+}
 
 // add adds a window. A neighbour that was not there took nothing before.
-func (p *past) add(use, bandwidth float64) {
-	p.use, p.bandwidth = append(p.use, use), append(p.bandwidth, bandwidth)
+func (p *past) add(use, free, bandwidth float64) {
+	p.use, p.free, p.bandwidth = append(p.use, use), append(p.free, free), append(p.bandwidth, bandwidth)
 }
 
 // forget forgets the oldest windows.
 func (p *past) forget(windows int) {
-	p.use, p.bandwidth = append(p.use[:0], p.use[windows:]...), append(p.bandwidth[:0], p.bandwidth[windows:]...)
+	for _, list := range []*[]float64{&p.use, &p.free, &p.bandwidth} {
+		*list = append((*list)[:0], (*list)[windows:]...)
+	}
 }
 
 // NewWatch returns an empty one. The parameters have to be valid and stay as they are.
@@ -181,36 +202,88 @@ func NewWatch(p *Params) *Watch {
 // Alarm says whether the service is harmed as far as is known, and the neighbour that is named; it may be empty.
 func (w *Watch) Alarm() (bool, string) { return w.step > 0, w.culprit }
 
+// High reports whether a window shows harm, as far as is known; it changes nothing.
+func (w *Watch) High(x *Window) bool {
+	if !(x.Load >= 0) || math.IsInf(x.Load, 0) {
+		return false
+	}
+	residual, _ := w.residual(w.bin(x.Load), x)
+	return residual > w.params.High
+}
+
+// Harmed reports whether harm was seen in enough of the last windows, in a row.
+func (w *Watch) Harmed() bool { return w.high >= w.params.Windows }
+
+// Calm reports whether the last window is known to have been without harm.
+func (w *Watch) Calm() bool { return w.high == 0 && w.blind == 0 && w.calm > 0 }
+
 // Restart takes the ladder back to where nothing is said. What is usual, and the last windows, stay known.
 func (w *Watch) Restart() {
-	w.high, w.calm, w.since, w.step, w.culprit = 0, 0, 0, 0, ""
+	w.high, w.calm, w.since = 0, 0, 0
+	w.clear()
 	w.clearProbe()
+}
+
+// clear ends what is done about a harm.
+func (w *Watch) clear() {
+	w.step, w.blind, w.culprit, w.tried, w.shows = 0, 0, "", nil, [signals]bool{}
 }
 
 // See tells a window, and returns what to do.
 func (w *Watch) See(x *Window, now time.Time) []Action {
 	if !(x.Load >= 0) || math.IsInf(x.Load, 0) {
 		w.high = 0
+		w.blind++
 		w.clearProbe()
-		return nil
+		return w.release()
 	}
 	bin := w.bin(x.Load)
 	residual, which := w.residual(bin, x)
 	w.remember(residual, x.Neighbours)
-	if math.IsNaN(residual) || residual <= w.params.High {
+	switch {
+	case residual > w.params.High:
+		w.high++
+		w.calm, w.blind = 0, 0
+		w.addProbe(x)
+		w.waits = w.waits || w.mayWait(bin, x)
+		for s := range signals {
+			w.shows[s] = w.shows[s] || w.of(bin, x, s) > w.params.High
+		}
+	case math.IsNaN(residual) || w.hidden(bin, x): // that is not calm
 		w.high = 0
+		w.blind++
+		w.clearProbe()
+	default:
+		w.high, w.blind = 0, 0
 		w.calm++
 		w.clearProbe()
-	} else {
-		w.high++
-		w.calm = 0
-		w.addProbe(x)
-		w.waits = w.waits || w.of(bin, x, Delay) > w.params.High || w.of(bin, x, Pressure) > w.params.High
 	}
 	if w.step == 0 && w.high == 0 {
+		w.shows = [signals]bool{}
 		learn(&w.bins[bin], x, w.params)
 	}
 	return w.decide(residual, which, now)
+}
+
+// hidden reports whether something that the harm was seen in is not known now.
+func (w *Watch) hidden(bin int, x *Window) bool {
+	for s := range signals {
+		if w.step > 0 && w.shows[s] && math.IsNaN(w.of(bin, x, s)) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayWait reports whether threads waited beyond what is usual, or may have: how long they did is not known. At a load that was never seen, it is known that they did not where they waited no longer
+// than is usual at less: waiting grows with use. Pressure alone does not tell, for it is a share of time in which one thread may wait or many.
+func (w *Watch) mayWait(bin int, x *Window) bool {
+	for i := bin; i >= 0; i-- {
+		if w.bins[i][Delay].seen >= w.params.Enough {
+			return !Delay.known(x.Signals[Delay]) || w.beyond(&w.bins[i][Delay], x, Delay) > w.params.High || w.of(bin, x, Pressure) > w.params.High
+		}
+	}
+	return true
 }
 
 // Learned reports whether a baseline at a load is known.
@@ -255,7 +328,12 @@ func (w *Watch) of(bin int, x *Window, s Signal) float64 {
 	if b.seen < w.params.Enough || !s.known(v) {
 		return math.NaN()
 	}
-	return (v - b.mean) / max(b.deviation, w.params.Least*b.mean, w.params.Floor[s], 1e-9)
+	return w.beyond(b, x, s)
+}
+
+// beyond is how many deviations a known signal is beyond a baseline.
+func (w *Watch) beyond(b *baseline, x *Window, s Signal) float64 {
+	return (x.Signals[s] - b.mean) / max(b.deviation, w.params.Least*b.mean, w.params.Floor[s], 1e-9)
 }
 
 // learn moves the baseline to a quiet window.
@@ -279,12 +357,14 @@ func learn(bin *[signals]baseline, x *Window, p *Params) {
 func (w *Watch) remember(residual float64, list []Neighbour) {
 	n := len(w.residuals)
 	w.residuals = append(w.residuals, residual)
+	w.partial = max(w.partial-1, 0)
 	if len(w.past)+len(list) > maxNeighbours { // where pods come and go quickly, those that are here go before those that were
 		here := make(map[string]bool, len(list))
 		for i := range list {
 			here[list[i].Name] = true
 		}
 		maps.DeleteFunc(w.past, func(name string, _ *past) bool { return !here[name] })
+		w.partial = w.params.Kept
 	}
 	for i := range list {
 		p := w.past[list[i].Name]
@@ -292,14 +372,21 @@ func (w *Watch) remember(residual float64, list []Neighbour) {
 			continue
 		}
 		if p == nil {
-			p = &past{make([]float64, n), make([]float64, n)}
+			p = &past{use: make([]float64, n), free: make([]float64, n), bandwidth: make([]float64, n)}
 			w.past[list[i].Name] = p
 		}
-		p.add(list[i].Use, list[i].Bandwidth)
+		use := orUnknown(list[i].Use)
+		free := use
+		if list[i].Limited {
+			free = math.NaN()
+		}
+		p.add(use, free, orUnknown(list[i].Bandwidth))
+		p.wants, p.harmed = list[i].Limited && list[i].Wants, list[i].Harmed
 	}
 	for _, p := range w.past {
 		if len(p.use) == n { // it has gone
-			p.add(0, 0)
+			p.add(0, 0, 0)
+			p.wants, p.harmed = false, false
 		}
 	}
 	if drop := len(w.residuals) - w.params.Kept; drop > 0 {
@@ -312,15 +399,35 @@ func (w *Watch) remember(residual float64, list []Neighbour) {
 	}
 }
 
+// orUnknown makes what is no amount unknown.
+func orUnknown(v float64) float64 {
+	if !(v >= 0) || math.IsInf(v, 0) {
+		return math.NaN()
+	}
+	return v
+}
+
+// release takes back what is done, after calm, or where nothing is known for long.
+func (w *Watch) release() []Action {
+	why := fmt.Sprintf("%d calm windows", w.calm)
+	switch {
+	case w.step == 0 || w.calm < w.params.Quiet && w.blind < blindFor:
+		return nil
+	case w.blind >= blindFor:
+		why = fmt.Sprintf("for %d windows it is not known whether the harm goes on", w.blind)
+	}
+	a := Action{Kind: Release, Neighbour: w.culprit, Reason: why}
+	w.clear()
+	return []Action{a}
+}
+
 // decide goes up and down the ladder.
 func (w *Watch) decide(residual float64, which Signal, now time.Time) []Action {
 	w.since++
-	switch {
-	case w.step > 0 && w.calm >= w.params.Quiet:
-		a := Action{Kind: Release, Neighbour: w.culprit, Reason: fmt.Sprintf("%d calm windows", w.calm)}
-		w.step, w.culprit = 0, ""
-		return []Action{a}
-	case w.high < w.params.Windows, w.step > 0 && w.since < w.params.Patience:
+	if released := w.release(); released != nil {
+		return released
+	}
+	if w.high < w.params.Windows || w.step > 0 && w.since < w.params.Patience {
 		return nil
 	}
 	harm := fmt.Sprintf("%s is %.1f deviations beyond its baseline at this load, for %d windows", which, residual, w.high)
@@ -334,7 +441,9 @@ func (w *Watch) decide(residual float64, which Signal, now time.Time) []Action {
 		return actions // nobody can be named: growth stays stopped
 	}
 	if name != w.culprit {
-		w.culprit, w.step = name, 1
+		w.turn(name)
+	} else if w.step == 2 && !w.lasts() {
+		return actions // the limit helps
 	}
 	w.step, w.since = min(w.step+1, 4), 0
 	act := func(kind Kind, until time.Time) {
@@ -343,10 +452,32 @@ func (w *Watch) decide(residual float64, which Signal, now time.Time) []Action {
 	}
 	switch w.step {
 	case 2:
+		w.before = w.level()
 		act(Narrow, time.Time{})
 	case 3:
 		act(Evict, time.Time{})
 		act(KeepApart, now.Add(w.params.Apart))
 	}
 	return actions
+}
+
+// turn goes on with another culprit. Where the last one was limited, that was in vain.
+func (w *Watch) turn(name string) {
+	if w.step >= 2 && !slices.Contains(w.tried, w.culprit) && len(w.tried) < maxTried {
+		w.tried = append(w.tried, w.culprit)
+	}
+	w.culprit, w.step = name, 1
+}
+
+// level is how high the harm is: the median residual of the windows that are asked for.
+func (w *Watch) level() float64 {
+	last := slices.Clone(w.residuals[len(w.residuals)-w.params.Windows:])
+	slices.Sort(last)
+	return last[len(last)/2]
+}
+
+// lasts reports whether the harm is hardly less than when the culprit was limited, or is still great.
+func (w *Watch) lasts() bool {
+	const less, great = 0.7, 2
+	return w.level() >= min(less*w.before, great*w.params.High)
 }

@@ -36,6 +36,14 @@ func (o *Options) Validate() error {
 	return o.Params.Validate()
 }
 
+// seed is that of a mix.
+func (o *Options) seed(n int) uint64 {
+	if o.Tuning {
+		return uint64(n)
+	}
+	return uint64(n) + heldOut
+}
+
 // Score is how well harm was told.
 type Score struct {
 	// Sees is what was seen: the kernel's counters alone, or the service's indicator, the processor's counters, or for whom threads wait too.
@@ -62,6 +70,8 @@ type Score struct {
 type Result struct {
 	Setup  Options `json:"setup"`
 	Scores []Score `json:"scores"`
+	// Ladder is how far the steps against culprits went.
+	Ladder []Ladder `json:"ladder"`
 }
 
 // What a Watch may see.
@@ -118,27 +128,29 @@ func Run(ctx context.Context, o *Options, progress func(done, of int)) (*Result,
 		return nil, err
 	}
 	res := &Result{Setup: *o}
-	ways := ways()
-	for i, sees := range ways {
+	ways, done := ways(), 0
+	tell := func() {
+		if progress != nil {
+			progress(done, (len(ways)+len(ladderWays()))*o.Seeds)
+		}
+		done++
+	}
+	for _, sees := range ways {
 		var list []outcome
 		for n := range o.Seeds {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if progress != nil {
-				progress(i*o.Seeds+n, len(ways)*o.Seeds)
-			}
-			seed := uint64(n)
-			if !o.Tuning {
-				seed += heldOut
-			}
-			list = append(list, newMix(seed, n%2 == 0, sees, &o.Params).play())
+			tell()
+			list = append(list, newMix(o.seed(n), n%2 == 0, sees, &o.Params).play())
 		}
 		for _, hog := range hogs(sees) {
 			res.Scores = append(res.Scores, scored(sees.name, hog, list))
 		}
 	}
-	return res, nil
+	var err error
+	res.Ladder, err = runLadder(ctx, o, tell)
+	return res, err
 }
 
 // hogs are the kinds of hog in the mixes of a way.
@@ -206,6 +218,12 @@ func (r *Result) WriteTable(w io.Writer) error {
 		s := &r.Scores[i]
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%.1f%%\t%.1f%%\t%.1f%%\t%.0f\t%.0f\t%.0f\t\n", s.Sees, s.Hog, s.Mixes, s.Harmed, s.Right, s.Wrong, 100*s.Named, 100*s.Largest,
 			100*s.FalseAlarms, s.NamedAfter, s.ReliefAfter, s.ReliefMost)
+	}
+	fmt.Fprintln(t, "\t\t\t\t\t\t\t\t\t\t\t\t")
+	fmt.Fprintln(t, "SEES\tHOG\tITS LIMIT\tMIXES\tHARMED\tLIMITED\tEVICTED\tNEEDLESSLY\tOTHERS EVICTED\tEVICTED s\tLONGEST s\tAPART s\t")
+	for i := range r.Ladder {
+		l := &r.Ladder[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t\n", l.Sees, l.Hog, l.Limit, l.Mixes, l.Harmed, l.Limited, l.Evicted, l.Needless, l.Others, l.EvictedAfter, l.EvictedMost, l.Closest)
 	}
 	return t.Flush()
 }

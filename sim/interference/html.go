@@ -45,4 +45,8 @@ const body = `<h1>Harmful neighbours, told by residuals and named by correlation
 {{.Chart}}
 <table><tr><th>sees</th><th class="word">hog</th><th>mixes</th><th>harmed</th><th>named right</th><th>wrong</th><th>accuracy %</th><th>largest is right %</th><th>false alarms %</th><th>named s</th><th>relief s</th><th>longest s</th></tr>
 {{range .Scores}}<tr><td>{{.Sees}}</td><td class="word">{{.Hog}}</td><td>{{.Mixes}}</td><td>{{.Harmed}}</td><td>{{.Right}}</td><td>{{.Wrong}}</td><td>{{percent .Named}}</td><td>{{percent .Largest}}</td><td>{{percent .FalseAlarms}}</td><td>{{f0 .NamedAfter}}</td><td>{{f0 .ReliefAfter}}</td><td>{{f0 .ReliefMost}}</td></tr>
+{{end}}</table>
+<h2>How far the steps against the hog go</h2>
+<table><tr><th>sees</th><th class="word">hog</th><th class="word">its limit</th><th>mixes</th><th>harmed</th><th>limited</th><th>evicted</th><th>needlessly</th><th>others evicted</th><th>evicted s</th><th>longest s</th></tr>
+{{range .Ladder}}<tr><td>{{.Sees}}</td><td class="word">{{.Hog}}</td><td class="word">{{.Limit}}</td><td>{{.Mixes}}</td><td>{{.Harmed}}</td><td>{{.Limited}}</td><td>{{.Evicted}}</td><td>{{.Needless}}</td><td>{{.Others}}</td><td>{{f0 .EvictedAfter}}</td><td>{{f0 .EvictedMost}}</td></tr>
 {{end}}</table>`
