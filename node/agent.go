@@ -123,6 +123,8 @@ type Agent struct {
 	configuration *configurationController
 	health        *healthController
 	bursts        *burstController
+	// laws keeps what was learned.
+	laws *lawState
 	// interference watches services for harm by their neighbours.
 	interference *interferenceController
 	bandwidth    *memoryBandwidth
@@ -208,7 +210,7 @@ func (a *Agent) addControllers() (err error) {
 	a.observer = &observe.Poller{Reader: n.options.Observe, Interval: n.options.Config.ObserveInterval.D(), Clock: n.options.Clock, Observed: a.wasRead}
 	a.sensor = &sensor{node: n, observer: a.observer, profiles: a.profiles, eviction: &a.eviction.params}
 	a.clock = &clockCheck{events: n.Events}
-	laws := newLawState(n, a.lending, a.eviction, a.overcommit)
+	a.laws = newLawState(n, a.lending, a.eviction, a.overcommit)
 
 	a.onTick = []controller.Ticker{
 		a.clock,
@@ -238,7 +240,7 @@ func (a *Agent) addControllers() (err error) {
 		a.usage,          // what the node uses
 		a.overuse,        // which online pods hold more memory than they requested
 		a.health,         // how pods fare
-		laws,
+		a.laws,
 	}
 	return nil
 }
@@ -275,6 +277,7 @@ func (a *Agent) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			a.laws.end(a.node.Now())
 			a.giveBack()
 			return
 		case message := <-messages.Messages():

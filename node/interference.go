@@ -1,6 +1,7 @@
 package node
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -38,6 +39,8 @@ type interferenceController struct {
 	names    map[string]spec.PodRef // of culprits to be kept apart, which may have gone
 	queues   *runQueueController
 	memory   *memoryBandwidth
+	evicted  time.Time           // when a pod was last evicted, before nothing was done for a while
+	learned  *interference.State // what is known from before the book; nil: nothing
 }
 
 // cpuLimit is the limit of a pod that has one for interference, or had.
@@ -96,12 +99,14 @@ func (c *interferenceController) Tick(in *inputs) (changed bool) {
 		return c.limit(in.now)
 	}
 	if rules := rulesOf(c.config()); c.book == nil || rules != c.rules {
-		c.rules = rules
-		c.book, c.decision = interference.NewBook(&c.rules), nil
+		c.begin(rules, in.now)
 	}
 	if acts := c.acts(); acts != c.acted { // nobody is evicted at once who was never limited
+		if c.acted {
+			c.evicted = c.book.Evicted()
+		}
 		c.acted, c.decision = acts, nil
-		c.book.Restart()
+		c.book.Restart(c.evicted)
 	}
 	if d := c.book.Step(in.now, c.readings(in.seen)); d != nil {
 		c.decision = d
@@ -116,6 +121,57 @@ func (c *interferenceController) Tick(in *inputs) (changed bool) {
 	}
 	c.queues.look(c.probed())
 	return c.limit(in.now)
+}
+
+// begin begins a book, with what the one before it has learned, or that of an agent before this one.
+func (c *interferenceController) begin(rules interference.Rules, now time.Time) {
+	learned := c.learned
+	if c.book != nil {
+		learned = c.book.State()
+	} else {
+		c.acted = c.acts()
+	}
+	c.learned, c.rules = nil, rules
+	c.book, c.decision = interference.NewBook(&c.rules), nil
+	if learned == nil {
+		return
+	}
+	services, err := c.book.Restore(learned, now)
+	if err != nil {
+		c.node.Log.Warn("how services usually fare is learned anew", "err", err)
+		return
+	}
+	c.node.Log.Info("how services usually fare is known from before", "services", services, "since", learned.At)
+}
+
+// state is what was learned, to be kept; empty: nothing.
+func (c *interferenceController) state() json.RawMessage {
+	learned := c.learned
+	if c.book != nil {
+		learned = c.book.State()
+	}
+	if learned == nil {
+		return nil
+	}
+	data, err := json.Marshal(learned)
+	if err != nil {
+		c.node.Log.Error("what was learned of harm cannot be kept", "err", err) // a mistake of ours
+		return nil
+	}
+	return data
+}
+
+// restore takes over what an agent before this one has learned, for the book that begins.
+func (c *interferenceController) restore(data json.RawMessage) {
+	if len(data) == 0 {
+		return
+	}
+	learned := &interference.State{}
+	if err := json.Unmarshal(data, learned); err != nil {
+		c.node.Log.Warn("what was learned of harm cannot be read; it is learned anew", "err", err)
+		return
+	}
+	c.learned = learned
 }
 
 // probed are the services of which it shall be looked for whom they wait.

@@ -207,6 +207,8 @@ type lawStateFile struct {
 	Advise     advise.State     `json:"advise"`
 	Evict      evict.State      `json:"evict"`
 	Overcommit overcommit.State `json:"overcommit"`
+	// Interference is an interference.State. What cannot be read of it makes the rest no worse.
+	Interference json.RawMessage `json:"interference,omitempty"`
 }
 
 // lawState keeps what the laws have learned over a restart of the agent. What cannot be kept is learned anew: that costs some
@@ -216,12 +218,13 @@ type lawState struct {
 	lending    *lendingController
 	eviction   *evictionController
 	overcommit *overcommitController
+	harm       *interferenceController
 	saver      *store.Saver
 	saved      time.Time // when the state was last saved
 }
 
 func newLawState(n *nodeState, lending *lendingController, eviction *evictionController, over *overcommitController) *lawState {
-	l := &lawState{node: n, lending: lending, eviction: eviction, overcommit: over}
+	l := &lawState{node: n, lending: lending, eviction: eviction, overcommit: over, harm: over.interference}
 	l.saver = store.NewSaver(n.Loop, n.Now, n.ports.LawState, func(err error) {
 		if err != nil {
 			n.Log.Warn("what was learned cannot be kept; after a restart it is learned anew", "err", err)
@@ -241,13 +244,24 @@ func (l *lawState) Tick(in *inputs) (changed bool) {
 	if l.saved = in.now; first {
 		return false
 	}
-	data, err := json.Marshal(lawStateFile{l.lending.state, l.eviction.state, l.overcommit.state})
-	if err != nil {
-		n.Log.Error("what was learned cannot be kept", "err", err) // a mistake of ours
-		return false
-	}
-	l.saver.Save(data, in.now)
+	l.save(in.now)
 	return false
+}
+
+// end saves what was learned since the last time, for an agent that starts soon.
+func (l *lawState) end(now time.Time) {
+	if !l.saved.IsZero() {
+		l.save(now)
+	}
+}
+
+func (l *lawState) save(now time.Time) {
+	data, err := json.Marshal(lawStateFile{l.lending.state, l.eviction.state, l.overcommit.state, l.harm.state()})
+	if err != nil {
+		l.node.Log.Error("what was learned cannot be kept", "err", err) // a mistake of ours
+		return
+	}
+	l.saver.Save(data, now)
 }
 
 // load takes over what was learned before a restart.
@@ -267,4 +281,5 @@ func (l *lawState) load() {
 	}
 	l.lending.state, l.eviction.state, l.overcommit.state = known.Advise, known.Evict, known.Overcommit
 	l.overcommit.state.Restore(n.Now())
+	l.harm.restore(known.Interference)
 }

@@ -103,6 +103,7 @@ type Decision struct {
 // Book watches the services of a node. It has a bounded size.
 type Book struct {
 	rules    *Rules
+	started  time.Time // of the first window
 	begun    time.Time // of the window
 	last     time.Time
 	sums     map[string]*sum
@@ -114,6 +115,9 @@ type Book struct {
 	apart    []Pair
 	// unwatched are the services beyond MaxWatched, as of the last window.
 	unwatched int
+	history   history
+	closed    time.Time                   // when the last window ended
+	restored  map[string][][signals]Usual // what an agent before this one knew of services that have not been seen yet
 	// Actions counts what was decided.
 	Actions map[Kind]uint64
 }
@@ -159,6 +163,9 @@ func NewBook(r *Rules) *Book {
 // Step takes a reading of all pods of the node in. It returns a new Decision when a window has ended, else nil.
 func (b *Book) Step(now time.Time, pods []Reading) *Decision {
 	if b.begun.IsZero() || now.Before(b.last) {
+		if b.begun.IsZero() {
+			b.started = now
+		}
 		b.begun, b.sums = now, make(map[string]*sum) // the clock went back: the window is not known
 	}
 	b.last = now
@@ -187,14 +194,17 @@ func (b *Book) Step(now time.Time, pods []Reading) *Decision {
 	return b.decide(now, seen)
 }
 
-// Restart begins the ladder anew for all services, and forgets what was decided: what was only told is not carried out at once. Baselines stay.
-func (b *Book) Restart() {
+// Evicted is when an eviction was last begun.
+func (b *Book) Evicted() time.Time { return b.evicted }
+
+// Restart begins the ladder anew for all services, and forgets what was decided: what was only told is not carried out at once. Baselines stay. evicted is when a pod was last evicted indeed.
+func (b *Book) Restart(evicted time.Time) {
 	for _, s := range b.services {
 		s.watch.Restart()
 		s.finding = nil
 	}
 	clear(b.limits)
-	b.evict, b.why, b.evicted, b.apart = "", "", time.Time{}, nil
+	b.evict, b.why, b.evicted, b.apart = "", "", evicted, nil
 }
 
 // probe adds what a reading says of whom threads waited for.
@@ -252,6 +262,10 @@ func (b *Book) decide(now time.Time, seen []Reading) *Decision {
 		neighbours = append(neighbours, n)
 		byName[n.Name] = &neighbours[i]
 	}
+	if late := now.Sub(b.closed) - Length; !b.closed.IsZero() && late >= Length/2 { // nobody looked for a while
+		b.history.skip(int((late+Length/2)/Length), b.rules.Watch.Kept)
+	}
+	b.closed = now
 	b.choose(seen, now)
 	windows := make(map[string]*Window, len(b.services))
 	for id, s := range b.services {
@@ -272,6 +286,7 @@ func (b *Book) decide(now time.Time, seen []Reading) *Decision {
 			b.obey(s, r, &a, byID, now)
 		}
 	}
+	b.history.add(neighbours, windows, b.rules.Watch.Kept)
 	b.limitCulprits(byID)
 	b.forget(byID, now)
 	b.nextEviction(now)
@@ -365,10 +380,21 @@ func (b *Book) choose(seen []Reading, now time.Time) {
 	for _, r := range list[:min(len(list), MaxWatched)] {
 		wanted[r.ID] = true
 		if b.services[r.ID] == nil {
-			b.services[r.ID] = &service{watch: NewWatch(&b.rules.Watch), known: now}
+			b.services[r.ID] = &service{watch: b.watch(r.ID), known: now}
 		}
 	}
 	maps.DeleteFunc(b.services, func(id string, _ *service) bool { return !wanted[id] })
+}
+
+// watch begins to watch a service, with what is known of it from before.
+func (b *Book) watch(id string) *Watch {
+	w := NewWatch(&b.rules.Watch)
+	if bins := b.restored[id]; bins != nil {
+		w.takeUsual(bins)
+		b.history.show(w, id)
+		delete(b.restored, id)
+	}
+	return w
 }
 
 // obey keeps what an action says.
@@ -429,6 +455,9 @@ func (b *Book) forget(byID map[string]*Reading, now time.Time) {
 			named[f.Culprit] = true
 			f.wantsEviction = f.wantsEviction && byID[f.Culprit] != nil && byID[f.Culprit].Evictable
 		}
+	}
+	if len(b.restored) > 0 && b.begun.Sub(b.started) > silentFor { // they have gone
+		b.restored = nil
 	}
 	maps.DeleteFunc(b.limits, func(id string, _ *limit) bool { return !named[id] || byID[id] == nil || !byID[id].Limitable })
 	if byID[b.evict] == nil || !named[b.evict] || !byID[b.evict].Evictable {

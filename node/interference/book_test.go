@@ -31,7 +31,7 @@ func TestBook(t *testing.T) {
 				pods, order = podsOf(d.Input)
 				return ""
 			case "restart":
-				b.Restart()
+				b.Restart(time.Time{})
 				return ""
 			case "pass":
 				var windows int

@@ -147,7 +147,7 @@ func (w *Watch) correlated(harms func(name string) bool) (string, Evidence) {
 	for name := range w.past {
 		s, is := w.suspect(name)
 		switch {
-		case !is || !harms(name):
+		case !is || !w.past[name].here || !harms(name): // who has gone harms no more
 			continue
 		case w.past[name].harmed:
 			victim = s.or(victim)
@@ -209,7 +209,7 @@ func (w *Watch) loads() (string, Evidence) {
 			continue
 		}
 		all += from
-		if c, _ := correlation(w.residuals, p.bandwidth); c >= w.params.Correlation && to-from > rose {
+		if c, _ := correlation(w.residuals, p.bandwidth); p.here && c >= w.params.Correlation && to-from > rose {
 			best, most, rose = name, Evidence{Correlation: c, From: from, To: to}, to-from
 		}
 	}

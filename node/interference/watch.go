@@ -157,6 +157,7 @@ type Watch struct {
 	params    *Params
 	bins      [][signals]baseline
 	residuals []float64          // of the last windows, the newest last
+	windows   []seen             // what they are of
 	past      map[string]*past   // of neighbours
 	ahead     map[string]float64 // of neighbours, in the windows in a row that are high
 	waited    float64            // in the same windows
@@ -173,13 +174,18 @@ type Watch struct {
 	before    float64  // how high the harm was when the culprit was limited
 }
 
+// seen is what was seen of the service itself in a window. unseen: nothing was, of no pod.
+type seen struct {
+	load    float64
+	signals [signals]float64
+	unseen  bool
+}
+
 // past is what a neighbour took in the last windows, each list as long as Watch.residuals: CPUs, CPUs in windows in which no limit kept it from more, and memory bandwidth. NaN is not known.
 type past struct {
 	use, free, bandwidth []float64
-	// wants: in the last window it was limited, and used all that this left it.
-	wants bool
-	// harmed: it was itself harmed in the last window.
-	harmed bool
+	// What holds of the last window. here: it was there. wants: it was limited, and used what this left it. harmed: it was harmed itself.
+	here, wants, harmed bool
 }
 
 // add adds a window. A neighbour that was not there took nothing before.
@@ -239,7 +245,7 @@ func (w *Watch) See(x *Window, now time.Time) []Action {
 	}
 	bin := w.bin(x.Load)
 	residual, which := w.residual(bin, x)
-	w.remember(residual, x.Neighbours)
+	w.remember(residual, x)
 	switch {
 	case residual > w.params.High:
 		w.high++
@@ -260,7 +266,9 @@ func (w *Watch) See(x *Window, now time.Time) []Action {
 	}
 	if w.step == 0 && w.high == 0 {
 		w.shows = [signals]bool{}
-		learn(&w.bins[bin], x, w.params)
+		if learn(&w.bins[bin], x, w.params) {
+			w.judgeAgain()
+		}
 	}
 	return w.decide(residual, which, now)
 }
@@ -336,8 +344,17 @@ func (w *Watch) beyond(b *baseline, x *Window, s Signal) float64 {
 	return (x.Signals[s] - b.mean) / max(b.deviation, w.params.Least*b.mean, w.params.Floor[s], 1e-9)
 }
 
-// learn moves the baseline to a quiet window.
-func learn(bin *[signals]baseline, x *Window, p *Params) {
+// judgeAgain judges those of the last windows of which nothing was known, for a baseline has become known: of these windows it is made, and what they were is known now.
+func (w *Watch) judgeAgain() {
+	for i, r := range w.residuals {
+		if math.IsNaN(r) && w.windows[i].load >= 0 {
+			w.residuals[i], _ = w.residual(w.bin(w.windows[i].load), &Window{Signals: w.windows[i].signals})
+		}
+	}
+}
+
+// learn moves the baseline to a quiet window. It reports whether that of a signal has become known.
+func learn(bin *[signals]baseline, x *Window, p *Params) (known bool) {
 	for s := range signals {
 		v, b := x.Signals[s], &bin[s]
 		if !s.known(v) {
@@ -350,13 +367,15 @@ func learn(bin *[signals]baseline, x *Window, p *Params) {
 			b.deviation = 0
 		}
 		b.mean += weight * (v - b.mean)
+		known = known || b.seen == p.Enough
 	}
+	return known
 }
 
 // remember keeps the last residuals, and the use of neighbours beside them.
-func (w *Watch) remember(residual float64, list []Neighbour) {
-	n := len(w.residuals)
-	w.residuals = append(w.residuals, residual)
+func (w *Watch) remember(residual float64, x *Window) {
+	n, list := len(w.residuals), x.Neighbours
+	w.residuals, w.windows = append(w.residuals, residual), append(w.windows, seen{load: x.Load, signals: x.Signals})
 	w.partial = max(w.partial-1, 0)
 	if len(w.past)+len(list) > maxNeighbours { // where pods come and go quickly, those that are here go before those that were
 		here := make(map[string]bool, len(list))
@@ -372,7 +391,7 @@ func (w *Watch) remember(residual float64, list []Neighbour) {
 			continue
 		}
 		if p == nil {
-			p = &past{use: make([]float64, n), free: make([]float64, n), bandwidth: make([]float64, n)}
+			p = w.newcomer()
 			w.past[list[i].Name] = p
 		}
 		use := orUnknown(list[i].Use)
@@ -381,16 +400,16 @@ func (w *Watch) remember(residual float64, list []Neighbour) {
 			free = math.NaN()
 		}
 		p.add(use, free, orUnknown(list[i].Bandwidth))
-		p.wants, p.harmed = list[i].Limited && list[i].Wants, list[i].Harmed
+		p.here, p.wants, p.harmed = true, list[i].Limited && list[i].Wants, list[i].Harmed
 	}
 	for _, p := range w.past {
 		if len(p.use) == n { // it has gone
 			p.add(0, 0, 0)
-			p.wants, p.harmed = false, false
+			p.here, p.wants, p.harmed = false, false, false
 		}
 	}
 	if drop := len(w.residuals) - w.params.Kept; drop > 0 {
-		w.residuals = append(w.residuals[:0], w.residuals[drop:]...)
+		w.residuals, w.windows = append(w.residuals[:0], w.residuals[drop:]...), append(w.windows[:0], w.windows[drop:]...)
 		for name, p := range w.past {
 			if p.forget(drop); !slices.ContainsFunc(p.use, func(u float64) bool { return u != 0 }) {
 				delete(w.past, name)
@@ -419,6 +438,29 @@ func (w *Watch) release() []Action {
 	a := Action{Kind: Release, Neighbour: w.culprit, Reason: why}
 	w.clear()
 	return []Action{a}
+}
+
+// newcomer is the past of a neighbour that was not there before this window: it took nothing, where anything was seen.
+func (w *Watch) newcomer() *past {
+	p := &past{}
+	for i := range w.windows[:len(w.windows)-1] {
+		took := 0.
+		if w.windows[i].unseen {
+			took = math.NaN()
+		}
+		p.add(took, took, took)
+	}
+	return p
+}
+
+// recall takes a window in that was before the Watch began, or one that nobody saw. It is judged by what is usual, and nothing follows from it.
+func (w *Watch) recall(x *Window, unseen bool) {
+	residual := math.NaN()
+	if x.Load >= 0 {
+		residual, _ = w.residual(w.bin(x.Load), x)
+	}
+	w.remember(residual, x)
+	w.windows[len(w.windows)-1].unseen = unseen
 }
 
 // decide goes up and down the ladder.
