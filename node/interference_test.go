@@ -1,6 +1,8 @@
 package node
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -273,5 +275,74 @@ func TestLimitOfBefore(t *testing.T) {
 		r.kernel.set(web.Cgroup+"/"+enforce.CPUMax, "99991 99991\n")
 		r.mustRun(web)
 		r.eventually("the limit is gone", func() bool { return strings.TrimSpace(r.kernel.get(web.Cgroup+"/"+enforce.CPUMax)) == "max 100000" })
+	}
+}
+
+// An agent that starts in the middle of harm names who harms, for it knows how the service fares else. Where that cannot be read, or is too old, it is learned anew, and nobody is named.
+func TestNamedByTheNextAgent(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(r *harmRig)
+		known bool
+	}{
+		"kept":    {func(*harmRig) {}, true},
+		"too old": {func(r *harmRig) { r.now = r.now.Add(2 * time.Hour) }, false},
+		"a part of it is spoiled": {func(r *harmRig) {
+			var kept lawStateFile
+			if err := json.Unmarshal(r.lawState.data, &kept); err != nil {
+				r.Fatal(err)
+			}
+			kept.Interference = json.RawMessage(`{"version":1,"windows":"many"}`)
+			r.lawState.data, _ = json.Marshal(kept)
+		}, false},
+		"of another version": {func(r *harmRig) {
+			r.lawState.data = bytes.Replace(r.lawState.data, []byte(`"interference":{"version":1`), []byte(`"interference":{"version":2`), 1)
+		}, false},
+		"lost": {func(r *harmRig) { r.lawState.data = nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newHarmRig(t)
+			r.mode(spec.InterferenceAct)
+			r.pass(60, 0.02, 0)
+			r.pass(2, 0.6, 4)
+			r.stop()
+			c.spoil(r)
+			r.start()
+			r.pass(6, 0.6, 4)
+			i := r.interference()
+			if named := len(i.Findings) == 1 && i.Findings[0].Culprit != nil && i.Findings[0].Culprit.UID == "hog"; named != c.known || (i.Learning == 0) != c.known {
+				t.Errorf("%+v", i)
+			}
+			if c.known {
+				r.limit("99991 99991")
+			}
+			var lends bool
+			r.agent.Ask(time.Minute, func(a *Agent) { lends = len(a.lending.state.NUMANodes) == 2 })
+			if !lends {
+				t.Error("the other laws know nothing")
+			}
+		})
+	}
+}
+
+// A new configuration leaves what is usual of services known, and the pause between evictions as it is.
+func TestConfigurationLeavesWhatWasLearned(t *testing.T) {
+	r := actingRig(t)
+	r.pass(3, 0.6, 4)
+	if got := r.requested(); len(got) != 1 {
+		t.Fatalf("evictions asked for: %v", got)
+	}
+	r.agent.Configure(wanted(`{"interference": {"mode": "act", "deviations": 7}}`))
+	r.pass(4, 0.6, 4)
+	r.limit("99991 99991")
+	r.pass(6, 0.6, 4)
+	if got := r.requested(); len(got) > 0 {
+		t.Errorf("in the pause evictions are asked for: %v", got)
+	}
+	r.mode(spec.InterferenceReport)
+	r.pass(1, 0.6, 4)
+	r.mode(spec.InterferenceAct)
+	r.pass(8, 0.6, 4)
+	if got := r.requested(); len(got) > 0 {
+		t.Errorf("after a while of reporting alone evictions are asked for in the pause: %v", got)
 	}
 }

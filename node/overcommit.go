@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/overcommit"
 	"hilbert.dev/hilbert/node/report"
 	"hilbert.dev/hilbert/topology"
@@ -67,7 +68,7 @@ func (c *overcommitController) reading(in *inputs) overcommit.Reading {
 		r.CPUs -= float64(cpus)
 	}
 	r.CPUs, r.Delay = max(r.CPUs, 0), waits/float64(max(shared, 1))
-	pressure, weight := 0.0, 0.0
+	var pressure weighted
 	for _, p := range c.node.Pods.Sorted() {
 		asked, pool, ok := c.node.Manager.Pod(p.Ref.UID)
 		if !ok || p.Cgroup == "" || p.BestEffort || asked.MilliCPU <= 0 || pool == "" || pool == spec.PoolReclaimed || pool == spec.PoolSystem || asked.Request.Binding == topology.BoundShared {
@@ -76,17 +77,31 @@ func (c *overcommitController) reading(in *inputs) overcommit.Reading {
 		cpus := float64(askedBy(asked.MilliCPU, p.RequestedCPU, c.config().MaxPercent)) / milli
 		r.Asked += cpus
 		r.Use += orNaN(rateOf(o.use(p.Cgroup).CPU.Usage))
-		if s := o.pressureOf(p); s.Known {
-			pressure, weight = pressure+cpus*s.Value, weight+cpus
-		}
+		pressure.add(cpus, o.pressureOf(p))
 	}
-	if weight > 0 {
-		r.Pressure = pressure / weight
-	}
+	r.Pressure = pressure.mean()
 	if d := c.interference.current(in.now); d != nil && len(d.Findings) > 0 {
 		r.Harmed = d.Findings[0].Reason
 	}
 	return r
+}
+
+// weighted is a mean of what is known, by weights.
+type weighted struct{ sum, known, all float64 }
+
+func (w *weighted) add(weight float64, s advise.Sample) {
+	if w.all += weight; s.Known {
+		w.sum, w.known = w.sum+weight*s.Value, w.known+weight
+	}
+}
+
+// mean is not known, and NaN, where that of less than half of the weight is: the rest may be anything.
+func (w *weighted) mean() float64 {
+	const enough = 0.5
+	if w.known == 0 || w.known < enough*w.all {
+		return math.NaN()
+	}
+	return w.sum / w.known
 }
 
 // askedBy is what a pod asked for, before the policy lowered its requests to stored. Requests of init containers are in the annotation too, so that its percent, and MaxPercent, bound it.

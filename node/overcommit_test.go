@@ -1,10 +1,12 @@
 package node
 
 import (
+	"math"
 	"testing"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/overcommit"
 )
 
@@ -66,6 +68,29 @@ func TestAskedBy(t *testing.T) {
 	} {
 		if got := askedBy(c.stored, c.annotation, 150); got != c.want {
 			t.Errorf("%d stored, %q: %d, want %d", c.stored, c.annotation, got, c.want)
+		}
+	}
+}
+
+// The pressure of a few small services says nothing of the large ones whose pressure is not known.
+func TestPressureOfFewIsUnknown(t *testing.T) {
+	known, unknown := advise.Known(0.1), advise.Sample{}
+	for _, c := range []struct {
+		of   []advise.Sample // of 8, 1, 1 CPUs
+		want float64
+	}{
+		{[]advise.Sample{known, unknown, unknown}, 0.1},
+		{[]advise.Sample{known, advise.Known(0.6), unknown}, (0.8 + 0.6) / 9},
+		{[]advise.Sample{unknown, known, known}, math.NaN()},
+		{[]advise.Sample{unknown, unknown, unknown}, math.NaN()},
+		{nil, math.NaN()},
+	} {
+		var w weighted
+		for i, s := range c.of {
+			w.add([]float64{8, 1, 1}[i], s)
+		}
+		if got := w.mean(); math.Abs(got-c.want) > 1e-9 || math.IsNaN(got) != math.IsNaN(c.want) {
+			t.Errorf("%+v: %g, want %g", c.of, got, c.want)
 		}
 	}
 }

@@ -24,13 +24,13 @@ type Candidate struct {
 }
 
 // Order puts those first that matter most: pods that speak of bandwidth, for half of the groups at most, or a tenant could take all of them by a word on many pods; then, where a pod of the
-// node is sensitive, reclaimed ones, for they may be moved; then whoever uses most CPU.
+// node is sensitive, reclaimed ones, for they may be moved; then whoever uses most CPU. Those whose use is not known come last: it is known soon, and a group is kept for a turn.
 func Order(list []Candidate, sensitive bool, groups int) []Pod {
 	use := func(c *Candidate) float64 {
 		if c.Use >= 0 {
 			return c.Use
 		}
-		return 0
+		return -1 // behind those that are known to use none
 	}
 	sorted := slices.Clone(list)
 	slices.SortFunc(sorted, func(x, y Candidate) int { return cmp.Or(cmp.Compare(use(&y), use(&x)), strings.Compare(x.UID, y.UID)) })

@@ -63,7 +63,8 @@ func (w *Watch) clearProbe() {
 }
 
 // name finds the neighbour that harms. Where the harm is waiting, and it was seen for whom, that is who it is if most of the waiting was for one; and nobody is named for whom the service
-// hardly waited. Where the service got slower and waits for nobody, it is whose memory bandwidth goes with the harm. Else it is whose use does.
+// hardly waited. Where the service got slower and waits for nobody, or its instructions are slower, it is whose memory bandwidth goes with the harm. Else it is whose use does. Where it is not known
+// whether the service waits, it may be that which slows it.
 func (w *Watch) name(harm Signal) (string, Evidence) {
 	probed := (harm == Delay || harm == Pressure) && w.waited > 0
 	if probed {
@@ -77,7 +78,7 @@ func (w *Watch) name(harm Signal) (string, Evidence) {
 			return best, Evidence{Behind: min(share, 1)}
 		}
 	}
-	if !w.waits { // nor is it waiting that is the harm
+	if !w.waits || w.shows[Cycles] { // nor is it waiting alone that is the harm: slower instructions keep CPUs busy for longer, and have threads wait for these
 		if name, evidence := w.loads(); name != "" {
 			return name, evidence
 		}

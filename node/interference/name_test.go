@@ -31,6 +31,13 @@ func newTogether() *together {
 	}
 }
 
+// byIndicator has the service say itself that it is slow, without the processor's counters.
+func (s *together) byIndicator() {
+	for _, of := range []*[signals]float64{&s.calm, &s.harmed} {
+		of[Indicator], of[Cycles] = of[Cycles], math.NaN()
+	}
+}
+
 // named is who is narrowed, and why.
 func (s *together) named() (who, why string) {
 	w, random := NewWatch(&s.params), rand.New(rand.NewPCG(2, 2))
@@ -77,34 +84,33 @@ func TestNamedByBandwidth(t *testing.T) {
 		want  string
 		says  string
 	}{
-		"it rose": {func(*together) {}, "hog", "the memory bandwidth of hog goes with it, from 0.0 to 40."},
-		"by an indicator": {func(s *together) {
-			s.calm[Indicator], s.calm[Cycles] = 1.2, none
-			s.harmed[Indicator], s.harmed[Cycles] = 2.4, none
-		}, "hog", "the memory bandwidth of hog"},
-		"it was there before":        {func(s *together) { s.before = 2e9 }, "hog", "from 2.0 to 40."},
-		"threads waited once":        {func(s *together) { s.waited = true }, "hog", "the memory bandwidth of hog"},
-		"another's is endless":       {func(s *together) { s.steady = math.Inf(1) }, "pinned", byUse},
-		"a large one's is unknown":   {func(s *together) { s.steady = none }, "pinned", byUse},
-		"a small one's is unknown":   {func(s *together) { s.steady, s.use = none, 0.5 }, "hog", "the memory bandwidth of hog"},
-		"and what it uses is not":    {func(s *together) { s.steady, s.use = none, none }, "pinned", byUse},
-		"waiting is not known":       {func(s *together) { s.harmed[Delay] = none }, "pinned", byUse},
-		"nor was it before":          {func(s *together) { s.harmed[Delay], s.calm[Delay] = none, none }, "pinned", byUse},
-		"there is no pressure":       {func(s *together) { s.harmed[Pressure], s.calm[Pressure] = none, none }, "hog", "the memory bandwidth of hog"},
-		"at a greater load":          {func(s *together) { s.load = 0.55 }, "hog", "the memory bandwidth of hog"},
-		"it waits more there":        {func(s *together) { s.load, s.harmed[Delay] = 0.55, 3 }, "pinned", byUse},
-		"not all found room":         {func(s *together) { s.crowd = maxNeighbours }, "pinned", byUse},
-		"another's rose by chance":   {func(s *together) { s.restless, s.steady = true, 200e9 }, "pinned", byUse},
-		"none is known":              {func(s *together) { s.hog, s.pinned, s.steady = none, none, none }, "pinned", byUse},
-		"the hog's is not known":     {func(s *together) { s.hog, s.pinned = none, 20e9 }, "pinned", byUse},
-		"before it was not known":    {func(s *together) { s.before = none }, "pinned", byUse},
-		"it is endless":              {func(s *together) { s.hog = math.Inf(1) }, "pinned", byUse},
-		"it rose a little":           {func(s *together) { s.hog, s.pinned, s.steady = 0.9e9, 0, 1e6 }, "pinned", byUse},
-		"others take much more":      {func(s *together) { s.steady = 200e9 }, "pinned", byUse},
-		"it names nobody":            {func(s *together) { s.params.Rise = 0 }, "pinned", byUse},
-		"threads wait":               {func(s *together) { s.harmed[Delay] = 3 }, "pinned", byUse},
-		"there is pressure":          {func(s *together) { s.harmed[Pressure] = 0.9 }, "pinned", byUse},
-		"threads wait and that's it": {func(s *together) { s.harmed[Delay], s.harmed[Cycles] = 3, 1.2 }, "pinned", byUse},
+		"it rose":                             {func(*together) {}, "hog", "the memory bandwidth of hog goes with it, from 0.0 to 40."},
+		"by an indicator":                     {func(s *together) { s.byIndicator() }, "hog", "the memory bandwidth of hog"},
+		"it was there before":                 {func(s *together) { s.before = 2e9 }, "hog", "from 2.0 to 40."},
+		"threads waited once":                 {func(s *together) { s.waited = true }, "hog", "the memory bandwidth of hog"},
+		"another's is endless":                {func(s *together) { s.steady = math.Inf(1) }, "pinned", byUse},
+		"a large one's is unknown":            {func(s *together) { s.steady = none }, "pinned", byUse},
+		"a small one's is unknown":            {func(s *together) { s.steady, s.use = none, 0.5 }, "hog", "the memory bandwidth of hog"},
+		"and what it uses is not":             {func(s *together) { s.steady, s.use = none, none }, "pinned", byUse},
+		"waiting is not known":                {func(s *together) { s.byIndicator(); s.harmed[Delay] = none }, "pinned", byUse},
+		"nor was it before":                   {func(s *together) { s.byIndicator(); s.harmed[Delay], s.calm[Delay] = none, none }, "pinned", byUse},
+		"pressure is not known":               {func(s *together) { s.byIndicator(); s.harmed[Pressure], s.calm[Pressure] = none, none }, "hog", "the memory bandwidth of hog"},
+		"at a greater load":                   {func(s *together) { s.byIndicator(); s.load = 0.55 }, "hog", "the memory bandwidth of hog"},
+		"it waits more there":                 {func(s *together) { s.byIndicator(); s.load, s.harmed[Delay] = 0.55, 3 }, "pinned", byUse},
+		"not all found room":                  {func(s *together) { s.crowd = maxNeighbours }, "pinned", byUse},
+		"another's rose by chance":            {func(s *together) { s.restless, s.steady = true, 200e9 }, "pinned", byUse},
+		"none is known":                       {func(s *together) { s.hog, s.pinned, s.steady = none, none, none }, "pinned", byUse},
+		"the hog's is not known":              {func(s *together) { s.hog, s.pinned = none, 20e9 }, "pinned", byUse},
+		"before it was not known":             {func(s *together) { s.before = none }, "pinned", byUse},
+		"it is endless":                       {func(s *together) { s.hog = math.Inf(1) }, "pinned", byUse},
+		"it rose a little":                    {func(s *together) { s.hog, s.pinned, s.steady = 0.9e9, 0, 1e6 }, "pinned", byUse},
+		"others take much more":               {func(s *together) { s.steady = 200e9 }, "pinned", byUse},
+		"it names nobody":                     {func(s *together) { s.params.Rise = 0 }, "pinned", byUse},
+		"threads wait":                        {func(s *together) { s.byIndicator(); s.harmed[Delay] = 3 }, "pinned", byUse},
+		"there is pressure":                   {func(s *together) { s.byIndicator(); s.harmed[Pressure] = 0.9 }, "pinned", byUse},
+		"slow instructions, and threads wait": {func(s *together) { s.harmed[Delay], s.harmed[Pressure] = 3, 0.9 }, "hog", "the memory bandwidth of hog"},
+		"slow instructions, no more known":    {func(s *together) { s.harmed[Delay], s.harmed[Pressure] = none, none }, "hog", "the memory bandwidth of hog"},
+		"threads wait and that's it":          {func(s *together) { s.harmed[Delay], s.harmed[Cycles] = 3, 1.2 }, "pinned", byUse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

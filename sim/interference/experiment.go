@@ -72,6 +72,8 @@ type Result struct {
 	Scores []Score `json:"scores"`
 	// Ladder is how far the steps against culprits went.
 	Ladder []Ladder `json:"ladder"`
+	// Restarts are whether an agent that starts again names the hog.
+	Restarts []Restart `json:"restarts"`
 }
 
 // What a Watch may see.
@@ -131,7 +133,7 @@ func Run(ctx context.Context, o *Options, progress func(done, of int)) (*Result,
 	ways, done := ways(), 0
 	tell := func() {
 		if progress != nil {
-			progress(done, (len(ways)+len(ladderWays()))*o.Seeds)
+			progress(done, (len(ways)+len(ladderWays()))*o.Seeds+len(outages())*(o.Seeds/2))
 		}
 		done++
 	}
@@ -149,7 +151,10 @@ func Run(ctx context.Context, o *Options, progress func(done, of int)) (*Result,
 		}
 	}
 	var err error
-	res.Ladder, err = runLadder(ctx, o, tell)
+	if res.Ladder, err = runLadder(ctx, o, tell); err != nil {
+		return nil, err
+	}
+	res.Restarts, err = runRestarts(ctx, o, tell)
 	return res, err
 }
 
@@ -224,6 +229,12 @@ func (r *Result) WriteTable(w io.Writer) error {
 	for i := range r.Ladder {
 		l := &r.Ladder[i]
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t\n", l.Sees, l.Hog, l.Limit, l.Mixes, l.Harmed, l.Limited, l.Evicted, l.Needless, l.Others, l.EvictedAfter, l.EvictedMost, l.Closest)
+	}
+	fmt.Fprintln(t, "\t\t\t\t\t\t\t\t\t\t\t\t")
+	fmt.Fprintln(t, "THE AGENT ENDS\tTHE NEXT ONE KNOWS\tHARMED\tNAMED RIGHT\tWRONG\tNAMED s\t")
+	for i := range r.Restarts {
+		s := &r.Restarts[i]
+		fmt.Fprintf(t, "%s\t%t\t%d\t%d\t%d\t%.0f\t\n", s.When, s.Kept, s.Harmed, s.Right, s.Wrong, s.NamedAfter)
 	}
 	return t.Flush()
 }

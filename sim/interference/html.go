@@ -49,4 +49,8 @@ const body = `<h1>Harmful neighbours, told by residuals and named by correlation
 <h2>How far the steps against the hog go</h2>
 <table><tr><th>sees</th><th class="word">hog</th><th class="word">its limit</th><th>mixes</th><th>harmed</th><th>limited</th><th>evicted</th><th>needlessly</th><th>others evicted</th><th>evicted s</th><th>longest s</th></tr>
 {{range .Ladder}}<tr><td>{{.Sees}}</td><td class="word">{{.Hog}}</td><td class="word">{{.Limit}}</td><td>{{.Mixes}}</td><td>{{.Harmed}}</td><td>{{.Limited}}</td><td>{{.Evicted}}</td><td>{{.Needless}}</td><td>{{.Others}}</td><td>{{f0 .EvictedAfter}}</td><td>{{f0 .EvictedMost}}</td></tr>
+{{end}}</table>
+<h2>Whether an agent that starts again names the hog</h2>
+<table><tr><th class="word">the agent ends</th><th>the next one knows what it knew</th><th>harmed</th><th>named right</th><th>wrong</th><th>named s</th></tr>
+{{range .Restarts}}<tr><td class="word">{{.When}}</td><td>{{.Kept}}</td><td>{{.Harmed}}</td><td>{{.Right}}</td><td>{{.Wrong}}</td><td>{{f0 .NamedAfter}}</td></tr>
 {{end}}</table>`

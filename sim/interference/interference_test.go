@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestNames: on mixes that nothing was tuned on, hogs that harm are named first in four of five, at few false alarms.
@@ -39,6 +40,8 @@ func TestNames(t *testing.T) {
 	if alone, both := res.Scores[12], res.Scores[22]; both.Sees != withBandwidth || both.Named < alone.Named || both.FalseAlarms > alone.FalseAlarms {
 		t.Errorf("with memory bandwidth %+v, without %+v", both, alone)
 	}
+	checkLadder(t, res.Ladder)
+	checkRestarts(t, res.Restarts)
 	for _, s := range []Score{all, res.Scores[4], res.Scores[12]} {
 		if s.Hog != allHogs || s.Harmed < 5 || s.Named < 0.8 || s.FalseAlarms > 0.1 || s.ReliefAfter > 60 || s.Largest > 0.8 {
 			t.Errorf("%+v", s)
@@ -49,17 +52,74 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// checkLadder: a hog whose limit takes nothing of the harm is evicted soon after, one whose limit takes it is not, and hardly ever is another.
+func checkLadder(t *testing.T, list []Ladder) {
+	t.Helper()
+	vain := 0
+	for _, l := range list {
+		if l.Harmed < 5 || float64(l.Others) > 0.1*float64(l.Mixes) || l.Closest != 0 && l.Closest < 600 {
+			t.Errorf("%+v", l)
+		}
+		switch {
+		case l.Limit == limitHelps && float64(l.Evicted) > 0.2*float64(l.Limited):
+			t.Errorf("the limit helps: %+v", l)
+		case l.Limit == limitNothing && l.Hog == hogComes:
+			if vain++; float64(l.Limited) < 0.7*float64(l.Harmed) || float64(l.Evicted) < 0.7*float64(l.Limited) || l.EvictedAfter > 120 {
+				t.Errorf("the limit is in vain: %+v", l)
+			}
+		}
+	}
+	if vain != 2 {
+		t.Errorf("%d kinds of hog whose limit is in vain", vain)
+	}
+}
+
+// checkRestarts: an agent that starts again names the hog if it knows what the one before it knew, and else cannot.
+func checkRestarts(t *testing.T, list []Restart) {
+	t.Helper()
+	for _, r := range list {
+		right := float64(r.Right) / float64(max(r.Harmed, 1))
+		if r.Harmed < 3 || r.Kept && (right < 0.8 || r.NamedAfter > 60) || !r.Kept && right > 0.2 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// TestEvictionsArePaused: two hogs come, and limits take nothing of the harm of either. The second one is evicted ten minutes after the first, and no sooner.
+func TestEvictionsArePaused(t *testing.T) {
+	t.Parallel()
+	o := DefaultOptions()
+	pairs := 0
+	for n := range 10 {
+		a := newActing(o.seed(n), true, ladderWay{asAgent, hogComes, limitNothing}, &o)
+		second := a.neighbours[a.hog]
+		second.name, second.job.ID, second.at = "second", 101, a.hogAt+20
+		a.neighbours, a.wants = append(a.neighbours, second), append(a.wants, second.job.Demand)
+		a.play()
+		for i := 1; i < len(a.evicted); i++ {
+			gap := time.Duration(a.evicted[i].window-a.evicted[i-1].window) * windowSeconds * time.Second
+			if gap < a.rules.EvictPause {
+				t.Errorf("mix %d: %v between two evictions", n, gap)
+			}
+			pairs++
+		}
+	}
+	if pairs == 0 {
+		t.Error("no mix has two evictions")
+	}
+}
+
 // TestSameSeeds: the same seeds give the same figures.
 func TestSameSeeds(t *testing.T) {
 	t.Parallel()
 	o := DefaultOptions()
-	o.Seeds = 4
+	o.Seeds = 2
 	first, err := Run(t.Context(), &o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	again, err := Run(t.Context(), &o, nil)
-	if err != nil || !slices.Equal(again.Scores, first.Scores) {
+	if err != nil || !slices.Equal(again.Scores, first.Scores) || !slices.Equal(again.Ladder, first.Ladder) || !slices.Equal(again.Restarts, first.Restarts) {
 		t.Errorf("%+v, then %+v, %v", first, again, err)
 	}
 }

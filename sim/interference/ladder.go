@@ -49,11 +49,7 @@ type ladderWay struct{ sees, hog, limit string }
 
 func ladderWays() (list []ladderWay) {
 	for _, sees := range []string{asAgent, withCycles} {
-		for _, hog := range []string{hogComes, hogGrows} {
-			for _, limit := range []string{limitHelps, limitNothing} {
-				list = append(list, ladderWay{sees, hog, limit})
-			}
-		}
+		list = append(list, ladderWay{sees, hogComes, limitHelps}, ladderWay{sees, hogComes, limitNothing}, ladderWay{sees, hogGrows, limitNothing})
 	}
 	return list
 }
@@ -69,6 +65,13 @@ type acting struct {
 	limits  map[string]float64
 	limited bool
 	evicted []eviction
+	// named is the first who is named by the agent that runs, and since when.
+	named   string
+	namedAt int
+	// outage is when no agent runs; nil: one always does. kept is what it knew.
+	outage *outage
+	kept   []byte
+	err    error
 }
 
 // eviction is one that was decided.
@@ -105,7 +108,9 @@ func (a *acting) play() {
 		}
 		after := a.node.Measured()
 		a.late = append(a.late, float64(after.Late-before.Late)/float64(max(after.Seconds-before.Seconds, 1)))
-		a.decide(w, offered)
+		if readings := a.readings(w, offered); !a.dead(w) {
+			a.decide(w, readings)
+		}
 	}
 	a.judge()
 }
@@ -128,10 +133,15 @@ func (a *acting) begin(w int) {
 }
 
 // decide shows a window to the Book, and does what it says.
-func (a *acting) decide(w int, offered []float64) {
-	d := a.book.Step(time.Unix(int64(w*windowSeconds), 0).UTC(), a.readings(w, offered))
+func (a *acting) decide(w int, readings []interference.Reading) {
+	d := a.book.Step(windowTime(w), readings)
 	if d == nil {
 		return
+	}
+	for i := range d.Findings {
+		if who := d.Findings[i].Culprit; a.named == "" && who != "" {
+			a.named, a.namedAt = who, w
+		}
 	}
 	wanted := make(map[string]float64)
 	for _, l := range d.Limits {
@@ -164,7 +174,7 @@ func (a *acting) limit(i int, cpus float64) {
 	if cpus > 0 {
 		n.job.Demand = min(a.wants[i], cpus)
 	}
-	if i == a.hog && a.way.limit == limitNothing {
+	if a.way.limit == limitNothing {
 		n.job.Bandwidth *= was / n.job.Demand
 		n.job.Cache *= was / n.job.Demand
 	}

@@ -36,6 +36,7 @@ type neighbour struct {
 	gone    bool
 	counted bool // it was there in the last window, and its memory bandwidth was read
 	apart   bool // it has CPUs of its own: its use is seen, and nobody waits for it
+	at      int  // the window in which it comes; 0: it comes and goes, or is the hog
 }
 
 // mix is one drawn machine and its outcome.
@@ -159,6 +160,9 @@ func (m *mix) change(w int) {
 		turn := n.period == 0 && w == 0 || n.period > 0 && m.random.Float64() < windowSeconds/n.period
 		if i == m.hog || n.apart {
 			turn = w == m.hogAt
+		}
+		if n.at > 0 {
+			turn = w == n.at
 		}
 		if n.gone || !turn {
 			continue
