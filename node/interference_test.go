@@ -346,3 +346,20 @@ func TestConfigurationLeavesWhatWasLearned(t *testing.T) {
 		t.Errorf("after a while of reporting alone evictions are asked for in the pause: %v", got)
 	}
 }
+
+// The pause between two evictions lasts over the end of an agent, however short it is after the first.
+func TestNextAgentKeepsThePause(t *testing.T) {
+	r := actingRig(t)
+	r.pass(3, 0.6, 4)
+	if got := r.requested(); len(got) != 1 {
+		t.Fatalf("evictions asked for: %v", got)
+	}
+	r.stop()
+	r.start()
+	r.pass(5, 0.6, 4)
+	r.limit("99991 99991")
+	r.pass(5, 0.6, 4)
+	if got := r.requested(); len(got) > 0 {
+		t.Errorf("in the pause evictions are asked for: %v", got)
+	}
+}
