@@ -278,3 +278,38 @@ func TestUnwatched(t *testing.T) {
 		t.Errorf("%d are not watched of two", b.unwatched)
 	}
 }
+
+// Where it is not known what a culprit uses, it is limited as soon as that is, and evicted only if that was in vain.
+func TestCulpritOfUnknownUse(t *testing.T) {
+	t.Parallel()
+	rules := DefaultRules()
+	b, now := NewBook(&rules), start
+	none := math.NaN()
+	pass := func(delay, use float64) (last *Decision) {
+		now = now.Add(Length)
+		return b.Step(now, []Reading{
+			{ID: "web", Watched: true, Request: 2, Use: 1, Delay: delay, Pressure: none, Indicator: none, Cycles: none},
+			{ID: "hog", Limitable: true, Evictable: true, Use: use, Bandwidth: none},
+		})
+	}
+	for range 60 {
+		pass(0.1, 0)
+	}
+	pass(3, 8)
+	pass(3, 8)
+	for i := range 10 {
+		d := pass(3, none)
+		if d.Evict != "" || len(d.Limits) > 0 {
+			t.Fatalf("window %d: %+v", i, d)
+		}
+		if len(d.Findings) != 1 || d.Findings[0].Culprit != "hog" {
+			t.Fatalf("window %d: %+v", i, d)
+		}
+	}
+	for i := range 4 {
+		d := pass(3, 8)
+		if evicted := d.Evict == "hog"; len(d.Limits) != 1 || d.Limits[0].CPUs != 2 || evicted != (i == 3) {
+			t.Errorf("window %d: %+v", i, d)
+		}
+	}
+}

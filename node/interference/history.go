@@ -120,7 +120,7 @@ func (h *history) show(w *Watch, id string) {
 				x.Neighbours = append(x.Neighbours, Neighbour{Name: other, Use: r[rowUse], Bandwidth: r[rowBandwidth], Limited: math.IsNaN(r[rowFree])})
 			}
 		}
-		w.recall(&x, math.IsNaN(own[k][rowUse]))
+		w.recall(&x)
 	}
 	if h.partial {
 		w.partial = w.params.Kept

@@ -127,6 +127,20 @@ func TestAwayNamesNobody(t *testing.T) {
 	}
 }
 
+// After long the windows of before say nothing of who comes: what is usual is known, and nobody is named before calm was seen again.
+func TestLongAwayForgetsWindows(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.pass(60, 0.1, 0)
+	if _, err := r.restart(50*time.Minute, true); err != nil {
+		t.Fatal(err)
+	}
+	r.pass(8, 3, 8)
+	if got := r.named(); got != "" || len(r.last.Findings) != 1 {
+		t.Errorf("%+v", r.last)
+	}
+}
+
 // The pause between two evictions lasts over a restart, and over what is too old.
 func TestEvictionPauseOutlastsTheAgent(t *testing.T) {
 	t.Parallel()

@@ -174,11 +174,10 @@ type Watch struct {
 	before    float64  // how high the harm was when the culprit was limited
 }
 
-// seen is what was seen of the service itself in a window. unseen: nothing was, of no pod.
+// seen is what was seen of the service itself in a window.
 type seen struct {
 	load    float64
 	signals [signals]float64
-	unseen  bool
 }
 
 // past is what a neighbour took in the last windows, each list as long as Watch.residuals: CPUs, CPUs in windows in which no limit kept it from more, and memory bandwidth. NaN is not known.
@@ -375,7 +374,7 @@ func learn(bin *[signals]baseline, x *Window, p *Params) (known bool) {
 // remember keeps the last residuals, and the use of neighbours beside them.
 func (w *Watch) remember(residual float64, x *Window) {
 	n, list := len(w.residuals), x.Neighbours
-	w.residuals, w.windows = append(w.residuals, residual), append(w.windows, seen{load: x.Load, signals: x.Signals})
+	w.residuals, w.windows = append(w.residuals, residual), append(w.windows, seen{x.Load, x.Signals})
 	w.partial = max(w.partial-1, 0)
 	if len(w.past)+len(list) > maxNeighbours { // where pods come and go quickly, those that are here go before those that were
 		here := make(map[string]bool, len(list))
@@ -391,7 +390,7 @@ func (w *Watch) remember(residual float64, x *Window) {
 			continue
 		}
 		if p == nil {
-			p = w.newcomer()
+			p = &past{use: make([]float64, n), free: make([]float64, n), bandwidth: make([]float64, n)}
 			w.past[list[i].Name] = p
 		}
 		use := orUnknown(list[i].Use)
@@ -440,27 +439,13 @@ func (w *Watch) release() []Action {
 	return []Action{a}
 }
 
-// newcomer is the past of a neighbour that was not there before this window: it took nothing, where anything was seen.
-func (w *Watch) newcomer() *past {
-	p := &past{}
-	for i := range w.windows[:len(w.windows)-1] {
-		took := 0.
-		if w.windows[i].unseen {
-			took = math.NaN()
-		}
-		p.add(took, took, took)
-	}
-	return p
-}
-
 // recall takes a window in that was before the Watch began, or one that nobody saw. It is judged by what is usual, and nothing follows from it.
-func (w *Watch) recall(x *Window, unseen bool) {
+func (w *Watch) recall(x *Window) {
 	residual := math.NaN()
 	if x.Load >= 0 {
 		residual, _ = w.residual(w.bin(x.Load), x)
 	}
 	w.remember(residual, x)
-	w.windows[len(w.windows)-1].unseen = unseen
 }
 
 // decide goes up and down the ladder.
