@@ -313,3 +313,17 @@ func TestCulpritOfUnknownUse(t *testing.T) {
 		}
 	}
 }
+
+// A pod that comes with the harm and has gone again is not named for what stays.
+func TestWhoHasGoneIsNotNamed(t *testing.T) {
+	t.Parallel()
+	for there, want := range map[float64]string{8: "hogfalse", -1: ""} {
+		r := newRig(t)
+		r.pass(60, 0.1, -1)
+		r.pass(2, 3, 8)
+		r.pass(1, 3, there)
+		if got := r.named(); got != want || len(r.last.Findings) != 1 {
+			t.Errorf("hog %g: %+v", there, r.last)
+		}
+	}
+}
