@@ -7,10 +7,17 @@
 // whose use goes with the residuals of the last windows.
 //
 // Ladder: growth stops, then the culprit gets less CPU, then it is evicted, and the scheduler is told for a time not to place the two beside each other.
-// Each step waits whether the one before has helped. What is quiet for long is taken back.
+// Each step waits whether the one before has helped. What is quiet for long is taken back. A limit makes a culprit use less whether or not the harm stays, so
+// that one who is limited is judged by its use before the limit too; a neighbour that is nearly as likely is limited first, before anybody is evicted.
 //
-// Invariants: a window in which a signal is not known raises no alarm by it. Baselines learn from quiet windows alone. Nothing is done to a neighbour
-// without a name. Every Action says why. The same windows give the same actions.
+// State is what a Book has learned, for the agent that starts next:
+//
+//	data, err := json.Marshal(book.State())      // when the agent ends
+//	services, err := next.Restore(&state, now)   // ErrStale: it is too old, and what is usual is learned anew
+//
+// Invariants: a window in which a signal is not known raises no alarm by it, and is not calm. What is not known is never taken for none: of memory bandwidth it
+// is taken for the most that there can be. Baselines learn from quiet windows alone. Nothing is done to a neighbour without a name; nobody is evicted who was not
+// limited in vain, nor two within Rules.EvictPause, restarts included. Every Action says why. The same windows give the same actions.
 //
 // The package reads no counters: the agent brings them, by windows of some seconds.
 package interference
