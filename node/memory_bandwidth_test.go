@@ -143,7 +143,7 @@ func TestMemoryBandwidthNames(t *testing.T) {
 		if groups > 0 && f.watch[0].UID != "pinned" {
 			t.Errorf("watched: %+v", f.watch)
 		}
-		pass(8, 2.4, 40e9, 4)
+		pass(5, 2.4, 40e9, 4)
 		i := r.interference()
 		want, says := "hog", "the memory bandwidth of default/pod-hog goes with it, from 0.0 to 40.0 GB/s"
 		if groups == 0 {

@@ -58,7 +58,7 @@ func TestUnknownIsNotCalm(t *testing.T) {
 			if got := see(unknown[0], unknown[1], unknown[2]); len(got) != 1 || got[0].Kind != Release {
 				t.Errorf("after %d windows: %+v", blindFor, got)
 			}
-			w, see = harmed(t, &p)
+			_, see = harmed(t, &p)
 			for range 20 {
 				see(unknown[0], unknown[1], unknown[2])
 			}

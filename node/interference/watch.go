@@ -3,7 +3,6 @@ package interference
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -172,31 +171,6 @@ type Watch struct {
 	culprit   string
 	tried     []string // those who were limited for this harm, which stayed
 	before    float64  // how high the harm was when the culprit was limited
-}
-
-// seen is what was seen of the service itself in a window.
-type seen struct {
-	load    float64
-	signals [signals]float64
-}
-
-// past is what a neighbour took in the last windows, each list as long as Watch.residuals: CPUs, CPUs in windows in which no limit kept it from more, and memory bandwidth. NaN is not known.
-type past struct {
-	use, free, bandwidth []float64
-	// What holds of the last window. here: it was there. wants: it was limited, and used what this left it. harmed: it was harmed itself.
-	here, wants, harmed bool
-}
-
-// add adds a window. A neighbour that was not there took nothing before.
-func (p *past) add(use, free, bandwidth float64) {
-	p.use, p.free, p.bandwidth = append(p.use, use), append(p.free, free), append(p.bandwidth, bandwidth)
-}
-
-// forget forgets the oldest windows.
-func (p *past) forget(windows int) {
-	for _, list := range []*[]float64{&p.use, &p.free, &p.bandwidth} {
-		*list = append((*list)[:0], (*list)[windows:]...)
-	}
 }
 
 // NewWatch returns an empty one. The parameters have to be valid and stay as they are.
@@ -369,142 +343,4 @@ func learn(bin *[signals]baseline, x *Window, p *Params) (known bool) {
 		known = known || b.seen == p.Enough
 	}
 	return known
-}
-
-// remember keeps the last residuals, and the use of neighbours beside them.
-func (w *Watch) remember(residual float64, x *Window) {
-	n, list := len(w.residuals), x.Neighbours
-	w.residuals, w.windows = append(w.residuals, residual), append(w.windows, seen{x.Load, x.Signals})
-	w.partial = max(w.partial-1, 0)
-	if len(w.past)+len(list) > maxNeighbours { // where pods come and go quickly, those that are here go before those that were
-		here := make(map[string]bool, len(list))
-		for i := range list {
-			here[list[i].Name] = true
-		}
-		maps.DeleteFunc(w.past, func(name string, _ *past) bool { return !here[name] })
-		w.partial = w.params.Kept
-	}
-	for i := range list {
-		p := w.past[list[i].Name]
-		if p == nil && len(w.past) >= maxNeighbours || p != nil && len(p.use) > n {
-			continue
-		}
-		if p == nil {
-			p = &past{use: make([]float64, n), free: make([]float64, n), bandwidth: make([]float64, n)}
-			w.past[list[i].Name] = p
-		}
-		use := orUnknown(list[i].Use)
-		free := use
-		if list[i].Limited {
-			free = math.NaN()
-		}
-		p.add(use, free, orUnknown(list[i].Bandwidth))
-		p.here, p.wants, p.harmed = true, list[i].Limited && list[i].Wants, list[i].Harmed
-	}
-	for _, p := range w.past {
-		if len(p.use) == n { // it has gone
-			p.add(0, 0, 0)
-			p.here, p.wants, p.harmed = false, false, false
-		}
-	}
-	if drop := len(w.residuals) - w.params.Kept; drop > 0 {
-		w.residuals, w.windows = append(w.residuals[:0], w.residuals[drop:]...), append(w.windows[:0], w.windows[drop:]...)
-		for name, p := range w.past {
-			if p.forget(drop); !slices.ContainsFunc(p.use, func(u float64) bool { return u != 0 }) {
-				delete(w.past, name)
-			}
-		}
-	}
-}
-
-// orUnknown makes what is no amount unknown.
-func orUnknown(v float64) float64 {
-	if !(v >= 0) || math.IsInf(v, 0) {
-		return math.NaN()
-	}
-	return v
-}
-
-// release takes back what is done, after calm, or where nothing is known for long.
-func (w *Watch) release() []Action {
-	why := fmt.Sprintf("%d calm windows", w.calm)
-	switch {
-	case w.step == 0 || w.calm < w.params.Quiet && w.blind < blindFor:
-		return nil
-	case w.blind >= blindFor:
-		why = fmt.Sprintf("for %d windows it is not known whether the harm goes on", w.blind)
-	}
-	a := Action{Kind: Release, Neighbour: w.culprit, Reason: why}
-	w.clear()
-	return []Action{a}
-}
-
-// recall takes a window in that was before the Watch began, or one that nobody saw. It is judged by what is usual, and nothing follows from it.
-func (w *Watch) recall(x *Window) {
-	residual := math.NaN()
-	if x.Load >= 0 {
-		residual, _ = w.residual(w.bin(x.Load), x)
-	}
-	w.remember(residual, x)
-}
-
-// decide goes up and down the ladder.
-func (w *Watch) decide(residual float64, which Signal, now time.Time) []Action {
-	w.since++
-	if released := w.release(); released != nil {
-		return released
-	}
-	if w.high < w.params.Windows || w.step > 0 && w.since < w.params.Patience {
-		return nil
-	}
-	harm := fmt.Sprintf("%s is %.1f deviations beyond its baseline at this load, for %d windows", which, residual, w.high)
-	var actions []Action
-	if w.step == 0 {
-		w.step, w.since = 1, 0
-		actions = append(actions, Action{Kind: StopGrowth, Reason: harm, Harm: harm})
-	}
-	name, evidence := w.name(which)
-	if name == "" {
-		return actions // nobody can be named: growth stays stopped
-	}
-	if name != w.culprit {
-		w.turn(name)
-	} else if w.step == 2 && !w.lasts() {
-		return actions // the limit helps
-	}
-	w.step, w.since = min(w.step+1, 4), 0
-	act := func(kind Kind, until time.Time) {
-		why := harm + "; " + evidence.Of(name)
-		actions = append(actions, Action{Kind: kind, Neighbour: name, Until: until, Reason: why, Harm: harm, Evidence: evidence})
-	}
-	switch w.step {
-	case 2:
-		w.before = w.level()
-		act(Narrow, time.Time{})
-	case 3:
-		act(Evict, time.Time{})
-		act(KeepApart, now.Add(w.params.Apart))
-	}
-	return actions
-}
-
-// turn goes on with another culprit. Where the last one was limited, that was in vain.
-func (w *Watch) turn(name string) {
-	if w.step >= 2 && !slices.Contains(w.tried, w.culprit) && len(w.tried) < maxTried {
-		w.tried = append(w.tried, w.culprit)
-	}
-	w.culprit, w.step = name, 1
-}
-
-// level is how high the harm is: the median residual of the windows that are asked for.
-func (w *Watch) level() float64 {
-	last := slices.Clone(w.residuals[len(w.residuals)-w.params.Windows:])
-	slices.Sort(last)
-	return last[len(last)/2]
-}
-
-// lasts reports whether the harm is hardly less than when the culprit was limited, or is still great.
-func (w *Watch) lasts() bool {
-	const less, great = 0.7, 2
-	return w.level() >= min(less*w.before, great*w.params.High)
 }
