@@ -1,7 +1,6 @@
 package node
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -142,36 +141,6 @@ func (c *interferenceController) begin(rules interference.Rules, now time.Time) 
 		return
 	}
 	c.node.Log.Info("how services usually fare is known from before", "services", services, "since", learned.At)
-}
-
-// state is what was learned, to be kept; empty: nothing.
-func (c *interferenceController) state() json.RawMessage {
-	learned := c.learned
-	if c.book != nil {
-		learned = c.book.State()
-	}
-	if learned == nil {
-		return nil
-	}
-	data, err := json.Marshal(learned)
-	if err != nil {
-		c.node.Log.Error("what was learned of harm cannot be kept", "err", err) // a mistake of ours
-		return nil
-	}
-	return data
-}
-
-// restore takes over what an agent before this one has learned, for the book that begins.
-func (c *interferenceController) restore(data json.RawMessage) {
-	if len(data) == 0 {
-		return
-	}
-	learned := &interference.State{}
-	if err := json.Unmarshal(data, learned); err != nil {
-		c.node.Log.Warn("what was learned of harm cannot be read; it is learned anew", "err", err)
-		return
-	}
-	c.learned = learned
 }
 
 // probed are the services of which it shall be looked for whom they wait.

@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/interference"
 	"hilbert.dev/hilbert/node/overcommit"
 	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/topology"
@@ -282,4 +283,34 @@ func (l *lawState) load() {
 	l.lending.state, l.eviction.state, l.overcommit.state = known.Advise, known.Evict, known.Overcommit
 	l.overcommit.state.Restore(n.Now())
 	l.harm.restore(known.Interference)
+}
+
+// state is what was learned, to be kept; empty: nothing.
+func (c *interferenceController) state() json.RawMessage {
+	learned := c.learned
+	if c.book != nil {
+		learned = c.book.State()
+	}
+	if learned == nil {
+		return nil
+	}
+	data, err := json.Marshal(learned)
+	if err != nil {
+		c.node.Log.Error("what was learned of harm cannot be kept", "err", err) // a mistake of ours
+		return nil
+	}
+	return data
+}
+
+// restore takes over what an agent before this one has learned, for the book that begins.
+func (c *interferenceController) restore(data json.RawMessage) {
+	if len(data) == 0 {
+		return
+	}
+	learned := &interference.State{}
+	if err := json.Unmarshal(data, learned); err != nil {
+		c.node.Log.Warn("what was learned of harm cannot be read; it is learned anew", "err", err)
+		return
+	}
+	c.learned = learned
 }
