@@ -60,8 +60,8 @@ func TestNamespacesShareForecasts(t *testing.T) {
 	for round := range 4 {
 		clear(full)
 		at := start.Add(time.Duration(round) * time.Second)
-		for i := range 6 {
-			for _, namespace := range []string{"greedy", "shop"} {
+		for _, namespace := range []string{"greedy", "shop"} { // the greedy one comes first, and takes all places
+			for i := range 6 {
 				if (namespace == "greedy" || i < 2) && ask(namespace, i, at.Add(time.Duration(i)*time.Millisecond)) {
 					full[namespace]++
 				}
