@@ -47,7 +47,7 @@ var table = []mutant{
 	{exhaustion, "different pods that wait are not bounded", "schedule/scheduler.go", "s.store.Waiting().SetMost(*most)", "_ = *most", "./schedule", "TestHostileTenantCannotExhaust", false},
 	{exhaustion, "pods with terms that wait are not bounded", "schedule/scheduler.go", "s.store.Waiting().SetMost(*most)", "_ = *most", "./schedule", "TestHostileTermsCannotExhaust", false},
 	{exhaustion, "terms of waiting pods weigh nothing", "cluster/waiting/bound.go", "return min(1+terms/TermsPerClass, b.most)", "return min(1, b.most)", "./cluster", "TestWaitingTermsAreBounded", false},
-	{exhaustion, "a Step looks at as many nodes as there are", "schedule/loop.go", "s.looked < maxLooks && ", "", "./schedule", "TestHostileTenantCannotExhaust", false},
+	{exhaustion, "a Step looks at as many nodes as there are", "schedule/loop.go", "s.decisions.looked < maxLooks && ", "", "./schedule", "TestHostileTenantCannotExhaust", false},
 	{exhaustion, "it is not counted what an event costs", "schedule/intake/shares.go", "s.until[s.last] += int64(pods / judgedPerEvent)", "_ = pods", "./schedule", "TestHostileGangsCannotExhaust", false},
 	{exhaustion, "turns are of equal number, not of equal cost", "schedule/intake/shares.go", "return s.until[namespace] <= s.now", "return true", "./schedule/intake", "TestTurnsCostTheSame", true},
 	{exhaustion, "nobody says what an event cost", "cmd/hilbertd/daemon/loop.go", "l.intake.Judged(l.scheduler.Apply(event, now))", "l.scheduler.Apply(event, now)", daemonTests, "TestDearEventsComeSeldom", false},
