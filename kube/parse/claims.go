@@ -23,8 +23,17 @@ var DRAResources = map[facts.DRAKind]string{
 	facts.DeviceTaintRuleKind: "devicetaintrules",
 }
 
+// claimParser reads the objects of dynamic resource allocation: claims, what they were given, and the classes, slices and rules that the allocator goes by. It keeps
+// the specs of those that the allocator reads whole.
+//
+// Claims that ask for the same share what they ask for, so that a template's thousand claims cost one.
+type claimParser struct {
+	*vocabulary
+	claimSpecs map[string]facts.ClaimRequests // what claims ask for, by its encoding
+}
+
 // resourceClaims lists the entries of the pod's spec.resourceClaims that ask for anything.
-func (p *Parser) resourceClaims(pod *corev1.Pod) (uses []facts.ResourceClaimUse) {
+func (p *claimParser) resourceClaims(pod *corev1.Pod) (uses []facts.ResourceClaimUse) {
 	for i := range pod.Spec.ResourceClaims {
 		entry := &pod.Spec.ResourceClaims[i]
 		if entry.ResourceClaimName != nil {
@@ -45,7 +54,7 @@ func (p *Parser) resourceClaims(pod *corev1.Pod) (uses []facts.ResourceClaimUse)
 }
 
 // ResourceClaim parses a claim.
-func (p *Parser) ResourceClaim(c *resourcev1.ResourceClaim) *facts.ResourceClaim {
+func (p *claimParser) ResourceClaim(c *resourcev1.ResourceClaim) *facts.ResourceClaim {
 	out := &facts.ResourceClaim{
 		ClaimName: facts.ClaimName{Namespace: p.strings.get(c.Namespace), Name: c.Name}, UID: string(c.UID),
 		Requests:  p.ClaimRequests(&c.Spec.Devices),
@@ -78,7 +87,7 @@ func (p *Parser) ResourceClaim(c *resourcev1.ResourceClaim) *facts.ResourceClaim
 const maxClaimSpecs = 1024
 
 // ClaimRequests reads what a claim asks for. Claims that ask for the same share it.
-func (p *Parser) ClaimRequests(devices *resourcev1.DeviceClaim) facts.ClaimRequests {
+func (p *claimParser) ClaimRequests(devices *resourcev1.DeviceClaim) facts.ClaimRequests {
 	key, err := json.Marshal(devices)
 	if err != nil {
 		p.warner.Warn("resourceclaim", "the requests cannot be encoded", "err", err)
@@ -106,7 +115,7 @@ func (p *Parser) ClaimRequests(devices *resourcev1.DeviceClaim) facts.ClaimReque
 }
 
 // Allocation parses what a claim was given.
-func (p *Parser) Allocation(a *resourcev1.AllocationResult) *facts.ClaimAllocation {
+func (p *claimParser) Allocation(a *resourcev1.AllocationResult) *facts.ClaimAllocation {
 	out := &facts.ClaimAllocation{}
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
@@ -137,7 +146,7 @@ func (p *Parser) Allocation(a *resourcev1.AllocationResult) *facts.ClaimAllocati
 }
 
 // DeviceClass parses a device class.
-func (p *Parser) DeviceClass(c *resourcev1.DeviceClass) *facts.DeviceClass {
+func (p *claimParser) DeviceClass(c *resourcev1.DeviceClass) *facts.DeviceClass {
 	out := &facts.DeviceClass{Name: c.Name, Created: c.CreationTimestamp.UnixNano(), Spec: &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: c.Name}, Spec: c.Spec}}
 	if c.Spec.ExtendedResourceName != nil {
 		out.Extended = p.strings.get(*c.Spec.ExtendedResourceName)
@@ -146,7 +155,7 @@ func (p *Parser) DeviceClass(c *resourcev1.DeviceClass) *facts.DeviceClass {
 }
 
 // ResourceSlice parses a slice.
-func (p *Parser) ResourceSlice(s *resourcev1.ResourceSlice) *facts.ResourceSlice {
+func (p *claimParser) ResourceSlice(s *resourcev1.ResourceSlice) *facts.ResourceSlice {
 	out := &facts.ResourceSlice{
 		Name: s.Name, PoolID: facts.PoolID{Driver: p.strings.get(s.Spec.Driver), Pool: p.strings.get(s.Spec.Pool.Name)},
 		Devices: len(s.Spec.Devices), Spec: &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: s.Name}, Spec: s.Spec},
@@ -158,7 +167,7 @@ func (p *Parser) ResourceSlice(s *resourcev1.ResourceSlice) *facts.ResourceSlice
 }
 
 // DeviceTaintRule parses a rule. A rule without a selector is about no device in the API's documentation, and about all for kube-scheduler v1.37, as here.
-func (p *Parser) DeviceTaintRule(r *resourcev1.DeviceTaintRule) *facts.DeviceTaintRule {
+func (p *claimParser) DeviceTaintRule(r *resourcev1.DeviceTaintRule) *facts.DeviceTaintRule {
 	out := &facts.DeviceTaintRule{Name: r.Name, Spec: &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: r.Name}, Spec: r.Spec}}
 	if s := r.Spec.DeviceSelector; s != nil {
 		if s.Driver != nil {

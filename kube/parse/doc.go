@@ -8,6 +8,9 @@
 //	PodGroup, Queue, …      → facts.Unit, facts.Queue, …
 //	CustomNodeResource      → facts.NodeReport
 //
+// It is made of parsers for what belongs together, each with its own rules for what cannot be read: storage, device claims, workloads, and PodGroups. They share one
+// vocabulary; pods, nodes, Queues, Reservations and reports the Parser reads itself.
+//
 // For example, a container that requests "cpu: 1500m" and "nvidia.com/gpu: 2" becomes Requirements
 // with the request {cpu 1500}, in millicores, and a GPU request of two. A pod with a volume that restricts nodes gets an entry in Unsupported, and
 // the scheduler holds it.

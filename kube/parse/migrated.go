@@ -44,7 +44,7 @@ func attachedBy(provisioner string) (driver string, inTree bool) {
 }
 
 // handle fills in by what a volume is counted, and what its node affinity is for CSI.
-func (p *Parser) handle(v *corev1.PersistentVolume, out *facts.Volume) {
+func (p *storageParser) handle(v *corev1.PersistentVolume, out *facts.Volume) {
 	if source := v.Spec.CSI; source != nil {
 		out.Handle = facts.VolumeHandle{Driver: p.strings.get(source.Driver), Handle: source.VolumeHandle}
 		return
@@ -69,7 +69,7 @@ func (p *Parser) handle(v *corev1.PersistentVolume, out *facts.Volume) {
 }
 
 // volumeNodes is the node affinity of a volume.
-func (p *Parser) volumeNodes(v *corev1.PersistentVolume) []facts.Term {
+func (p *storageParser) volumeNodes(v *corev1.PersistentVolume) []facts.Term {
 	affinity := v.Spec.NodeAffinity
 	if affinity == nil || affinity.Required == nil {
 		return nil
@@ -84,7 +84,7 @@ func (p *Parser) volumeNodes(v *corev1.PersistentVolume) []facts.Term {
 }
 
 // inlineHandle is by what a volume in a pod's own spec is counted; the zero value: it is not.
-func (p *Parser) inlineHandle(v *corev1.Volume, namespace string) (h facts.VolumeHandle) {
+func (p *storageParser) inlineHandle(v *corev1.Volume, namespace string) (h facts.VolumeHandle) {
 	translator := csitranslation.New()
 	if !translator.IsInlineMigratable(v) {
 		return h
@@ -119,7 +119,7 @@ func disks(s *corev1.PodSpec) (list []facts.Disk) {
 }
 
 // StorageNode parses what a node says of its drivers.
-func (p *Parser) StorageNode(n *storagev1.CSINode) *facts.StorageNode {
+func (p *storageParser) StorageNode(n *storagev1.CSINode) *facts.StorageNode {
 	out := &facts.StorageNode{Node: n.Name}
 	for i := range n.Spec.Drivers {
 		d := facts.NodeDriver{Name: p.strings.get(n.Spec.Drivers[i].Name)}
@@ -136,7 +136,7 @@ func (p *Parser) StorageNode(n *storagev1.CSINode) *facts.StorageNode {
 }
 
 // Attachment parses that a volume is attached. One that names no PersistentVolume is of none.
-func (p *Parser) Attachment(a *storagev1.VolumeAttachment) *facts.Attachment {
+func (p *storageParser) Attachment(a *storagev1.VolumeAttachment) *facts.Attachment {
 	out := &facts.Attachment{Name: a.Name, Node: p.strings.get(a.Spec.NodeName), Driver: p.strings.get(a.Spec.Attacher)}
 	if a.Spec.Source.PersistentVolumeName != nil {
 		out.Volume = *a.Spec.Source.PersistentVolumeName

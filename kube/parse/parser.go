@@ -14,12 +14,16 @@ import (
 	"hilbert.dev/hilbert/topology"
 )
 
-// Parser turns API objects into the ledger's vocabulary. It shares what repeats between objects (strings, whole Requirements), and
-// keeps nothing of an object itself. It must not be used by two goroutines at once.
+// Parser turns API objects into the ledger's vocabulary: pods, nodes, Queues, Reservations and reports by itself, all else by the parsers that it is made of. It shares
+// what repeats between objects (strings, whole Requirements), and keeps nothing of an object itself. It must not be used by two goroutines at once.
 type Parser struct {
+	*vocabulary
+	storageParser
+	claimParser
+	workloadParser
+	unitParser
+
 	scheduler string
-	levels    []string // node labels from the widest domain to the narrowest
-	warner    *Warner
 	// Profiles are the scheduling profiles that further values of spec.schedulerName choose; pods with these are ours too.
 	Profiles map[string]uint8
 	// PromisedCPU has nodes and pods have facts.PromisedCPU, as far as agents say so but to no more than that percent of a node's CPUs; 0: they have not.
@@ -27,24 +31,31 @@ type Parser struct {
 	// OnUnreadablePromise, if set, is called for each pod whose promise of NUMA nodes cannot be read.
 	OnUnreadablePromise func()
 
-	strings      *interner // what all the others make their strings with
 	amounts      amounts
-	constraints  constraints
 	requirements requirementsMemo
-	labels       labelSets
 	images       imageSets
 	devices      deviceSets
-	claimSpecs   map[string]facts.ClaimRequests // what claims ask for, by its encoding
-	features     []string                       // of the node that was parsed last: its neighbours declare the same
+	features     []string // of the node that was parsed last: its neighbours declare the same
+}
+
+// vocabulary is what the parsers of all kinds of objects make their words with: strings, labels and selectors that are shared where they are equal, and complaints.
+type vocabulary struct {
+	strings     *interner
+	constraints constraints
+	labels      labelSets
+	warner      *Warner
 }
 
 // NewParser returns a Parser for which the pods with the given spec.schedulerName are ours. Complaints about objects go to log, once
 // each; nil is silent. levels are the configured topology levels, from the widest to the narrowest: what PodGroups ask for is held to
 // their order.
 func NewParser(schedulerName string, log *slog.Logger, levels ...string) *Parser {
-	p := &Parser{scheduler: schedulerName, levels: levels, warner: &Warner{Log: log}, strings: &interner{}}
-	p.amounts, p.constraints = amounts{p.strings}, constraints{p.strings}
-	p.labels = labelSets{strings: p.strings}
+	words := &vocabulary{warner: &Warner{Log: log}, strings: &interner{}}
+	words.constraints, words.labels = constraints{words.strings}, labelSets{strings: words.strings}
+	p := &Parser{
+		vocabulary: words, storageParser: storageParser{words}, claimParser: claimParser{vocabulary: words}, workloadParser: workloadParser{words},
+		unitParser: unitParser{vocabulary: words, levels: levels}, scheduler: schedulerName, amounts: amounts{words.strings},
+	}
 	p.images = imageSets{strings: p.strings, seed: maphash.MakeSeed()}
 	p.requirements = requirementsMemo{strings: p.strings, amounts: p.amounts, constraints: p.constraints, images: &p.images, warner: p.warner}
 	return p

@@ -24,8 +24,14 @@ const (
 	noProvisioner = "kubernetes.io/no-provisioner"
 )
 
+// storageParser reads claims and volumes, and what classes, drivers and nodes say of them. What is written for an in-tree driver reads as if it were for the CSI driver
+// that has taken its volumes over.
+//
+// What it cannot read selects nothing: a claim whose selector is malformed matches no volume.
+type storageParser struct{ *vocabulary }
+
 // claimUses lists the pod's volumes that claims stand for, or that a CSI driver attaches without a claim.
-func (p *Parser) claimUses(pod *corev1.Pod) (uses []facts.ClaimUse) {
+func (p *storageParser) claimUses(pod *corev1.Pod) (uses []facts.ClaimUse) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		switch {
@@ -43,7 +49,7 @@ func (p *Parser) claimUses(pod *corev1.Pod) (uses []facts.ClaimUse) {
 }
 
 // Claim parses a claim.
-func (p *Parser) Claim(c *corev1.PersistentVolumeClaim) *facts.Claim {
+func (p *storageParser) Claim(c *corev1.PersistentVolumeClaim) *facts.Claim {
 	out := &facts.Claim{
 		ClaimName: facts.ClaimName{Namespace: p.strings.get(c.Namespace), Name: c.Name}, UID: string(c.UID),
 		Volume: c.Spec.VolumeName, Lost: c.Status.Phase == corev1.ClaimLost, Deleting: c.DeletionTimestamp != nil,
@@ -76,7 +82,7 @@ func (p *Parser) Claim(c *corev1.PersistentVolumeClaim) *facts.Claim {
 }
 
 // storageClass is the name of a claim's or volume's class; the annotation comes first, as upstream has it.
-func (p *Parser) storageClass(annotations map[string]string, name *string) string {
+func (p *storageParser) storageClass(annotations map[string]string, name *string) string {
 	if class, ok := annotations[corev1.BetaStorageClassAnnotation]; ok {
 		return p.strings.get(class)
 	}
@@ -107,7 +113,7 @@ func isBlock(mode *corev1.PersistentVolumeMode) bool {
 }
 
 // Volume parses a volume.
-func (p *Parser) Volume(v *corev1.PersistentVolume) *facts.Volume {
+func (p *storageParser) Volume(v *corev1.PersistentVolume) *facts.Volume {
 	size := v.Spec.Capacity[corev1.ResourceStorage]
 	out := &facts.Volume{
 		Name: v.Name, StorageClass: p.storageClass(v.Annotations, &v.Spec.StorageClassName), Size: size.Value(),
@@ -129,7 +135,7 @@ func (p *Parser) Volume(v *corev1.PersistentVolume) *facts.Volume {
 }
 
 // zones reads the zone and region labels of a volume, which separate several zones by two underscores.
-func (p *Parser) zones(labels map[string]string) (zones []facts.Requirement) {
+func (p *storageParser) zones(labels map[string]string) (zones []facts.Requirement) {
 	for _, key := range facts.ZoneLabels() {
 		text, ok := labels[key]
 		if !ok {
@@ -145,7 +151,7 @@ func (p *Parser) zones(labels map[string]string) (zones []facts.Requirement) {
 }
 
 // StorageClass parses a storage class.
-func (p *Parser) StorageClass(c *storagev1.StorageClass) *facts.StorageClass {
+func (p *storageParser) StorageClass(c *storagev1.StorageClass) *facts.StorageClass {
 	out := &facts.StorageClass{Name: c.Name, Driver: c.Provisioner, Waits: c.VolumeBindingMode != nil && *c.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer}
 	if out.Driver == noProvisioner {
 		out.Driver = ""
@@ -167,13 +173,13 @@ func (p *Parser) StorageClass(c *storagev1.StorageClass) *facts.StorageClass {
 }
 
 // StorageDriver parses a CSI driver.
-func (p *Parser) StorageDriver(d *storagev1.CSIDriver) *facts.StorageDriver {
+func (p *storageParser) StorageDriver(d *storagev1.CSIDriver) *facts.StorageDriver {
 	said := func(b *bool) bool { return b != nil && *b }
 	return &facts.StorageDriver{Name: d.Name, TellsCapacity: said(d.Spec.StorageCapacity), Required: said(d.Spec.PreventPodSchedulingIfMissing)}
 }
 
 // StorageCapacity parses what a driver can provision for some nodes. One that names neither a capacity nor a size has room for nothing.
-func (p *Parser) StorageCapacity(c *storagev1.CSIStorageCapacity) *facts.StorageCapacity {
+func (p *storageParser) StorageCapacity(c *storagev1.CSIStorageCapacity) *facts.StorageCapacity {
 	out := &facts.StorageCapacity{Namespace: p.strings.get(c.Namespace), Name: c.Name, StorageClass: p.strings.get(c.StorageClassName), Most: -1}
 	for _, limit := range [...]*apiresource.Quantity{c.Capacity, c.MaximumVolumeSize} {
 		if limit != nil {

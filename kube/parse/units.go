@@ -17,15 +17,22 @@ import (
 // maxMembers bounds how many pods a unit may ask to be placed together.
 const maxMembers = 100_000
 
+// unitParser reads PodGroups, of each API that has them, as units: how many members are placed together, where, and for how long they wait. It never fails: what
+// cannot be honoured is named in facts.Unit.Invalid.
+type unitParser struct {
+	*vocabulary
+	levels []string // node labels from the widest domain to the narrowest
+}
+
 // draft is a unit that is being read. The first thing that cannot be honoured is what its condition will say.
 type draft struct {
 	*facts.Unit
-	parser      *Parser
+	parser      *unitParser
 	annotations map[string]string
 }
 
 // unit begins to read a PodGroup: what all versions have in common.
-func (p *Parser) unit(meta *metav1.ObjectMeta) draft {
+func (p *unitParser) unit(meta *metav1.ObjectMeta) draft {
 	d := draft{parser: p, annotations: meta.Annotations, Unit: &facts.Unit{
 		UnitName:  facts.UnitName{Namespace: p.strings.get(meta.Namespace), Name: p.strings.get(meta.Name)},
 		UID:       facts.UID(meta.UID),
@@ -49,7 +56,7 @@ func (d *draft) disruption(all, single bool) {
 }
 
 // PodGroup reads a PodGroup of scheduling.k8s.io/v1beta1. It never fails: what cannot be honoured is named in facts.Unit.Invalid.
-func (p *Parser) PodGroup(g *schedulingv1beta1.PodGroup) *facts.Unit {
+func (p *unitParser) PodGroup(g *schedulingv1beta1.PodGroup) *facts.Unit {
 	d := p.unit(&g.ObjectMeta)
 	if parent := g.Spec.ParentCompositePodGroupName; parent != nil {
 		d.refuseParent(*parent)
@@ -77,7 +84,7 @@ func (p *Parser) PodGroup(g *schedulingv1beta1.PodGroup) *facts.Unit {
 }
 
 // AlphaPodGroup reads a PodGroup of scheduling.k8s.io/v1alpha3 or v1alpha2, as PodGroup does.
-func (p *Parser) AlphaPodGroup(g *AlphaPodGroup) *facts.Unit {
+func (p *unitParser) AlphaPodGroup(g *AlphaPodGroup) *facts.Unit {
 	d := p.unit(&g.ObjectMeta)
 	if parent := g.Spec.ParentCompositePodGroupName; parent != "" {
 		d.refuseParent(parent)
@@ -101,7 +108,7 @@ func (p *Parser) AlphaPodGroup(g *AlphaPodGroup) *facts.Unit {
 }
 
 // SigsPodGroup reads a PodGroup of scheduling.x-k8s.io/v1alpha1, as PodGroup does. All that it can tell of a wait is its phase.
-func (p *Parser) SigsPodGroup(g *SigsPodGroup) *facts.Unit {
+func (p *unitParser) SigsPodGroup(g *SigsPodGroup) *facts.Unit {
 	d := p.unit(&g.ObjectMeta)
 	d.members("spec.minMember", g.Spec.MinMember)
 	var timeout time.Duration
