@@ -41,7 +41,8 @@ type blocked struct {
 	checked      changes.Revision // what sleeps has been checked against changes up to here
 	reclaimed    changes.Revision // what sleeps has been checked for reclaiming up to here,
 	reclaimedAt  time.Time        // at this time
-	unprotected  int64            // when the first protection of byQueue ends, or before; 0: there is none
+	borrowers    borrowers
+	unprotected  int64 // when the first protection of byQueue ends, or before; 0: there is none
 	parked       parkedIndex
 	generation   uint64 // of the tree that has what is in it
 	wakes        wakeList
@@ -59,6 +60,8 @@ type blockedQueue struct {
 	spared      bool               // there may be when the queue uses more (victims.Eviction.Spared)
 	lacking     int                // of a gang: the members that found no place when it was put to sleep; 0: not known
 	roomGained  int                // for how many more members there may be room since
+	// borrowersSince is the look that found that another queue borrows more since victims were searched for; 0: none has.
+	borrowersSince uint64
 }
 
 // queueKey names a shape queue, also after it was dropped and created again.

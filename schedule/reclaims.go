@@ -80,7 +80,8 @@ func (b *blocked) willEnd(until int64) {
 }
 
 // retryReclaims wakes units that found no victims, and may find some by now although no change of a node shows it: their queue is within its guarantee, and
-// may have been beyond it then, or the others within theirs; or it uses more of it than then; or something that was protected from them is not any more.
+// may have been beyond it then, or the others within theirs; or it uses more of it than then; or something that was protected from them is not any more; or another
+// queue has come to borrow.
 func (b *blocked) retryReclaims(now time.Time) {
 	if at, due := b.nextReclaim(); !due || now.Before(at) {
 		return
@@ -106,6 +107,7 @@ func (b *blocked) retryReclaims(now time.Time) {
 		b.forgetVictims(key)
 		return seen, true
 	})
+	b.wakeForBorrowers(changed)
 	b.queue.RetryBlocked(func(sq *queue.ShapeQueue) bool {
 		key := keyOfQueue(sq)
 		retry := unprotected(key) || changed && b.byQueue[key].spared
@@ -122,7 +124,7 @@ func (b *blocked) nextReclaim() (at time.Time, due bool) {
 		return time.Time{}, false
 	}
 	at = b.reclaimedAt.Add(reclaimEvery)
-	if b.reclaimed != b.store.Revision() {
+	if b.reclaimed != b.store.Revision() || b.borrowers.left > 0 {
 		return at, true
 	}
 	if end := time.Unix(0, b.unprotected); end.After(at) {
