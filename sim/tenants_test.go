@@ -259,6 +259,7 @@ func TestTenantsFound(t *testing.T) {
 	const (
 		devices = tenantedWorkload + ",constraints=1,numa=2,dedicated=20,devices=40"
 		tied    = "nodes=12,pods=300,classes=16,minutes=5,load=150,gangs=60,constraints=1"
+		claims  = "nodes=12,pods=200,classes=8,minutes=5,load=150,queues=6,gangs=60,claims=40"
 	)
 	for _, c := range []struct {
 		mistake, workload string
@@ -268,6 +269,7 @@ func TestTenantsFound(t *testing.T) {
 		{"what a limit left over of a gang was decided again on a snapshot that had not seen why", devices, 29},
 		{"the model's agent asked for ever for the eviction of a pod that had gone", devices, 107},
 		{"a gang slept beside room, for no member might go to the zone that came free before another one was elsewhere", tied, 7},
+		{"the check thought that a node had room for pods whose volumes are on another one", claims, 15},
 	} {
 		t.Run(fmt.Sprint(c.seed), func(t *testing.T) {
 			t.Parallel()

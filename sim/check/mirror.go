@@ -55,6 +55,7 @@ type mirrored struct {
 	nominated    string        // the node that its status names
 	unit         facts.UnitName
 	subgroup     string
+	claims       bool // it uses volumes of claims, which decide where it may go
 	started      int64
 	tookBack     bool  // its place was taken back for a guarantee, or given up by a pod that had
 	scheduled    int64 // when its Plan was committed, or it was bound
@@ -150,7 +151,7 @@ func (mi *mirror) toldPod(f *facts.Pod) {
 		return
 	case m == nil:
 		m = &mirrored{
-			uid: f.UID, namespace: f.Namespace, labels: f.Labels, requirements: f.Requirements, ours: f.Ours, priority: f.Priority, subgroup: f.Subgroup,
+			uid: f.UID, namespace: f.Namespace, labels: f.Labels, requirements: f.Requirements, ours: f.Ours, priority: f.Priority, subgroup: f.Subgroup, claims: len(f.Claims) > 0,
 		}
 		m.unit = unitNamed(f)
 		mi.pods[f.UID] = m

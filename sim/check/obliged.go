@@ -12,7 +12,8 @@ import (
 
 // Obliged looks for pods and gangs that wait for their victims in vain, when the scheduler has nothing more to decide: while a node has room for them
 // as they are, or on a node that they must not go to. It asks every node. While a write about a pod is under way, the pod has to wait; so it has
-// while a queue has room only when the victims have left. What is reserved for a gang is open to nobody else.
+// while a queue has room only when the victims have left. What is reserved for a gang is open to nobody else. Pods with claims are not looked at: where their
+// volumes are, only the storage knows.
 func (c *Checker) Obliged(store *cluster.Store) {
 	plans := make(map[*cluster.Plan][]*mirrored)
 	var order []*cluster.Plan
@@ -27,6 +28,7 @@ func (c *Checker) Obliged(store *cluster.Store) {
 		m := c.mirror.pods[uid]
 		switch {
 		case refused(store, uid):
+		case m.claims && m.unit.IsZero():
 		case !m.unit.IsZero():
 			if plans[m.plan] = append(plans[m.plan], m); len(plans[m.plan]) == 1 {
 				order = append(order, m.plan)
@@ -73,7 +75,7 @@ func (c *Checker) obligedPlan(store *cluster.Store, members []*mirrored) {
 	}
 	var away []facts.UID
 	for _, m := range members {
-		if m.requirements != r || c.written(m) {
+		if m.requirements != r || m.claims || c.written(m) {
 			return
 		}
 		away = append(away, m.uid)
