@@ -158,6 +158,24 @@ func (s *Store) Consequences() []Effect {
 	return s.effects.list
 }
 
+// setBudget takes in a disruption budget; nil: it is not there.
+func (s *Store) setBudget(key budgetKey, b *facts.Budget) {
+	s.budgets.set(key, b, s.selection.inNamespace[key.namespace], &s.victims)
+}
+
+// setUnit takes in what is known of a unit's PodGroup; nil: there is none.
+func (s *Store) setUnit(name facts.UnitName, seen *facts.Unit) {
+	u := s.units.set(name, seen, &s.victims)
+	if u == nil {
+		return
+	}
+	for _, pod := range u.pods {
+		if pod.wants() {
+			s.effects.emit(pod)
+		}
+	}
+}
+
 // setNamespace takes in the labels of a namespace, or that it is not there: other selectors and other queues may be about its pods.
 func (s *Store) setNamespace(name string, labels []facts.Label, known bool) {
 	if !s.selection.setNamespace(name, labels, known) {

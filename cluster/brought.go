@@ -122,9 +122,6 @@ func (s *Store) Brought(node string) []resource.Quantity {
 	return nil
 }
 
-// Extended is what the containers of a pod ask for of extended resources. It must not be changed.
-func (s *Store) Extended(uid facts.UID) []facts.ExtendedContainer { return s.claims.dra.Extended(uid) }
-
 // wasBrought reports whether plugins bring a resource to a slot's node, or did.
 func (b *nodeBook) wasBrought(slot Slot, kind resource.Kind) bool {
 	known := b.brought[b.state.nodes[slot].Name]

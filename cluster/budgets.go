@@ -72,21 +72,21 @@ func (b *Budgets) covering(pod *Pod) []*facts.Budget {
 	return list
 }
 
-// setBudget replaces a budget (nil: by none), and marks the nodes with pods that the old or the new one is about.
-func (s *Store) setBudget(key budgetKey, b *facts.Budget) {
-	old := s.budgets.byKey[key]
-	for _, id := range s.selection.inNamespace[key.namespace] {
-		if len(id.pods) == 0 || (old == nil || !covers(old, id.pods[0])) && (b == nil || !covers(b, id.pods[0])) {
+// set replaces a budget (nil: by none), and marks the nodes with pods that the old or the new one is about.
+func (b *Budgets) set(key budgetKey, budget *facts.Budget, identities []*identity, log *victimLog) {
+	old := b.byKey[key]
+	for _, id := range identities {
+		if len(id.pods) == 0 || (old == nil || !covers(old, id.pods[0])) && (budget == nil || !covers(budget, id.pods[0])) {
 			continue
 		}
 		id.budgets, id.budgetsKnown = nil, false
 		for _, pod := range id.pods {
-			s.victims.note(pod.slot)
+			log.note(pod.slot)
 		}
 	}
-	if b == nil {
-		delete(s.budgets.byKey, key)
+	if budget == nil {
+		delete(b.byKey, key)
 		return
 	}
-	s.budgets.byKey[key] = b
+	b.byKey[key] = budget
 }

@@ -135,6 +135,13 @@ func (b *chargeBook) shortfall(pod *Pod, slot Slot, g *topology.Grant) (quota.Sh
 	return short, !ok
 }
 
+// ease says that a pod's queues have more to give.
+func (b *chargeBook) ease(pod *Pod) {
+	for q := pod.Queue(); q != nil; q = q.Parent() {
+		b.tree.Ease(q)
+	}
+}
+
 // provide adds a slot's allocatable, sign times, to the cluster's capacity.
 func (b *chargeBook) provide(slot Slot, sign int64) {
 	for kind, column := range b.state.allocatable {

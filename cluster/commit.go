@@ -107,7 +107,7 @@ func (j *judgement) giveUp() {
 func (j *judgement) guessAnew() {
 	for i := range j.given {
 		if slot := j.given[i].slot; slot != NoSlot && j.s.grants.guessed[slot] > 0 {
-			j.s.recountSlot(slot)
+			j.s.grants.recharge(slot)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (j *judgement) restore() (some bool) {
 	for i := range j.given {
 		g := &j.given[i]
 		if g.pod.Class != g.class && (g.pod.Class.private || g.pod.Class.request != g.class.request || !sameNeeds(g.pod.Class, g.class)) || g.pod.Deleting {
-			j.s.easeFor(g.pod)
+			j.s.charges.ease(g.pod)
 			continue
 		}
 		if slot, ok := j.s.slots.byNode[g.node]; ok {
@@ -155,15 +155,8 @@ func (j *judgement) wasRunning(u *Unit) bool {
 func (j *judgement) ease() {
 	for i := range j.given {
 		if pod := j.given[i].pod; pod.Phase == Pending {
-			j.s.easeFor(pod)
+			j.s.charges.ease(pod)
 		}
-	}
-}
-
-// easeFor says that a pod's queues have more to give.
-func (s *Store) easeFor(pod *Pod) {
-	for q := pod.Queue(); q != nil; q = q.Parent() {
-		s.quota.Ease(q)
 	}
 }
 

@@ -22,6 +22,7 @@ type grantBook struct {
 	state   *State
 	pods    *podTable
 	placed  *PodCounts
+	charges *chargeBook
 	reports map[string]*reported // by node
 	guessed []int32              // by slot: pods that hold something which is guessed
 }
@@ -182,6 +183,12 @@ func (b *grantBook) recount(slot Slot) {
 	}
 }
 
+// recharge counts anew what is left of a slot beside amounts, and has the pods there charged what they hold.
+func (b *grantBook) recharge(slot Slot) {
+	b.recount(slot)
+	b.charges.recharge(slot)
+}
+
 // confirm makes a pod that is charged to the slot hold what the report says, or what it was recorded to. What is left of the slot is not changed.
 func (b *grantBook) confirm(pod *Pod, slot Slot, r *facts.NodeReport) {
 	held, said := heldBy(r, pod.UID)
@@ -303,7 +310,7 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 	row.report = r
 	reshaped := s.nodeBook.reshape(slot)
 	s.charges.provideGPUs(slot, 1)
-	s.recountSlot(slot)
+	s.grants.recharge(slot)
 	var headroom *facts.Headroom
 	if r != nil {
 		headroom = &r.Headroom

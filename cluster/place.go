@@ -35,7 +35,7 @@ func (s *Store) attach(pod *Pod, slot Slot) {
 		s.usage.recount(slot)
 	}
 	if s.grants.touches(slot, pod) {
-		s.recountSlot(slot)
+		s.grants.recharge(slot)
 	}
 }
 
@@ -67,15 +67,9 @@ func (s *Store) unplace(pod *Pod) {
 	pod.slot = NoSlot
 	pod.release()
 	if recount && !s.keepGuesses {
-		s.recountSlot(slot)
+		s.grants.recharge(slot)
 	}
 	s.note(slot, changes.Freed)
-}
-
-// recountSlot counts anew what is left of a slot beside amounts, and charges the pods there what they hold.
-func (s *Store) recountSlot(slot Slot) {
-	s.grants.recount(slot)
-	s.charges.recharge(slot)
 }
 
 // release leaves the pod without anything.

@@ -50,7 +50,7 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 		budgets:   Budgets{byKey: make(map[budgetKey]*facts.Budget)},
 		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(),
 	}
-	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed}
+	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed, charges: &s.charges}
 	s.fitKinds()
 	s.quota = quota.NewTree(kinds, func(namespace string) []facts.Label { return s.selection.namespaces[namespace] })
 	s.charges = chargeBook{state: &s.State, pods: &s.pods, tree: s.quota}

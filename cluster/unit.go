@@ -374,44 +374,46 @@ func (b *Units) setDeleting(pod *Pod, deleting bool) {
 	b.recount(pod, func() { pod.Deleting = deleting })
 }
 
-// setUnit takes in what is known of a unit's PodGroup; nil: there is none.
-func (s *Store) setUnit(name facts.UnitName, seen *facts.Unit) {
-	u := s.units.byName[name]
+// set takes in what is known of a unit's PodGroup; nil: there is none. It returns the unit if that is anything to its members; those that have another priority now
+// are noted in the log of victims.
+func (b *Units) set(name facts.UnitName, seen *facts.Unit, log *victimLog) *Unit {
+	u := b.byName[name]
 	switch {
 	case seen == nil && (u == nil || u.Facts == nil):
+		return nil
 	case seen == nil:
-		s.setFacts(u, nil)
-		s.units.drop(u)
+		b.setFacts(u, nil, log)
+		b.drop(u)
+		return u
 	case u != nil && u.Facts != nil && facts.SameUnit(*u.Facts, *seen):
 		u.Facts = seen // what has been reported is nothing to its pods
-		s.units.note(u)
-	default:
-		s.setFacts(s.units.get(name), seen)
+		b.note(u)
+		return nil
 	}
+	u = b.get(name)
+	b.setFacts(u, seen, log)
+	return u
 }
 
-func (s *Store) setFacts(u *Unit, seen *facts.Unit) {
+func (b *Units) setFacts(u *Unit, seen *facts.Unit, log *victimLog) {
 	if u.Atomic() {
-		s.units.atomic--
+		b.atomic--
 	}
 	if seen == nil || u.Facts != nil && u.Facts.UID != seen.UID {
 		u.reached, u.lapsed, u.done, u.fell, u.evicting = false, false, 0, false, nil
 	}
 	u.Facts = seen
 	if u.Atomic() {
-		s.units.atomic++
+		b.atomic++
 	} else if u.fell {
 		u.stand() // a member that was evicted takes nobody along any more
 	}
 	u.sawWhole()
-	s.units.note(u)
+	b.note(u)
 	for _, pod := range u.pods {
 		if priority := u.priorityOf(pod.own); priority != pod.Priority {
 			pod.Priority = priority
-			s.victims.note(pod.slot)
-		}
-		if pod.wants() {
-			s.effects.emit(pod)
+			log.note(pod.slot)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func (p *placements) start(r *row) {
 		}
 	case WriteBinding:
 		write.Placeholder = p.store.Placeholders().TakenBy(pod)
-		write.Resources = resourcesOf(p.store.Extended(r.pod), p.store.Brought(r.node))
+		write.Resources = resourcesOf(p.store.ResourceClaims().Extended(r.pod), p.store.Brought(r.node))
 		write.Reclaimed, write.Priority = reclaimedBy(pod.Class), pod.Priority
 		write.TellsPriority = pod.Class.Reclaimed || p.store.Reports(r.node)
 	default:
