@@ -6,6 +6,7 @@ import (
 
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/volumes"
 )
 
 // attachedRow is what a node has attached, of the volumes of drivers that it limits. It is immutable, for snapshots share it.
@@ -27,13 +28,19 @@ func compareAttached(v attachedVolume, h facts.VolumeHandle) int {
 	return facts.CompareVolumeHandles(v.VolumeHandle, h)
 }
 
+// attachedColumn is the attachedRow of each slot; nil: its node says nothing of storage drivers. It has volumes, the Store's, which knows the volumes of a pod.
+type attachedColumn struct {
+	attached []*attachedRow
+	volumes  *volumes.Book
+}
+
 // Attachable is why a node cannot attach the volumes of a pod of the class: a driver that it lacks, or one of which it has too many volumes. Both are empty
 // when it can.
-func (s *State) Attachable(slot Slot, c *Class) (missing, full string) {
+func (a *attachedColumn) Attachable(slot Slot, c *Class) (missing, full string) {
 	if c.Volumes == nil || len(c.Volumes.Drivers) == 0 {
 		return "", ""
 	}
-	row := s.attached[slot]
+	row := a.attached[slot]
 	for i := range c.Volumes.Drivers {
 		if d := &c.Volumes.Drivers[i]; d.Required && !row.has(d) {
 			return d.Driver, ""
@@ -50,9 +57,42 @@ func (s *State) Attachable(slot Slot, c *Class) (missing, full string) {
 	return "", ""
 }
 
-// Lifted reports whether the pod is off its node in what is being tried.
-func (s *State) Lifted(uid facts.UID) bool {
-	return slices.ContainsFunc(s.journal, func(e trialEntry) bool { return e.what == lifted && e.pod.UID == uid })
+// PodsAttachable is how many pods of a class could have their volumes attached to a node, one beside the other.
+func (a *attachedColumn) PodsAttachable(slot Slot, c *Class) int64 {
+	return a.PodsAttachableWithout(slot, c, nil)
+}
+
+// PodsAttachableWithout is PodsAttachable when some of the pods on the node have left.
+func (a *attachedColumn) PodsAttachableWithout(slot Slot, c *Class, leaving []*Pod) int64 {
+	row, most := a.attached[slot], int64(unlimited)
+	if row == nil || c.Volumes == nil {
+		return most
+	}
+	for _, pod := range leaving {
+		if pod.usesClaims {
+			row = row.with(a.volumes.Attaches(pod.UID), -1)
+		}
+	}
+	for i := range c.Volumes.Drivers {
+		need := &c.Volumes.Drivers[i]
+		left := row.left(need)
+		switch {
+		case left < 0:
+			return 0
+		case need.Own > 0:
+			most = min(most, 1+left/need.Own) // what is shared is attached with the first
+		}
+	}
+	return most
+}
+
+// attachVolumes counts the volumes of a pod on a node, sign times.
+func (a *attachedColumn) attachVolumes(slot Slot, pod *Pod, sign int32) {
+	row := a.attached[slot]
+	if row == nil || !pod.usesClaims {
+		return
+	}
+	a.attached[slot] = row.with(a.volumes.Attaches(pod.UID), sign)
 }
 
 // has reports whether the node has the driver; nil: a node that says nothing of CSI.
@@ -83,44 +123,6 @@ func (r *attachedRow) left(need *facts.DriverNeed) int64 {
 		return unlimited // nothing is attached for it
 	}
 	return r.node.Drivers[at].Limit - r.used[at] - more
-}
-
-// PodsAttachable is how many pods of a class could have their volumes attached to a node, one beside the other.
-func (s *State) PodsAttachable(slot Slot, c *Class) int64 {
-	return s.PodsAttachableWithout(slot, c, nil)
-}
-
-// PodsAttachableWithout is PodsAttachable when some of the pods on the node have left.
-func (s *State) PodsAttachableWithout(slot Slot, c *Class, leaving []*Pod) int64 {
-	row, most := s.attached[slot], int64(unlimited)
-	if row == nil || c.Volumes == nil {
-		return most
-	}
-	for _, pod := range leaving {
-		if pod.usesClaims {
-			row = row.with(s.volumes.Attaches(pod.UID), -1)
-		}
-	}
-	for i := range c.Volumes.Drivers {
-		need := &c.Volumes.Drivers[i]
-		left := row.left(need)
-		switch {
-		case left < 0:
-			return 0
-		case need.Own > 0:
-			most = min(most, 1+left/need.Own) // what is shared is attached with the first
-		}
-	}
-	return most
-}
-
-// attachVolumes counts the volumes of a pod on a node, sign times.
-func (s *State) attachVolumes(slot Slot, pod *Pod, sign int32) {
-	row := s.attached[slot]
-	if row == nil || !pod.usesClaims {
-		return
-	}
-	s.attached[slot] = row.with(s.volumes.Attaches(pod.UID), sign)
 }
 
 // with returns the row with pods more, or less, that use volumes.

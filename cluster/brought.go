@@ -105,12 +105,6 @@ func (b *nodeBook) byNUMANode(slot Slot) (brought []topology.Resource) {
 	return brought
 }
 
-// CountsResources reports whether plugins bring a node something that its report counts by NUMA node.
-func (s *State) CountsResources(slot Slot) bool {
-	row := s.rows[slot]
-	return row != nil && row.resources != nil
-}
-
 // Reports reports whether a node has an agent: there is a report of it.
 func (s *Store) Reports(node string) bool { return s.grants.reports[node] != nil }
 

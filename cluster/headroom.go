@@ -9,17 +9,6 @@ import (
 // fitted and preempted for like any other. It is gross: it includes what runs. It may fall below what is requested; then no pod has to leave
 // for that, and no further reclaimed pod is placed.
 
-// Headroom returns what the node's agent says of headroom; the zero value where it says nothing.
-func (s *State) Headroom(slot Slot) facts.Headroom {
-	if r := s.Report(slot); r != nil {
-		return r.Headroom
-	}
-	return facts.Headroom{}
-}
-
-// IsReclaimed reports whether only reports give this resource. It costs a comparison of two strings.
-func (s *State) IsReclaimed(kind resource.Kind) bool { return facts.IsReclaimed(s.kinds.Name(kind)) }
-
 // lentKinds are the kinds of what only reports give, CPU and then memory; 0 is one that no node has lent and no pod asked for.
 type lentKinds struct {
 	kinds *resource.Table

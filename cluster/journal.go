@@ -1,13 +1,15 @@
 package cluster
 
 import (
+	"slices"
+
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/dra"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/topology"
 )
 
-// journal is what has been tried on a state and not been taken back, the oldest first. Every trial goes through it:
+// trials are what has been tried on a state and not been taken back. Every trial goes through the journal:
 //
 //	mark := state.Mark()
 //	defer state.Rollback(mark)
@@ -15,7 +17,10 @@ import (
 // A scheduler tries placements on its Snapshot (Assume, Lift, Open), preemption tries victims on one node (Try), and Commit judges a Plan on
 // the ledger itself as if its victims had left (Store.supposing). Taking back does not depend on the order in which things were tried: pods
 // that were placed for good in between stay.
-type journal []trialEntry
+type trials struct {
+	journal []trialEntry // the oldest first
+	chosen  chosen       // for claims, by what is tried
+}
 
 // trialEntry is one thing that was tried.
 type trialEntry struct {
@@ -41,14 +46,25 @@ const (
 )
 
 // Mark is how far the journal goes. Rollback takes back what was tried since.
-func (s *State) Mark() int { return len(s.journal) }
+func (t *trials) Mark() int { return len(t.journal) }
+
+// Lifted reports whether the pod is off its node in what is being tried.
+func (t *trials) Lifted(uid facts.UID) bool {
+	return slices.ContainsFunc(t.journal, func(e trialEntry) bool { return e.what == lifted && e.pod.UID == uid })
+}
+
+// ChosenVolumes and ChosenDevices are what placements that are tried have chosen for claims, as far as it counts on other nodes than theirs.
+func (t *trials) ChosenVolumes() *facts.ChosenVolumes { return &t.chosen.volumes }
+
+// ChosenDevices is the same of devices.
+func (t *trials) ChosenDevices() *dra.Chosen { return &t.chosen.devices }
 
 // Rollback takes back all that was tried since a Mark: the rows, tallies and censuses are as they were then. A Snapshot forgets its journal
 // when it advances, so that a Mark does not outlive that; nor may the Store have changed in between, for what a pod counts in is the Store's
 // to say.
 func (s *State) Rollback(mark int) {
 	for i := len(s.journal) - 1; i >= mark; i-- {
-		s.apply(&s.journal[i], -1)
+		s.journal[i].apply(s, -1)
 		s.journal[i].pod = nil
 	}
 	s.journal = s.journal[:mark]
@@ -57,11 +73,11 @@ func (s *State) Rollback(mark int) {
 // try applies an entry and writes it down.
 func (s *State) try(e trialEntry) {
 	s.journal = append(s.journal, e)
-	s.apply(&s.journal[len(s.journal)-1], 1)
+	s.journal[len(s.journal)-1].apply(s, 1)
 }
 
 // apply applies an entry, or with a negative sign takes it back.
-func (s *State) apply(e *trialEntry, sign int32) {
+func (e *trialEntry) apply(s *State, sign int32) {
 	kind := changes.Freed
 	switch {
 	case e.what == opened && sign > 0:
@@ -126,12 +142,6 @@ func (c *chosen) forget() {
 	c.devices.Forget()
 }
 
-// ChosenVolumes and ChosenDevices are what placements that are tried have chosen for claims, as far as it counts on other nodes than theirs.
-func (s *State) ChosenVolumes() *facts.ChosenVolumes { return &s.chosen.volumes }
-
-// ChosenDevices is the same of devices.
-func (s *State) ChosenDevices() *dra.Chosen { return &s.chosen.devices }
-
 // Assume charges a placement of the owner's own Plan to the snapshot, so that its next decision sees it before the Store has answered.
 func (s *Snapshot) Assume(slot Slot, pod *Pod, grant topology.Grant) {
 	s.try(trialEntry{what: assumed, slot: slot, pod: pod, class: pod.Class, held: holdingOf(&grant)})
@@ -174,7 +184,7 @@ func (t *Trial) Return(pod *Pod) {
 	for list[at].pod != pod {
 		at++
 	}
-	t.state.apply(&list[at], -1)
+	list[at].apply(t.state, -1)
 	last := len(list) - 1
 	list[at] = list[last]
 	t.state.journal = list[:last]

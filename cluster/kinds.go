@@ -45,7 +45,7 @@ func (s *Store) recount(names []string) {
 	if len(replaced) == 0 {
 		return
 	}
-	s.addKinds() // those that are vacant now are still charged
+	s.addKinds(len(s.nodes), cap(s.nodes)) // those that are vacant now are still charged
 	var pods []*Pod
 	for _, pod := range s.pods.byUID {
 		if replaced[pod.Class] != nil {

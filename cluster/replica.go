@@ -33,7 +33,8 @@ type Replica struct {
 func NewReplica() *Replica {
 	return &Replica{
 		snapshot: Snapshot{State: State{
-			kinds: resource.NewTable(), counts: census.NewCounts(census.NewRegistry()), images: newImages(), volumes: volumes.New(),
+			amountColumns: amountColumns{kinds: resource.NewTable()}, attachedColumn: attachedColumn{volumes: volumes.New()},
+			counts: census.NewCounts(census.NewRegistry()), images: newImages(),
 		}},
 		classes: make(map[uint32]*Class),
 	}
@@ -62,14 +63,14 @@ func (r *Replica) Take(d *replica.Delta) error {
 		s.addSlot()
 	}
 	for i := range d.Rows {
-		if err := s.checkRow(&d.Rows[i]); err != nil {
+		if err := r.checkRow(&d.Rows[i]); err != nil {
 			return fmt.Errorf("slot %d: %w", d.Rows[i].Slot, err)
 		}
 	}
-	agreed := s.undo(d.Rows)
+	agreed := r.undo(d.Rows)
 	for i := range d.Rows {
 		if row := &d.Rows[i]; !agreed[row.Slot] {
-			s.set(row)
+			r.set(row)
 			s.log.Append(changes.Change{Slot: Slot(row.Slot), Kind: changes.Kind(row.Kind)})
 		}
 	}
@@ -109,31 +110,34 @@ func (r *Replica) define(d *replica.Delta) error {
 	return nil
 }
 
-func (s *State) checkRow(r *replica.Row) error {
-	if r.Slot < 0 || int(r.Slot) >= s.Slots() {
+// checkRow says what is wrong with a row.
+func (r *Replica) checkRow(row *replica.Row) error {
+	s := &r.snapshot
+	if row.Slot < 0 || int(row.Slot) >= s.Slots() {
 		return fmt.Errorf("there are %d slots", s.Slots())
 	}
-	if r.Vacant {
+	if row.Vacant {
 		return nil
 	}
-	if r.Node == nil && s.nodes[r.Slot] == nil {
+	if row.Node == nil && s.nodes[row.Slot] == nil {
 		return errors.New("nothing is said of its node, and it had none")
 	}
-	if len(r.Requested) != len(s.requested) || r.Allocatable != nil && len(r.Allocatable) != len(s.allocatable) {
-		return fmt.Errorf("amounts of %d and %d resources, there are %d", len(r.Requested), len(r.Allocatable), len(s.requested))
+	if len(row.Requested) != len(s.requested) || row.Allocatable != nil && len(row.Allocatable) != len(s.allocatable) {
+		return fmt.Errorf("amounts of %d and %d resources, there are %d", len(row.Requested), len(row.Allocatable), len(s.requested))
 	}
-	if err := s.checkTallies(r.Tallies); err != nil {
+	if err := r.checkTallies(row.Tallies); err != nil {
 		return err
 	}
-	if r.Node != nil {
-		if err := checkShape(&r.Node.GPU); err != nil {
+	if row.Node != nil {
+		if err := checkShape(&row.Node.GPU); err != nil {
 			return err
 		}
 	}
-	return checkBeyond(r.Beyond, s.rows[r.Slot])
+	return checkBeyond(row.Beyond, s.rows[row.Slot])
 }
 
-func (s *State) checkTallies(list []int32) error {
+func (r *Replica) checkTallies(list []int32) error {
+	s := &r.snapshot
 	if len(list)%2 != 0 {
 		return errors.New("a tally without a count")
 	}
@@ -205,7 +209,8 @@ func checkDevices(d *topology.Devices) error {
 }
 
 // undo takes back what was assumed, but on slots where it came true just so; these it returns.
-func (s *Snapshot) undo(rows []replica.Row) map[int32]bool {
+func (r *Replica) undo(rows []replica.Row) map[int32]bool {
+	s := &r.snapshot
 	if len(s.journal) == 0 {
 		return nil
 	}
@@ -215,13 +220,13 @@ func (s *Snapshot) undo(rows []replica.Row) map[int32]bool {
 	}
 	agreed := make(map[int32]bool, len(assumed))
 	for i := range rows {
-		if slot := Slot(rows[i].Slot); assumed[slot] && s.is(&rows[i]) {
+		if slot := Slot(rows[i].Slot); assumed[slot] && r.is(&rows[i]) {
 			agreed[rows[i].Slot] = true
 		}
 	}
 	for i := len(s.journal) - 1; i >= 0; i-- {
 		if e := &s.journal[i]; !agreed[int32(e.slot)] {
-			s.apply(e, -1)
+			e.apply(&s.State, -1)
 		}
 		s.journal[i] = trialEntry{}
 	}
@@ -231,26 +236,27 @@ func (s *Snapshot) undo(rows []replica.Row) map[int32]bool {
 }
 
 // is reports whether a slot is as a row says. It may be false where it is.
-func (s *State) is(r *replica.Row) bool {
-	slot := Slot(r.Slot)
-	if changes.Kind(r.Kind)&^(changes.Freed|changes.Charged|changes.Recounted) != 0 || r.Vacant || r.Node != nil || r.Allocatable != nil || r.Beyond != nil || r.GPUs != nil ||
-		s.rows[slot] != nil || s.gpus[slot] != (topology.Free{}) || len(r.Disks)+len(s.disks[slot]) > 0 || ReservationID(r.Reserved) != s.reserved[slot] || !slices.Equal(r.Ports, s.ports[slot]) {
+func (r *Replica) is(row *replica.Row) bool {
+	s := &r.snapshot
+	slot := Slot(row.Slot)
+	if changes.Kind(row.Kind)&^(changes.Freed|changes.Charged|changes.Recounted) != 0 || row.Vacant || row.Node != nil || row.Allocatable != nil || row.Beyond != nil || row.GPUs != nil ||
+		s.rows[slot] != nil || s.gpus[slot] != (topology.Free{}) || len(row.Disks)+len(s.disks[slot]) > 0 || ReservationID(row.Reserved) != s.reserved[slot] || !slices.Equal(row.Ports, s.ports[slot]) {
 		return false
 	}
-	for kind, sum := range r.Requested {
+	for kind, sum := range row.Requested {
 		if s.requested[kind].At(int(slot)) != sum || sum >= resource.MaxSum {
 			return false
 		}
 	}
-	if cpu, memory := s.ScoreRequested(slot); cpu != r.ScoreCPU || memory != r.ScoreMemory {
+	if cpu, memory := s.ScoreRequested(slot); cpu != row.ScoreCPU || memory != row.ScoreMemory {
 		return false
 	}
-	row := s.counts.Tallies(slot)
-	if 2*len(row) != len(r.Tallies) {
+	tallies := s.counts.Tallies(slot)
+	if 2*len(tallies) != len(row.Tallies) {
 		return false
 	}
-	for i, t := range row {
-		if int32(t.ID) != r.Tallies[2*i] || t.Count != r.Tallies[2*i+1] {
+	for i, t := range tallies {
+		if int32(t.ID) != row.Tallies[2*i] || t.Count != row.Tallies[2*i+1] {
 			return false
 		}
 	}
@@ -258,40 +264,41 @@ func (s *State) is(r *replica.Row) bool {
 }
 
 // set makes a slot what a row says.
-func (s *State) set(r *replica.Row) {
-	slot := Slot(r.Slot)
-	if r.Vacant {
+func (r *Replica) set(row *replica.Row) {
+	s := &r.snapshot
+	slot := Slot(row.Slot)
+	if row.Vacant {
 		s.vacate(slot)
 		return
 	}
-	tallies := make([]census.Tally, len(r.Tallies)/2)
+	tallies := make([]census.Tally, len(row.Tallies)/2)
 	for i := range tallies {
-		tallies[i] = census.Tally{ID: census.TallyID(r.Tallies[2*i]), Count: r.Tallies[2*i+1]}
+		tallies[i] = census.Tally{ID: census.TallyID(row.Tallies[2*i]), Count: row.Tallies[2*i+1]}
 	}
 	s.counts.CopyTallies(slot, tallies)
-	s.setBeyond(slot, r.Beyond)
-	if r.Node != nil {
-		s.setNode(slot, r.Node)
+	r.setBeyond(slot, row.Beyond)
+	if row.Node != nil {
+		s.setNode(slot, row.Node)
 	}
 	s.hasGPUs[slot] = s.Shape(slot).GPUs > 0
-	for kind, amount := range r.Allocatable {
+	for kind, amount := range row.Allocatable {
 		if len(s.allocatable[kind]) > 0 {
 			s.allocatable[kind][slot] = amount
 		}
 	}
-	for kind, sum := range r.Requested {
+	for kind, sum := range row.Requested {
 		if s.requested[kind].Len() > 0 {
 			setSum(&s.requested[kind], slot, sum)
 		}
 	}
-	setSum(&s.scoreCPU, slot, r.ScoreCPU)
-	setSum(&s.scoreMemory, slot, r.ScoreMemory)
-	s.ports[slot], s.disks[slot] = r.Ports, r.Disks
+	setSum(&s.scoreCPU, slot, row.ScoreCPU)
+	setSum(&s.scoreMemory, slot, row.ScoreMemory)
+	s.ports[slot], s.disks[slot] = row.Ports, row.Disks
 	s.gpus[slot] = topology.Free{}
-	if r.GPUs != nil {
-		s.gpus[slot] = *r.GPUs
+	if row.GPUs != nil {
+		s.gpus[slot] = *row.GPUs
 	}
-	s.reserved[slot] = ReservationID(r.Reserved)
+	s.reserved[slot] = ReservationID(row.Reserved)
 }
 
 func setSum(column *resource.Sums, slot Slot, sum int64) {
@@ -299,7 +306,8 @@ func setSum(column *resource.Sums, slot Slot, sum int64) {
 	column.Add(int(slot), sum)
 }
 
-func (s *State) setBeyond(slot Slot, b *replica.Beyond) {
+func (r *Replica) setBeyond(slot Slot, b *replica.Beyond) {
+	s := &r.snapshot
 	if b == nil {
 		s.rows[slot] = nil
 		return

@@ -23,10 +23,17 @@ type nodeRow struct {
 	resources *topology.ResourceFree
 }
 
+// deviceColumns are what is left of the slots' GPUs, NUMA nodes, network cards and plugins' resources, and what their reports say of these.
+type deviceColumns struct {
+	gpus    []topology.Free
+	hasGPUs []bool
+	rows    nodeRows
+}
+
 // NUMANodes returns what a node's NUMA nodes can promise and what is left of them; the caller must not change either. A node of which nothing is
 // reported has no ruler and no NUMA nodes.
-func (s *State) NUMANodes(slot Slot) (*topology.NUMAShape, *topology.NUMAFree) {
-	row := s.rows[slot]
+func (c *deviceColumns) NUMANodes(slot Slot) (*topology.NUMAShape, *topology.NUMAFree) {
+	row := c.rows[slot]
 	switch {
 	case row == nil:
 		return &topology.NUMAShape{}, &topology.NUMAFree{}
@@ -37,11 +44,31 @@ func (s *State) NUMANodes(slot Slot) (*topology.NUMAShape, *topology.NUMAFree) {
 }
 
 // Report returns what the node's agent says; nil: nothing.
-func (s *State) Report(slot Slot) *facts.NodeReport {
-	if row := s.rows[slot]; row != nil {
+func (c *deviceColumns) Report(slot Slot) *facts.NodeReport {
+	if row := c.rows[slot]; row != nil {
 		return row.report
 	}
 	return nil
+}
+
+// GPUs returns the GPU counters of a node; the caller must not change them.
+func (c *deviceColumns) GPUs(slot Slot) *topology.Free { return &c.gpus[slot] }
+
+// HasGPUs reports whether a node has any. It reads a column, not the node.
+func (c *deviceColumns) HasGPUs(slot Slot) bool { return c.hasGPUs[slot] }
+
+// CountsResources reports whether plugins bring a node something that its report counts by NUMA node.
+func (c *deviceColumns) CountsResources(slot Slot) bool {
+	row := c.rows[slot]
+	return row != nil && row.resources != nil
+}
+
+// Headroom returns what the node's agent says of headroom; the zero value where it says nothing.
+func (c *deviceColumns) Headroom(slot Slot) facts.Headroom {
+	if r := c.Report(slot); r != nil {
+		return r.Headroom
+	}
+	return facts.Headroom{}
 }
 
 // Shape returns what may be given of a node's GPUs and network cards: what its report says of them, or else what the node does; the caller must not
@@ -166,17 +193,6 @@ func (s *State) Held(slot Slot, pod *Pod) topology.Grant {
 		s.Shape(slot).Devices.Complete(&g)
 	}
 	return g
-}
-
-func (s *State) moveExcess(slot Slot, class *Class, g *topology.NUMAGrant, sign int64) {
-	cpu, memory := Excess(class, g)
-	if cpu == 0 && memory == 0 {
-		return
-	}
-	s.requested[resource.CPU].Add(int(slot), sign*cpu)
-	s.requested[resource.Memory].Add(int(slot), sign*memory)
-	s.scoreCPU.Add(int(slot), sign*cpu)
-	s.scoreMemory.Add(int(slot), sign*memory)
 }
 
 // overdrawn reports whether more is held of a slot's devices, beside the compute of GPUs, than there is. No row has no devices.

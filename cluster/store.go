@@ -42,7 +42,9 @@ type Store struct {
 func NewStore(defaults ...facts.SpreadDefault) *Store {
 	kinds, registry := resource.NewTable(), census.NewRegistry()
 	s := &Store{
-		State:     State{kinds: kinds, counts: census.NewCounts(registry), images: newImages(), volumes: volumes.New()},
+		State: State{
+			amountColumns: amountColumns{kinds: kinds}, attachedColumn: attachedColumn{volumes: volumes.New()}, counts: census.NewCounts(registry), images: newImages(),
+		},
 		slots:     slotTable{byNode: make(map[string]Slot)},
 		pods:      newPodTable(),
 		classes:   classBook{kinds: kinds, registry: registry, lent: lentKinds{kinds: kinds}, requests: make(map[string]*request), idle: idleClasses{byID: make(map[ClassID]*Class)}},
