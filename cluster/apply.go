@@ -5,8 +5,10 @@ import (
 	"maps"
 	"slices"
 
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
+	"hilbert.dev/hilbert/resource"
 )
 
 // Apply takes in what the API server said and returns what it did to pods. The slice is valid until the next call.
@@ -227,4 +229,69 @@ func inTurn(pods []facts.Pod, most int) []*facts.Pod {
 		}
 	}
 	return list
+}
+
+// Resources have kinds, and columns, as long as a node or a queue names them. When a name gets a kind, or loses it, the pods that ask for it get
+// classes that count it, or do not; those that are on nodes are charged accordingly, whoever came first, the pod or the node.
+
+// settleKinds brings the classes in line with the kinds that there are after an event.
+func (s *Store) settleKinds() {
+	names, waited := s.kinds.Settle()
+	if len(names) == 0 {
+		return
+	}
+	s.recount(names)
+	s.fitKinds()
+	s.quota.Narrow()
+	if len(waited) == 0 {
+		return
+	}
+	for i, node := range s.nodes {
+		if slot := Slot(i); node != nil && slices.ContainsFunc(node.Allocatable, func(q resource.Quantity) bool { return slices.Contains(waited, q.Name) }) {
+			s.charges.provide(slot, -1)
+			s.nodeBook.fillAllocatable(slot, node)
+			s.charges.provide(slot, 1)
+			if r := s.grants.reports[node.Name]; r != nil {
+				s.nodeBook.lend(slot, &r.Headroom)
+			}
+			s.charges.recharge(slot)
+			s.note(slot, changes.Redefined|changes.Freed|changes.Charged)
+		}
+	}
+	s.tell(s.quota.Recount()...)
+}
+
+// recount replaces the classes that ask for any of the resources.
+func (s *Store) recount(names []string) {
+	replaced := s.classes.recount(names)
+	if len(replaced) == 0 {
+		return
+	}
+	s.addKinds(len(s.nodes), cap(s.nodes)) // those that are vacant now are still charged
+	var pods []*Pod
+	for _, pod := range s.pods.byUID {
+		if replaced[pod.Class] != nil {
+			pods = append(pods, pod)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *Pod) int { return cmp.Compare(a.UID, b.UID) })
+	for _, pod := range pods {
+		old, slot := pod.Class, pod.slot
+		if slot != NoSlot {
+			s.move(slot, old, -1)
+			s.charges.spend(pod, -1)
+		}
+		s.classifier.refer(pod, replaced[old])
+		if slot != NoSlot {
+			s.move(slot, pod.Class, 1)
+			s.charges.spend(pod, 1)
+			s.note(slot, changes.Freed|changes.Charged)
+		}
+		if pod.wants() {
+			s.effects.emit(pod)
+		}
+	}
+	for old := range replaced {
+		s.classes.idle.leave(old)
+	}
 }

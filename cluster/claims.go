@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/dra"
@@ -195,4 +196,151 @@ func (s *State) madeUpFor(slot Slot, c *Class, kind resource.Kind) bool {
 // Room is how much of a resource is free for pods of the class; ok is false if they take nothing of it there.
 func (s *State) Room(slot Slot, c *Class, kind resource.Kind) (free int64, ok bool) {
 	return s.Free(slot, kind), !s.madeUpFor(slot, c, kind)
+}
+
+// attachedColumn is what nodes have attached, by slot; nil: the node says nothing of storage drivers. It has volumes, the Store's, which knows the volumes of a pod.
+type attachedColumn struct {
+	attached []*volumes.Attached
+	volumes  *volumes.Book
+}
+
+// Attachable is why a node cannot attach the volumes of a pod of the class: a driver that it lacks, or one of which it has too many volumes. Both are empty
+// when it can.
+func (a *attachedColumn) Attachable(slot Slot, c *Class) (missing, full string) {
+	if c.Volumes == nil || len(c.Volumes.Drivers) == 0 {
+		return "", ""
+	}
+	row := a.attached[slot]
+	for i := range c.Volumes.Drivers {
+		if d := &c.Volumes.Drivers[i]; d.Required && !row.Has(d) {
+			return d.Driver, ""
+		}
+	}
+	if row == nil {
+		return "", ""
+	}
+	for i := range c.Volumes.Drivers {
+		if d := &c.Volumes.Drivers[i]; row.Left(d) < 0 {
+			return "", d.Driver
+		}
+	}
+	return "", ""
+}
+
+// PodsAttachable is how many pods of a class could have their volumes attached to a node, one beside the other.
+func (a *attachedColumn) PodsAttachable(slot Slot, c *Class) int64 {
+	return a.PodsAttachableWithout(slot, c, nil)
+}
+
+// PodsAttachableWithout is PodsAttachable when some of the pods on the node have left.
+func (a *attachedColumn) PodsAttachableWithout(slot Slot, c *Class, leaving []*Pod) int64 {
+	row, most := a.attached[slot], int64(volumes.Unlimited)
+	if row == nil || c.Volumes == nil {
+		return most
+	}
+	for _, pod := range leaving {
+		if pod.usesClaims {
+			row = row.With(a.volumes.Attaches(pod.UID), -1)
+		}
+	}
+	for i := range c.Volumes.Drivers {
+		need := &c.Volumes.Drivers[i]
+		left := row.Left(need)
+		switch {
+		case left < 0:
+			return 0
+		case need.Own > 0:
+			most = min(most, 1+left/need.Own) // what is shared is attached with the first
+		}
+	}
+	return most
+}
+
+// attachVolumes counts the volumes of a pod on a node, sign times.
+func (a *attachedColumn) attachVolumes(slot Slot, pod *Pod, sign int32) {
+	row := a.attached[slot]
+	if row == nil || !pod.usesClaims {
+		return
+	}
+	a.attached[slot] = row.With(a.volumes.Attaches(pod.UID), sign)
+}
+
+// attachments keeps what each slot has attached, and what the slot's node is known to have migrated to CSI, in line with package volumes.
+type attachments struct {
+	state *State
+	slots *slotTable
+	pods  *podTable
+}
+
+// on counts anew what a node has attached; nil: the node says nothing of drivers.
+func (a *attachments) on(slot Slot) *volumes.Attached {
+	name := a.state.nodes[slot].Name
+	node := a.state.volumes.Node(name)
+	if node == nil {
+		return nil
+	}
+	row := volumes.NewAttached(node)
+	if !row.LimitsAny() {
+		return row
+	}
+	for _, h := range a.state.volumes.AttachedTo(name) {
+		row.Attach(h)
+	}
+	for _, pod := range a.pods.onSlot[slot] {
+		if !pod.usesClaims {
+			continue
+		}
+		for _, h := range a.state.volumes.Attaches(pod.UID) {
+			row.Use(h)
+		}
+	}
+	return row
+}
+
+// recount counts anew what a node has attached.
+func (a *attachments) recount(slot Slot) {
+	row := a.on(slot)
+	if row.Equal(a.state.attached[slot]) {
+		return
+	}
+	a.state.attached[slot] = row
+	a.state.note(slot, changes.Freed|changes.Charged)
+}
+
+// moved takes note that nodes have other drivers, or other volumes attached.
+func (a *attachments) moved() {
+	for _, name := range a.state.volumes.Moved() {
+		slot, ok := a.slots.byNode[name]
+		if !ok {
+			continue
+		}
+		if n := a.migrated(a.state.nodes[slot]); n != a.state.nodes[slot] {
+			a.state.setNode(slot, n)
+			a.state.note(slot, changes.Redefined|changes.Freed|changes.Charged)
+		}
+		a.recount(slot)
+	}
+}
+
+// migrated is a node with what its CSINode says of in-tree plugins.
+func (a *attachments) migrated(n *facts.Node) *facts.Node {
+	var migrated []string
+	if node := a.state.volumes.Node(n.Name); node != nil {
+		migrated = node.Migrated
+	}
+	if slices.Equal(n.Migrated, migrated) {
+		return n
+	}
+	copied := *n
+	copied.Migrated = migrated
+	return &copied
+}
+
+// verify counts anew what a slot has attached.
+func (a *attachments) verify(slot Slot) error {
+	want, has := a.on(slot), a.state.attached[slot]
+	if !want.Equal(has) {
+		return fmt.Errorf("%+v are attached; pods and attachments say %+v", has, want)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -397,6 +398,51 @@ func (b *classBook) verify() error {
 		}
 	}
 	return nil
+}
+
+// recount counts anew what requests ask for, if they name any of the resources, and returns the classes that take the place of theirs. The old ones
+// are idle as soon as no pod refers to them.
+func (b *classBook) recount(names []string) map[*Class]*Class {
+	var affected []*request
+	for _, q := range b.requests {
+		if slices.ContainsFunc(q.quantities, func(r resource.Quantity) bool { return slices.Contains(names, r.Name) }) {
+			affected = append(affected, q)
+		}
+	}
+	slices.SortFunc(affected, func(a, b *request) int { return cmp.Compare(a.key, b.key) })
+	replaced := make(map[*Class]*Class)
+	for _, q := range affected {
+		_ = b.count(q) // what nothing can have is the same as before
+		for i, old := range q.classes {
+			fresh := *old
+			fresh.ID, fresh.pods = b.next, 0
+			fresh.Amounts, fresh.Charge, fresh.Absent = q.amounts, q.charge, b.absent(q, old.Claims)
+			b.next++
+			q.classes[i], replaced[old] = &fresh, &fresh
+			b.idle.enter(&fresh)
+		}
+	}
+	return replaced
+}
+
+// AppendSize appends the canonical encoding of all that the pod takes of its node. The kinds are part of it: a resource may have another when it
+// comes back.
+func (c *Class) AppendSize(buffer []byte) []byte {
+	w := facts.Key(c.Requirements.AppendSize(buffer))
+	for _, a := range c.Amounts {
+		w.Number(int64(a.Kind))
+	}
+	if c.Claims == nil {
+		w.Number(0)
+	} else {
+		w.Number(1)
+		w = c.Claims.AppendKey(w) // which nodes have the devices that its claims were given
+	}
+	if c.Volumes == nil {
+		w.Number(0)
+		return w
+	}
+	return c.Volumes.AppendSize(w)
 }
 
 // Class returns the class of the requirements for a pod that nothing in the cluster is about, for questions such as "would this fit".

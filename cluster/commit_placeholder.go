@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/resource"
 )
 
@@ -106,60 +105,4 @@ func (j *judgement) loseVictims() {
 	for _, victim := range j.victims {
 		j.plan.Victims = append(j.plan.Victims, victim.UID)
 	}
-}
-
-// verify holds the places against the pods.
-func (b *Placeholders) verify() error {
-	onSlots := make(map[Slot]int)
-	for _, pod := range b.pods.byUID {
-		if !pod.placeholder {
-			continue
-		}
-		if pod.slot != NoSlot {
-			onSlots[pod.slot]++
-		}
-		if len(b.byUID) > 0 && b.byPod[pod.UID] == nil {
-			return fmt.Errorf("%s is a placeholder of no Reservation", pod.UID)
-		}
-	}
-	for slot, n := range b.onSlots {
-		if onSlots[slot] != n {
-			return fmt.Errorf("slot %d: %d placeholders are counted, and %d are there", slot, n, onSlots[slot])
-		}
-	}
-	if len(onSlots) != len(b.onSlots) {
-		return fmt.Errorf("placeholders are counted on %d slots, and are on %d", len(b.onSlots), len(onSlots))
-	}
-	for _, set := range b.byUID {
-		for i := range set.places {
-			if err := b.verifyPlace(&set.places[i]); err != nil {
-				return fmt.Errorf("%s: %w", set.places[i].uid(), err)
-			}
-		}
-	}
-	for pod, p := range b.takers {
-		if p.taken != pod || pod.Phase != Assumed || b.pods.byUID[pod.UID] != pod {
-			return fmt.Errorf("%s is taken by pod %s, which is %s", p.uid(), pod.UID, pod.Phase)
-		}
-	}
-	return nil
-}
-
-func (b *Placeholders) verifyPlace(p *place) error {
-	pod := b.pods.byUID[p.uid()]
-	switch {
-	case p.taken != nil && b.takers[p.taken] != p:
-		return fmt.Errorf("it is taken by %s, which does not know", p.taken.UID)
-	case p.taken != nil && p.is.State != facts.PlaceReserved:
-		return fmt.Errorf("it is %s, and taken by %s", p.is.State, p.taken.UID)
-	case pod == nil && p.is.State == facts.PlaceReserved && p.taken == nil:
-		return fmt.Errorf("it is %s, and has no placeholder", p.is.State)
-	case pod != nil && (p.is.State > facts.PlaceReserved || p.taken != nil):
-		return fmt.Errorf("it is %s, taken: %v, and has a placeholder", p.is.State, p.taken != nil)
-	case pod != nil && p.is.State == facts.PlaceReserved && (pod.Phase != Bound || pod.node != p.is.Node):
-		return fmt.Errorf("it is %s on %s, and its placeholder is %s on %s", p.is.State, p.is.Node, pod.Phase, pod.node)
-	case pod != nil && p.is.State == facts.PlaceWaiting && pod.Phase != Pending && pod.Phase != Assumed:
-		return fmt.Errorf("it is %s, and its placeholder is %s", p.is.State, pod.Phase)
-	}
-	return nil
 }

@@ -35,7 +35,8 @@
 //
 // They are:
 //
-//   - State: the columns, which every Snapshot has a copy of. Its census.Counts count pods by topology domain.
+//   - State: the columns, which every Snapshot has a copy of, in groups: amountColumns, deviceColumns, attachedColumn. Its census.Counts count pods by topology
+//     domain, and its trials are what is tried on it.
 //   - slotTable, podTable: which node is in which slot, and which pods are on it.
 //   - nodeBook: what a slot's node, its report and its plugins say that there is, in the columns.
 //   - grantBook: what pods hold of NUMA nodes, GPUs and network cards, as promised, as reported, or as a guess.
@@ -46,13 +47,13 @@
 //   - selection: namespaces, workloads and identities, which say what selectors select.
 //   - Units: gangs, and how many of their members have places.
 //   - Placeholders: the places that Reservations keep, which are pods of the ledger.
-//   - Budgets: disruption budgets. EvictionRequests: what nodes ask to be evicted. NodeEvents: what nodes have to tell.
+//   - Budgets: disruption budgets. agents.Requests, agents.Events: what nodes ask to be evicted, and what they have to tell.
 //
 // # Learning what changed
 //
 // Readers never take a change away: each has its own cursor into a log of package changes. Log is the log of slots, VictimLog of those on which
 // preemption would choose anew; Units().Changed and Quota().Changed name gangs, queues and tenants. What is read as a whole has a version
-// number instead: census.Counts.Version, quota.Queue.Eased, EvictionRequests.Serial. Apply returns what its own event did to pods.
+// number instead: census.Counts.Version, quota.Queue.Eased, agents.Requests.Serial. Apply returns what its own event did to pods.
 //
 // # Trying and taking back
 //

@@ -135,49 +135,84 @@ func (s *Store) recheckWithout(away []*Pod, pod *Pod, check Check) (reason strin
 	return reason
 }
 
-// EvictionRequests are the pods that nodes' agents ask to evict, by node, as their newest reports say, and the refusals that the nodes were told of. Readers
-// compare Serial with the one that they saw last: while it is the same, nothing is asked that was not asked before.
-type EvictionRequests struct {
-	byNode map[string]nodeRequests
-	serial uint64
+// Budgets are the disruption budgets.
+type Budgets struct {
+	byKey map[budgetKey]*facts.Budget
 }
 
-// nodeRequests are what one node asks for, and which of it was refused as far as the node has been told.
-type nodeRequests struct {
-	asked []facts.EvictionRequest
-	told  []facts.UID
+type budgetKey struct{ namespace, name string }
+
+func keyOfBudget(b *facts.Budget) budgetKey { return budgetKey{b.Namespace, b.Name} }
+
+// covers reports whether the budget is about the pod.
+func covers(b *facts.Budget, pod *Pod) bool {
+	return b.Namespace == pod.Namespace && !b.Pods.MatchesAll() && b.Pods.Matches(pod.identity.Labels)
 }
 
-// set takes in a node's newest report; nil: there is none.
-func (e *EvictionRequests) set(node string, r *facts.NodeReport) {
-	_, before := e.byNode[node]
-	switch {
-	case r != nil && len(r.Evictions)+len(r.Refused) > 0:
-		e.byNode[node] = nodeRequests{r.Evictions, r.Refused}
-		e.serial++
-	case before:
-		delete(e.byNode, node)
-		e.serial++
+// disrupts reports whether the pod's eviction is counted in the budget already.
+func disrupts(b *facts.Budget, pod *Pod) bool {
+	_, found := slices.BinarySearch(b.Disrupted, pod.Name)
+	return found
+}
+
+// Each visits the disruption budgets, in no particular order.
+func (b *Budgets) Each(visit func(*facts.Budget)) {
+	for _, budget := range b.byKey {
+		visit(budget)
 	}
 }
 
-// Serial changes whenever a node asks for something else; 0: no node ever asked.
-func (e *EvictionRequests) Serial() uint64 { return e.serial }
+// Covering visits the disruption budgets that are about the pod and do not count its eviction already, by name, until visit says no.
+func (b *Budgets) Covering(pod *Pod, visit func(*facts.Budget) bool) {
+	for _, budget := range b.covering(pod) {
+		if !disrupts(budget, pod) && !visit(budget) {
+			return
+		}
+	}
+}
 
-// Nodes lists the nodes that ask, or have been told of a refusal, sorted.
-func (e *EvictionRequests) Nodes() []string {
-	if len(e.byNode) == 0 {
+// keys lists the budgets, by namespace and name.
+func (b *Budgets) keys() []budgetKey {
+	return slices.SortedFunc(maps.Keys(b.byKey), func(a, b budgetKey) int {
+		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+	})
+}
+
+// covering returns the disruption budgets that are about a pod, by name, so that counting does not depend on the order of events. The pod's
+// identity remembers them.
+func (b *Budgets) covering(pod *Pod) []*facts.Budget {
+	if len(b.byKey) == 0 || len(pod.identity.Labels) == 0 || pod.placeholder {
 		return nil
 	}
-	return slices.Sorted(maps.Keys(e.byNode))
+	if pod.identity.budgetsKnown {
+		return pod.identity.budgets
+	}
+	var list []*facts.Budget
+	for _, budget := range b.byKey {
+		if covers(budget, pod) {
+			list = append(list, budget)
+		}
+	}
+	slices.SortFunc(list, func(a, b *facts.Budget) int { return strings.Compare(a.Name, b.Name) })
+	pod.identity.budgets, pod.identity.budgetsKnown = list, true
+	return list
 }
 
-// Len is how many nodes there are in Nodes.
-func (e *EvictionRequests) Len() int { return len(e.byNode) }
-
-// On lists the pods that a node asks to evict, the most urgent first; the caller must not change it. A report that is stale or cannot be
-// read asks for nothing.
-func (e *EvictionRequests) On(node string) []facts.EvictionRequest { return e.byNode[node].asked }
-
-// Told lists the pods whose eviction was refused, as the node was told last; the caller must not change it.
-func (e *EvictionRequests) Told(node string) []facts.UID { return e.byNode[node].told }
+// set replaces a budget (nil: by none), and marks the nodes with pods that the old or the new one is about.
+func (b *Budgets) set(key budgetKey, budget *facts.Budget, identities []*identity, log *victimLog) {
+	old := b.byKey[key]
+	for _, id := range identities {
+		if len(id.pods) == 0 || (old == nil || !covers(old, id.pods[0])) && (budget == nil || !covers(budget, id.pods[0])) {
+			continue
+		}
+		id.budgets, id.budgetsKnown = nil, false
+		for _, pod := range id.pods {
+			log.note(pod.slot)
+		}
+	}
+	if budget == nil {
+		delete(b.byKey, key)
+		return
+	}
+	b.byKey[key] = budget
+}

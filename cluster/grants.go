@@ -290,8 +290,8 @@ func (s *Store) report(node string, r *facts.NodeReport) {
 			s.upsertNode(s.nodeBook.said(s.nodes[slot]))
 		}
 	}
-	s.evictions.set(node, r)
-	s.nodeEvents.set(node, r)
+	s.evictions.Set(node, r)
+	s.nodeEvents.Set(node, r)
 	slot, known := s.slots.byNode[node]
 	if !known {
 		return

@@ -34,7 +34,7 @@ func NewReplica() *Replica {
 	return &Replica{
 		snapshot: Snapshot{State: State{
 			amountColumns: amountColumns{kinds: resource.NewTable()}, attachedColumn: attachedColumn{volumes: volumes.New()},
-			counts: census.NewCounts(census.NewRegistry()), images: newImages(),
+			counts: census.NewCounts(census.NewRegistry()), images: census.NewImages(),
 		}},
 		classes: make(map[uint32]*Class),
 	}

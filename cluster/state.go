@@ -30,7 +30,7 @@ type State struct {
 	reserved []ReservationID
 
 	counts census.Counts // of pods, by node and by topology domain
-	images Images
+	images census.Images
 
 	touched []changes.Revision // the Store's revision after each slot's latest change
 	log     changes.Log
@@ -58,7 +58,7 @@ func (s *State) Log() *changes.Log { return &s.log }
 func (s *State) Counts() *census.Counts { return &s.counts }
 
 // Images says which nodes have which container images.
-func (s *State) Images() *Images { return &s.images }
+func (s *State) Images() *census.Images { return &s.images }
 
 // Touched returns the Store's revision after the slot's latest change.
 func (s *State) Touched(slot Slot) changes.Revision { return s.touched[slot] }
@@ -138,10 +138,10 @@ func without[T any](list, gone []T, equal func(a, b T) bool) []T {
 
 // setNode gives a slot another node (nil: none), with all that follows from its labels and images.
 func (s *State) setNode(slot Slot, node *facts.Node) {
-	s.images.count(s.nodes[slot], -1)
+	s.images.Count(s.nodes[slot], -1)
 	s.nodes[slot] = node
 	s.hasGPUs[slot] = node != nil && s.Shape(slot).GPUs > 0
-	s.images.count(node, 1)
+	s.images.Count(node, 1)
 	s.counts.SetNode(slot, node)
 }
 
@@ -184,7 +184,7 @@ func (s *State) copyAll(from *State) {
 	s.amountColumns.copyAll(&from.amountColumns)
 	s.nodes = append(s.nodes[:0], from.nodes...)
 	s.counts.Copy(&from.counts)
-	s.images = from.images.clone()
+	s.images = from.images.Clone()
 	s.ports = append(s.ports[:0], from.ports...)
 	s.disks = append(s.disks[:0], from.disks...)
 	s.views = append(s.views[:0], from.views...)

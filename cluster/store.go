@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"hilbert.dev/hilbert/cluster/agents"
 	"hilbert.dev/hilbert/cluster/census"
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/dra"
@@ -9,6 +10,7 @@ import (
 	"hilbert.dev/hilbert/cluster/volumes"
 	"hilbert.dev/hilbert/cluster/waiting"
 	"hilbert.dev/hilbert/resource"
+	"hilbert.dev/hilbert/topology"
 )
 
 // Store is the ledger. It has a single writer: its methods must not run beside one another.
@@ -26,9 +28,9 @@ type Store struct {
 	units        Units
 	quota        *quota.Tree
 	budgets      Budgets
-	evictions    EvictionRequests
+	evictions    agents.Requests
 	placeholders Placeholders
-	nodeEvents   NodeEvents
+	nodeEvents   agents.Events
 	claims       claimBook
 
 	placed      PodCounts
@@ -43,14 +45,14 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 	kinds, registry := resource.NewTable(), census.NewRegistry()
 	s := &Store{
 		State: State{
-			amountColumns: amountColumns{kinds: kinds}, attachedColumn: attachedColumn{volumes: volumes.New()}, counts: census.NewCounts(registry), images: newImages(),
+			amountColumns: amountColumns{kinds: kinds}, attachedColumn: attachedColumn{volumes: volumes.New()}, counts: census.NewCounts(registry), images: census.NewImages(),
 		},
 		slots:     slotTable{byNode: make(map[string]Slot)},
 		pods:      newPodTable(),
 		classes:   classBook{kinds: kinds, registry: registry, lent: lentKinds{kinds: kinds}, requests: make(map[string]*request), idle: idleClasses{byID: make(map[ClassID]*Class)}},
 		units:     Units{byName: make(map[facts.UnitName]*Unit)},
 		budgets:   Budgets{byKey: make(map[budgetKey]*facts.Budget)},
-		evictions: EvictionRequests{byNode: make(map[string]nodeRequests)}, nodeEvents: newNodeEvents(),
+		evictions: agents.NewRequests(), nodeEvents: agents.NewEvents(),
 	}
 	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed, charges: &s.charges}
 	s.fitKinds()
@@ -124,10 +126,10 @@ func (s *Store) Budgets() *Budgets { return &s.budgets }
 func (s *Store) Placeholders() *Placeholders { return &s.placeholders }
 
 // EvictionRequests are what nodes ask to be evicted.
-func (s *Store) EvictionRequests() *EvictionRequests { return &s.evictions }
+func (s *Store) EvictionRequests() *agents.Requests { return &s.evictions }
 
 // NodeEvents are what nodes have to tell people.
-func (s *Store) NodeEvents() *NodeEvents { return &s.nodeEvents }
+func (s *Store) NodeEvents() *agents.Events { return &s.nodeEvents }
 
 // VictimLog is the log of slots on which preemption would choose among the same pods in another order, or count other violations. Its
 // entries are of kind Recounted.
@@ -135,3 +137,81 @@ func (s *Store) VictimLog() *changes.Log { return &s.victims.Log }
 
 // LentKinds returns the kinds of what only reports give, CPU and then memory; 0 is one that no node has lent and no pod asked for.
 func (s *Store) LentKinds() [facts.ReclaimedKinds]resource.Kind { return s.classes.lent.of }
+
+// place charges a pod that its Binding gave something to a node, or files it as an orphan if the node is not known.
+func (s *Store) place(pod *Pod, node string, held *topology.Grant) {
+	pod.node = node
+	pod.hold(holdingOf(held))
+	pod.recorded, pod.said, pod.unrecorded = nil, 0, pod.Class.lacking(held)
+	slot, ok := s.slots.byNode[node]
+	if !ok {
+		s.pods.orphans[node] = append(s.pods.orphans[node], pod)
+		return
+	}
+	s.attach(pod, slot)
+	s.note(slot, changes.Charged)
+}
+
+// attach charges a pod to a slot without noting it in the log.
+func (s *Store) attach(pod *Pod, slot Slot) {
+	s.pods.enter(pod, slot)
+	s.placeholders.moved(pod, slot, 1)
+	pod.tally(&s.counts, slot, 1)
+	s.selection.act(pod.Class.request.carries)
+	s.grants.arrive(pod, slot)
+	s.charges.spend(pod, 1)
+	s.placed.count(pod, 1)
+	s.charge(slot, pod.Class, pod.holding())
+	s.attachVolumes(slot, pod, 1)
+	if s.usage.covers(slot, pod) {
+		s.usage.recount(slot)
+	}
+	if s.grants.touches(slot, pod) {
+		s.grants.recharge(slot)
+	}
+}
+
+// unplace takes a pod off whatever node the ledger has it on.
+func (s *Store) unplace(pod *Pod) {
+	if pod.node == "" {
+		return
+	}
+	pod.absolve(&s.victims)
+	s.claims.release(pod)
+	node, slot := pod.node, pod.slot
+	pod.node = ""
+	if slot == NoSlot {
+		s.pods.dropOrphan(node, pod)
+		pod.release()
+		return
+	}
+	s.pods.leave(pod)
+	s.placeholders.moved(pod, slot, -1)
+	s.discharge(slot, pod.Class, pod.holding())
+	s.attachVolumes(slot, pod, -1)
+	pod.tally(&s.counts, slot, -1)
+	s.charges.spend(pod, -1)
+	s.placed.count(pod, -1)
+	if s.usage.covers(slot, pod) {
+		s.usage.recount(slot)
+	}
+	recount := s.grants.depart(pod, slot, node)
+	pod.slot = NoSlot
+	pod.release()
+	if recount && !s.keepGuesses {
+		s.grants.recharge(slot)
+	}
+	s.note(slot, changes.Freed)
+}
+
+// release leaves the pod without anything.
+func (p *Pod) release() {
+	p.hold(holding{})
+	p.recorded, p.unrecorded, p.said = nil, 0, 0
+}
+
+// Queue is the queue that the pod is charged to, or will be.
+func (p *Pod) Queue() *quota.Queue { return p.tenant.Queue() }
+
+// Tenant is the account that the pod is charged to, or will be.
+func (p *Pod) Tenant() *quota.Tenant { return p.tenant }

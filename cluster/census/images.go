@@ -1,4 +1,4 @@
-package cluster
+package census
 
 import (
 	"maps"
@@ -18,9 +18,11 @@ type imageCount struct {
 	size  int64
 }
 
-func newImages() Images { return Images{byName: make(map[string]imageCount)} }
+// NewImages returns none.
+func NewImages() Images { return Images{byName: make(map[string]imageCount)} }
 
-func (m *Images) clone() Images { return Images{maps.Clone(m.byName), m.nodes} }
+// Clone returns a copy.
+func (m *Images) Clone() Images { return Images{maps.Clone(m.byName), m.nodes} }
 
 // Nodes is the number of nodes, with images or without.
 func (m *Images) Nodes() int { return m.nodes }
@@ -31,8 +33,8 @@ func (m *Images) With(name string) (nodes int32, size int64) {
 	return known.nodes, known.size
 }
 
-// count counts a node's images in or out; nil is no node.
-func (m *Images) count(node *facts.Node, sign int32) {
+// Count counts a node's images in or out; nil is no node.
+func (m *Images) Count(node *facts.Node, sign int32) {
 	if node == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package cluster
+package agents
 
 import (
 	"maps"
@@ -7,18 +7,19 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
-// NodeEvents are what nodes' agents have to tell people, as their newest reports say. It has one reader, who asks which nodes have more to tell than before.
-type NodeEvents struct {
+// Events are what nodes' agents have to tell people, as their newest reports say. It has one reader, who asks which nodes have more to tell than before.
+type Events struct {
 	byNode  map[string][]facts.NodeEvent
 	changed map[string]struct{}
 }
 
-func newNodeEvents() NodeEvents {
-	return NodeEvents{make(map[string][]facts.NodeEvent), make(map[string]struct{})}
+// NewEvents returns none.
+func NewEvents() Events {
+	return Events{make(map[string][]facts.NodeEvent), make(map[string]struct{})}
 }
 
-// set takes in a node's newest report; nil: there is none.
-func (e *NodeEvents) set(node string, r *facts.NodeReport) {
+// Set takes in a node's newest report; nil: there is none.
+func (e *Events) Set(node string, r *facts.NodeReport) {
 	var told []facts.NodeEvent
 	if r != nil {
 		told = r.Events
@@ -35,13 +36,13 @@ func (e *NodeEvents) set(node string, r *facts.NodeReport) {
 }
 
 // On lists what a node has to tell; the caller must not change it.
-func (e *NodeEvents) On(node string) []facts.NodeEvent { return e.byNode[node] }
+func (e *Events) On(node string) []facts.NodeEvent { return e.byNode[node] }
 
 // Nodes lists the nodes that have something to tell, sorted.
-func (e *NodeEvents) Nodes() []string { return slices.Sorted(maps.Keys(e.byNode)) }
+func (e *Events) Nodes() []string { return slices.Sorted(maps.Keys(e.byNode)) }
 
 // Changed lists the nodes that tell something else than when it was called last, sorted.
-func (e *NodeEvents) Changed() []string {
+func (e *Events) Changed() []string {
 	if len(e.changed) == 0 {
 		return nil
 	}
@@ -51,4 +52,4 @@ func (e *NodeEvents) Changed() []string {
 }
 
 // AnyChanged reports whether there is something in Changed.
-func (e *NodeEvents) AnyChanged() bool { return len(e.changed) > 0 }
+func (e *Events) AnyChanged() bool { return len(e.changed) > 0 }
