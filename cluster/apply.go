@@ -240,7 +240,7 @@ func (s *Store) settleKinds() {
 	if len(names) == 0 {
 		return
 	}
-	s.recount(names)
+	s.classifier.recount(names)
 	s.fitKinds()
 	s.quota.Narrow()
 	if len(waited) == 0 {
@@ -259,39 +259,4 @@ func (s *Store) settleKinds() {
 		}
 	}
 	s.tell(s.quota.Recount()...)
-}
-
-// recount replaces the classes that ask for any of the resources.
-func (s *Store) recount(names []string) {
-	replaced := s.classes.recount(names)
-	if len(replaced) == 0 {
-		return
-	}
-	s.addKinds(len(s.nodes), cap(s.nodes)) // those that are vacant now are still charged
-	var pods []*Pod
-	for _, pod := range s.pods.byUID {
-		if replaced[pod.Class] != nil {
-			pods = append(pods, pod)
-		}
-	}
-	slices.SortFunc(pods, func(a, b *Pod) int { return cmp.Compare(a.UID, b.UID) })
-	for _, pod := range pods {
-		old, slot := pod.Class, pod.slot
-		if slot != NoSlot {
-			s.move(slot, old, -1)
-			s.charges.spend(pod, -1)
-		}
-		s.classifier.refer(pod, replaced[old])
-		if slot != NoSlot {
-			s.move(slot, pod.Class, 1)
-			s.charges.spend(pod, 1)
-			s.note(slot, changes.Freed|changes.Charged)
-		}
-		if pod.wants() {
-			s.effects.emit(pod)
-		}
-	}
-	for old := range replaced {
-		s.classes.idle.leave(old)
-	}
 }

@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
+	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/waiting"
 )
@@ -18,6 +21,7 @@ type classifier struct {
 	book      *classBook
 	selection *selection
 	claims    *claimBook
+	charges   *chargeBook
 	effects   *effects
 	waiting   waiting.Bound
 	takesIn   bool // pods that were held back are being taken in
@@ -235,6 +239,41 @@ func (c *classifier) class(q *request, id *identity, asks needs) *Class {
 		c.state.counts.Learn()
 	}
 	return class
+}
+
+// recount replaces the classes that ask for any of the resources, whose kinds have come or gone. Pods on nodes are charged anew.
+func (c *classifier) recount(names []string) {
+	replaced := c.book.recount(names)
+	if len(replaced) == 0 {
+		return
+	}
+	c.state.addKinds(len(c.state.nodes), cap(c.state.nodes)) // those that are vacant now are still charged
+	var pods []*Pod
+	for _, pod := range c.pods.byUID {
+		if replaced[pod.Class] != nil {
+			pods = append(pods, pod)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *Pod) int { return cmp.Compare(a.UID, b.UID) })
+	for _, pod := range pods {
+		old, slot := pod.Class, pod.slot
+		if slot != NoSlot {
+			c.state.move(slot, old, -1)
+			c.charges.spend(pod, -1)
+		}
+		c.refer(pod, replaced[old])
+		if slot != NoSlot {
+			c.state.move(slot, pod.Class, 1)
+			c.charges.spend(pod, 1)
+			c.state.note(slot, changes.Freed|changes.Charged)
+		}
+		if pod.wants() {
+			c.effects.emit(pod)
+		}
+	}
+	for old := range replaced {
+		c.book.idle.leave(old)
+	}
 }
 
 // verify counts anew which classes wait, and which pods are held back.

@@ -297,7 +297,7 @@ func (l loader) pods(pods []PodRecord) {
 func (l loader) pod(r *PodRecord) {
 	f := &r.Facts
 	pod := &Pod{UID: f.UID, Namespace: f.Namespace, Name: f.Name, Created: f.Created, slot: NoSlot, placeholder: r.Placeholder}
-	l.s.enter(pod)
+	l.s.pods.file(pod)
 	if !f.Finished {
 		l.s.claims.enter(pod, f)
 		l.s.claims.use(pod, f)

@@ -44,7 +44,6 @@ type Placeholders struct {
 
 // podLedger is what Placeholders need of the ledger: there their placeholders come and go, and get certain places, as other pods do.
 type podLedger interface {
-	enter(*Pod)
 	upsertPod(*facts.Pod)
 	removePod(facts.UID)
 	Confirm(facts.UID)
@@ -360,7 +359,7 @@ func (b *Placeholders) enter(p *place) {
 	f.Unit, f.Subgroup, f.Claims, f.ResourceClaims, f.Extended = "", "", nil, nil, nil
 	if b.pods.byUID[f.UID] == nil {
 		pod := &Pod{UID: f.UID, Namespace: f.Namespace, Name: f.Name, Created: f.Created, slot: NoSlot, placeholder: true}
-		b.ledger.enter(pod)
+		b.pods.file(pod)
 	}
 	b.ledger.upsertPod(&f)
 }

@@ -89,14 +89,10 @@ func (s *Store) Release(uid facts.UID) bool {
 	if pod == nil || pod.Phase != Assumed {
 		return false
 	}
-	s.release(pod)
-	return true
-}
-
-func (s *Store) release(pod *Pod) {
 	s.takeBack(pod)
 	s.placeholders.giveBack(pod)
 	s.catchUp(pod)
+	return true
 }
 
 // takeBack makes a pod that has a place Pending again. What it has said of itself meanwhile is not taken in.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 )
 
 // podTable is the pods: all of them, those on each slot, and those that are bound to a node which is not known.
@@ -11,6 +12,7 @@ type podTable struct {
 	byUID   map[facts.UID]*Pod
 	onSlot  [][]*Pod
 	orphans map[string][]*Pod // by node
+	tree    *quota.Tree       // which says what tenant they are of
 	// updates are what assumed pods say of themselves since their Plan was committed. It holds once a pod is released: until then the Plan was
 	// judged by what the pod said before. It is bounded by the placements under way.
 	updates map[facts.UID]*facts.Pod
@@ -29,6 +31,19 @@ func (t *podTable) known(finished bool) (list []facts.UID) {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// file takes in the record of a pod that was not known.
+func (t *podTable) file(pod *Pod) {
+	t.byUID[pod.UID] = pod
+	pod.tenant = t.tree.Join(pod.Namespace)
+}
+
+// drop forgets a pod.
+func (t *podTable) drop(pod *Pod) {
+	t.tree.Leave(pod.tenant)
+	delete(t.byUID, pod.UID)
+	delete(t.updates, pod.UID)
 }
 
 // enter adds a pod to those on a slot; leave takes it out.
@@ -64,7 +79,7 @@ func (s *Store) upsertPod(seen *facts.Pod) {
 			return // another scheduler's, or finished; but a unit remembers its finished members
 		}
 		pod = &Pod{UID: seen.UID, Namespace: seen.Namespace, Name: seen.Name, Created: seen.Created, slot: NoSlot}
-		s.enter(pod)
+		s.pods.file(pod)
 		s.claims.enter(pod, seen)
 	}
 	s.claims.use(pod, seen)
@@ -182,7 +197,6 @@ func (s *Store) removePod(uid facts.UID) {
 	if pod == nil {
 		return
 	}
-	delete(s.pods.updates, uid)
 	s.unplace(pod)
 	s.placeholders.giveBack(pod)
 	s.placeholders.forget(pod)
@@ -190,16 +204,9 @@ func (s *Store) removePod(uid facts.UID) {
 	s.classifier.refer(pod, nil)
 	s.units.join(pod, facts.UnitName{})
 	s.selection.set(pod, nil)
-	s.quota.Leave(pod.tenant)
 	s.claims.forget(uid)
-	delete(s.pods.byUID, uid)
+	s.pods.drop(pod)
 	s.effects.add(Effect{Kind: Settled, Pod: pod, Gone: true})
-}
-
-// enter files the record of a pod that was not known.
-func (s *Store) enter(pod *Pod) {
-	s.pods.byUID[pod.UID] = pod
-	pod.tenant = s.quota.Join(pod.Namespace)
 }
 
 // PodCounts is how many pods of some kinds are on known nodes, or on their way there.

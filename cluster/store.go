@@ -57,6 +57,7 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 	s.grants = grantBook{state: &s.State, pods: &s.pods, reports: make(map[string]*reported), placed: &s.placed, charges: &s.charges}
 	s.fitKinds()
 	s.quota = quota.NewTree(kinds, func(namespace string) []facts.Label { return s.selection.namespaces[namespace] })
+	s.pods.tree = s.quota
 	s.charges = chargeBook{state: &s.State, pods: &s.pods, tree: s.quota}
 	s.selection = newSelection(&s.State, registry, defaults)
 	s.usage = usageBook{&s.State, &s.pods}
@@ -67,7 +68,7 @@ func NewStore(defaults ...facts.SpreadDefault) *Store {
 	s.claims = claimBook{
 		state: &s.State, slots: &s.slots, pods: &s.pods, attached: attachments{&s.State, &s.slots, &s.pods}, dra: dra.New(), selection: &s.selection, effects: &s.effects,
 	}
-	s.classifier = classifier{state: &s.State, pods: &s.pods, book: &s.classes, selection: &s.selection, claims: &s.claims, effects: &s.effects}
+	s.classifier = classifier{state: &s.State, pods: &s.pods, book: &s.classes, selection: &s.selection, claims: &s.claims, charges: &s.charges, effects: &s.effects}
 	s.classes.gpuKind, s.gpuKind = s.quota.GPUKind(), s.quota.GPUKind()
 	s.fitKinds()
 	return s
