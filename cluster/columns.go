@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"fmt"
+
 	"hilbert.dev/hilbert/cluster/changes"
 	"hilbert.dev/hilbert/cluster/facts"
+	"hilbert.dev/hilbert/cluster/quota"
 	"hilbert.dev/hilbert/resource"
 	"hilbert.dev/hilbert/topology"
 )
@@ -172,6 +175,35 @@ func (c *amountColumns) copyAll(from *amountColumns) {
 	}
 	c.scoreCPU.CopyAll(&from.scoreCPU)
 	c.scoreMemory.CopyAll(&from.scoreMemory)
+}
+
+// verify adds anew what the pods on a slot request.
+func (c *amountColumns) verify(slot Slot, pods []*Pod) error {
+	requested := make(quota.Exact, len(c.requested))
+	scores := make(quota.Exact, 2) // CPU, memory
+	for _, pod := range pods {
+		for _, a := range pod.Class.Amounts {
+			requested.Add(a.Kind, a.Value)
+		}
+		cpu, memory := Excess(pod.Class, pod.NUMANodes())
+		for kind, amount := range [...]int64{cpu, memory} {
+			requested.Add(resource.Kind(kind), amount)
+			scores.Add(resource.Kind(kind), amount)
+		}
+		scores.Add(resource.CPU, pod.Class.ScoreCPU)
+		scores.Add(resource.Memory, pod.Class.ScoreMemory)
+	}
+	for kind := range requested {
+		if has := c.requested[kind].Exact(int(slot)); has != requested[kind] {
+			return fmt.Errorf("%s: column says %s requested, pods say %s", c.kinds.Name(resource.Kind(kind)), has, requested[kind])
+		}
+	}
+	for kind, column := range [...]*resource.Sums{&c.scoreCPU, &c.scoreMemory} {
+		if has := column.Exact(int(slot)); has != scores[kind] {
+			return fmt.Errorf("%s: score column says %s, pods say %s", c.kinds.Name(resource.Kind(kind)), has, scores[kind])
+		}
+	}
+	return nil
 }
 
 // resized returns a list of n, which shares its beginning with another and ends with zero values; none of the rest is kept.

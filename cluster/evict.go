@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -76,6 +77,21 @@ func (p *Pod) absolve(log *victimLog) {
 		waiting.victims = remove(waiting.victims, p)
 	}
 	p.claims = nil
+}
+
+// verifyVictims holds a pod and its victims against one another.
+func (p *Pod) verifyVictims(pods *podTable) error {
+	for _, victim := range p.victims {
+		if p.Phase != Assumed || pods.byUID[victim.UID] != victim || !slices.Contains(victim.claims, p) {
+			return fmt.Errorf("pod %s (%s on %q) waits for %s (on %q), which does not know it", p.UID, p.Phase, p.node, victim.UID, victim.node)
+		}
+	}
+	for _, waiting := range p.claims {
+		if !slices.Contains(waiting.victims, p) {
+			return fmt.Errorf("pod %s is claimed by %s, which does not wait for it", p.UID, waiting.UID)
+		}
+	}
+	return nil
 }
 
 // remove returns the list without the pod, nil when nothing is left.

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 
 	"hilbert.dev/hilbert/cluster/changes"
@@ -223,6 +225,46 @@ func (b *grantBook) reshape(slot Slot) bool {
 	}
 	b.state.hasGPUs[slot] = b.state.Shape(slot).GPUs > 0
 	return true
+}
+
+// verify counts what is left of a slot's GPUs, NUMA nodes and devices anew: from what the node and its report say, and what the pods hold.
+func (b *grantBook) verify(slot Slot) error {
+	node := b.state.nodes[slot].Name
+	var r *facts.NodeReport
+	if known := b.reports[node]; known != nil {
+		r = known.NodeReport
+	}
+	if b.state.Report(slot) != r {
+		return errors.New("the row has another report than the store")
+	}
+	if b.state.hasGPUs[slot] != (b.state.Shape(slot).GPUs > 0) {
+		return fmt.Errorf("the column says that there are GPUs: %v; there are %d", b.state.hasGPUs[slot], b.state.Shape(slot).GPUs)
+	}
+	if has := r != nil && r.Devices != nil; has != (b.state.Shape(slot).Devices != nil) {
+		return fmt.Errorf("the report names devices: %v; the row has them: %v", has, !has)
+	}
+	var l left
+	v, guesses := l.empty(b.state, slot), int32(0)
+	for _, pod := range b.pods.onSlot[slot] {
+		said, which := heldBy(r, pod.UID)
+		g := pod.Grant()
+		want := g
+		take(&want, &said, which)
+		normalize(&want)
+		if which != pod.said || want != g || pod.lifted {
+			return fmt.Errorf("pod %s holds %+v, said by its node are parts %b; the node says %b: %+v", pod.UID, g, pod.said, which, said)
+		}
+		if b.open(pod, slot) != 0 {
+			guesses++
+		}
+		commit(&v, &g)
+	}
+	b.eachForeign(slot, node, func(g *topology.Grant) { commit(&v, g) })
+	if !l.is(b.state, slot) || guesses != b.guessed[slot] {
+		return fmt.Errorf("%v GPUs, and of NUMA nodes and devices %+v, are free, and %d pods are guessed; pods say %+v and %d",
+			b.state.gpus[slot], b.state.rows[slot], b.guessed[slot], l, guesses)
+	}
+	return nil
 }
 
 // reported is the newest report of a node.

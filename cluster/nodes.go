@@ -221,6 +221,9 @@ func (b *nodeBook) verify(slot Slot) error {
 			return fmt.Errorf("%s: column says %d allocatable, the node says %d", b.state.kinds.Name(resource.Kind(kind)), has, want[kind])
 		}
 	}
+	if row := b.state.rows[slot]; row != nil && !slices.Equal(row.brought, b.byNUMANode(slot)) {
+		return fmt.Errorf("the row counts %v by NUMA node, its report and node %v", row.brought, b.byNUMANode(slot))
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 
 	"hilbert.dev/hilbert/cluster/facts"
@@ -72,6 +73,27 @@ func (t *podTable) dropOrphan(node string, pod *Pod) {
 	t.orphans[node] = list
 }
 
+// verify holds the pods on a slot against what they say themselves.
+func (t *podTable) verify(slot Slot, node string) error {
+	for at, pod := range t.onSlot[slot] {
+		if pod.slot != slot || int(pod.position) != at || pod.node != node {
+			return fmt.Errorf("pod %s stands at %d but says slot %d, position %d, node %s", pod.UID, at, pod.slot, pod.position, pod.node)
+		}
+	}
+	return nil
+}
+
+// verifyUpdates reports an update that is kept for nothing.
+func (t *podTable) verifyUpdates() error {
+	for uid := range t.updates {
+		if pod := t.byUID[uid]; pod == nil || pod.Phase != Assumed {
+			return fmt.Errorf("an update of pod %s is kept, which is not assumed", uid)
+		}
+	}
+	return nil
+}
+
+// upsertPod takes in what is known of a pod: what it says of itself, and where it is.
 func (s *Store) upsertPod(seen *facts.Pod) {
 	pod := s.pods.byUID[seen.UID]
 	if pod == nil {

@@ -7,8 +7,6 @@ import (
 
 	"hilbert.dev/hilbert/cluster/facts"
 	"hilbert.dev/hilbert/cluster/quota"
-	"hilbert.dev/hilbert/resource"
-	"hilbert.dev/hilbert/topology"
 )
 
 // audit recomputes the ledger from its pods: it walks the slots, then the pods, sums what they hold, and holds the sums against the books.
@@ -82,7 +80,7 @@ func (a *audit) slots() error {
 		if s.slots.byNode[node.Name] != slot {
 			return fmt.Errorf("node %s is in slot %d but indexed in %d", node.Name, slot, s.slots.byNode[node.Name])
 		}
-		if err := a.slot(slot, node); err != nil {
+		if err := a.slot(slot); err != nil {
 			return fmt.Errorf("node %s: %w", node.Name, err)
 		}
 		a.charged += len(s.pods.onSlot[slot])
@@ -90,11 +88,42 @@ func (a *audit) slots() error {
 	return nil
 }
 
+// slot asks every part what it says of a slot.
+func (a *audit) slot(slot Slot) error {
+	s, pods := a.s, a.s.pods.onSlot[slot]
+	if err := s.pods.verify(slot, s.nodes[slot].Name); err != nil {
+		return err
+	}
+	if err := s.nodeBook.verify(slot); err != nil {
+		return err
+	}
+	if err := s.amountColumns.verify(slot, pods); err != nil {
+		return err
+	}
+	ports, disks := 0, 0
+	for _, pod := range pods {
+		ports, disks = ports+len(pod.Class.Ports), disks+len(pod.Class.Disks)
+	}
+	if ports != len(s.ports[slot]) || disks != len(s.disks[slot]) {
+		return fmt.Errorf("%d host ports and %d disks taken, pods say %d and %d", len(s.ports[slot]), len(s.disks[slot]), ports, disks)
+	}
+	if err := s.claims.attached.verify(slot); err != nil {
+		return err
+	}
+	if err := s.selection.verify(slot, pods); err != nil {
+		return err
+	}
+	if err := s.usage.verify(slot); err != nil {
+		return err
+	}
+	return s.grants.verify(slot)
+}
+
 // pods verifies each pod, and sums what they hold.
 func (a *audit) pods() error {
 	charged := 0
 	for _, pod := range a.s.pods.byUID {
-		if err := a.claims(pod); err != nil {
+		if err := pod.verifyVictims(&a.s.pods); err != nil {
 			return err
 		}
 		placed := pod.node != ""
@@ -115,118 +144,11 @@ func (a *audit) pods() error {
 		charged++
 		a.placed.count(pod, 1)
 	}
-	for uid := range a.s.pods.updates {
-		if pod := a.s.pods.byUID[uid]; pod == nil || pod.Phase != Assumed {
-			return fmt.Errorf("an update of pod %s is kept, which is not assumed", uid)
-		}
+	if err := a.s.pods.verifyUpdates(); err != nil {
+		return err
 	}
 	if charged != a.charged {
 		return fmt.Errorf("%d pods are charged without being in the ledger", a.charged-charged)
-	}
-	return nil
-}
-
-func (a *audit) slot(slot Slot, node *facts.Node) error {
-	requested := make(quota.Exact, len(a.s.requested))
-	scores := make(quota.Exact, 2) // CPU, memory
-	ports, disks := 0, 0
-	for at, pod := range a.s.pods.onSlot[slot] {
-		if pod.slot != slot || int(pod.position) != at || pod.node != node.Name {
-			return fmt.Errorf("pod %s stands at %d but says slot %d, position %d, node %s", pod.UID, at, pod.slot, pod.position, pod.node)
-		}
-		for _, a := range pod.Class.Amounts {
-			requested.Add(a.Kind, a.Value)
-		}
-		cpu, memory := Excess(pod.Class, pod.NUMANodes())
-		for kind, amount := range [...]int64{cpu, memory} {
-			requested.Add(resource.Kind(kind), amount)
-			scores.Add(resource.Kind(kind), amount)
-		}
-		scores.Add(resource.CPU, pod.Class.ScoreCPU)
-		scores.Add(resource.Memory, pod.Class.ScoreMemory)
-		ports, disks = ports+len(pod.Class.Ports), disks+len(pod.Class.Disks)
-	}
-	if err := a.s.nodeBook.verify(slot); err != nil {
-		return err
-	}
-	for kind := range requested {
-		if has := a.s.requested[kind].Exact(int(slot)); has != requested[kind] {
-			return fmt.Errorf("%s: column says %s requested, pods say %s", a.s.kinds.Name(resource.Kind(kind)), has, requested[kind])
-		}
-	}
-	for kind, column := range [...]*resource.Sums{&a.s.scoreCPU, &a.s.scoreMemory} {
-		if has := column.Exact(int(slot)); has != scores[kind] {
-			return fmt.Errorf("%s: score column says %s, pods say %s", a.s.kinds.Name(resource.Kind(kind)), has, scores[kind])
-		}
-	}
-	if ports != len(a.s.ports[slot]) || disks != len(a.s.disks[slot]) {
-		return fmt.Errorf("%d host ports and %d disks taken, pods say %d and %d", len(a.s.ports[slot]), len(a.s.disks[slot]), ports, disks)
-	}
-	if err := a.s.claims.attached.verify(slot); err != nil {
-		return err
-	}
-	if err := a.s.selection.verify(slot, a.s.pods.onSlot[slot]); err != nil {
-		return err
-	}
-	return a.held(slot, node)
-}
-
-// held counts what is left of a slot's GPUs, NUMA nodes and devices anew: from what the node and its report say, and what the pods hold.
-func (a *audit) held(slot Slot, node *facts.Node) error {
-	var r *facts.NodeReport
-	if known := a.s.grants.reports[node.Name]; known != nil {
-		r = known.NodeReport
-	}
-	if a.s.Report(slot) != r {
-		return errors.New("the row has another report than the store")
-	}
-	if err := a.s.usage.verify(slot); err != nil {
-		return err
-	}
-	if a.s.hasGPUs[slot] != (a.s.Shape(slot).GPUs > 0) {
-		return fmt.Errorf("the column says that there are GPUs: %v; there are %d", a.s.hasGPUs[slot], a.s.Shape(slot).GPUs)
-	}
-	if has := r != nil && r.Devices != nil; has != (a.s.Shape(slot).Devices != nil) {
-		return fmt.Errorf("the report names devices: %v; the row has them: %v", has, !has)
-	}
-	if row := a.s.rows[slot]; row != nil && !slices.Equal(row.brought, a.s.nodeBook.byNUMANode(slot)) {
-		return fmt.Errorf("the row counts %v by NUMA node, its report and node %v", row.brought, a.s.nodeBook.byNUMANode(slot))
-	}
-	var l left
-	v, guesses := l.empty(&a.s.State, slot), int32(0)
-	for _, pod := range a.s.pods.onSlot[slot] {
-		said, which := heldBy(r, pod.UID)
-		g := pod.Grant()
-		want := g
-		take(&want, &said, which)
-		normalize(&want)
-		if which != pod.said || want != g || pod.lifted {
-			return fmt.Errorf("pod %s holds %+v, said by its node are parts %b; the node says %b: %+v", pod.UID, g, pod.said, which, said)
-		}
-		if a.s.grants.open(pod, slot) != 0 {
-			guesses++
-		}
-		commit(&v, &g)
-	}
-	a.s.grants.eachForeign(slot, node.Name, func(g *topology.Grant) { commit(&v, g) })
-	if !l.is(&a.s.State, slot) || guesses != a.s.grants.guessed[slot] {
-		return fmt.Errorf("%v GPUs, and of NUMA nodes and devices %+v, are free, and %d pods are guessed; pods say %+v and %d",
-			a.s.gpus[slot], a.s.rows[slot], a.s.grants.guessed[slot], l, guesses)
-	}
-	return nil
-}
-
-// claims holds a pod and its victims against one another.
-func (a *audit) claims(pod *Pod) error {
-	for _, victim := range pod.victims {
-		if pod.Phase != Assumed || a.s.pods.byUID[victim.UID] != victim || !slices.Contains(victim.claims, pod) {
-			return fmt.Errorf("pod %s (%s on %q) waits for %s (on %q), which does not know it", pod.UID, pod.Phase, pod.node, victim.UID, victim.node)
-		}
-	}
-	for _, waiting := range pod.claims {
-		if !slices.Contains(waiting.victims, pod) {
-			return fmt.Errorf("pod %s is claimed by %s, which does not wait for it", pod.UID, waiting.UID)
-		}
 	}
 	return nil
 }
