@@ -18,14 +18,14 @@ type attachments struct {
 	onNode   map[string]map[string]*facts.Attachment // by node and name
 	ofVolume map[string]map[string]*facts.Attachment // by volume and name
 	limited  map[string]int                          // nodes that limit a driver
-	users    map[facts.VolumeHandle][]*user          // of volumes of drivers that are counted
+	byVolume map[facts.VolumeHandle][]*user          // pods that use volumes of drivers that are counted
 	moved    map[string]bool                         // nodes about which something changed
 }
 
 func newAttachments() attachments {
 	return attachments{
 		nodes: make(map[string]*facts.StorageNode), known: make(map[string]*facts.Attachment), onNode: make(map[string]map[string]*facts.Attachment),
-		ofVolume: make(map[string]map[string]*facts.Attachment), limited: make(map[string]int), users: make(map[facts.VolumeHandle][]*user),
+		ofVolume: make(map[string]map[string]*facts.Attachment), limited: make(map[string]int), byVolume: make(map[facts.VolumeHandle][]*user),
 		moved: make(map[string]bool),
 	}
 }
@@ -91,8 +91,7 @@ func (b *Book) setDriver(name string, driver *facts.StorageDriver, to pods) {
 }
 
 // setAttachment takes in that a volume is attached; nil: it is not any more.
-func (b *Book) setAttachment(name string, attachment *facts.Attachment) {
-	a := &b.attachments
+func (a *attachments) setAttachment(name string, attachment *facts.Attachment) {
 	if old := a.known[name]; old != nil {
 		leave(a.onNode, old.Node, name)
 		leave(a.ofVolume, old.Volume, name)
@@ -108,18 +107,18 @@ func (b *Book) setAttachment(name string, attachment *facts.Attachment) {
 }
 
 // everybody adds all pods that use volumes.
-func (b *Book) everybody(to pods) {
-	for uid := range b.pods {
+func (t *userTable) everybody(to pods) {
+	for uid := range t.pods {
 		to[uid] = true
 	}
 }
 
 // handleOf is by what a claim's volume is counted; ok is false if it is not.
-func (b *Book) handleOf(c *facts.Claim) (a attach, ok bool) {
-	if v := b.volumes[c.Volume]; v != nil && c.Volume != "" {
+func (o *objects) handleOf(c *facts.Claim) (a attach, ok bool) {
+	if v := o.volumes[c.Volume]; v != nil && c.Volume != "" {
 		return attach{v.Handle, v.InTree != ""}, v.Handle.Driver != ""
 	}
-	class := b.classes[c.StorageClass]
+	class := o.classes[c.StorageClass]
 	if class == nil || class.Attaches == "" {
 		return attach{}, false
 	}
@@ -156,28 +155,28 @@ func (b *Book) reattach(u *user, to pods) {
 	}
 	u.attached = list
 	for _, a := range list {
-		users := b.attachments.users[a.VolumeHandle]
+		users := b.attachments.byVolume[a.VolumeHandle]
 		if len(users) == 1 {
 			to[users[0].uid] = true
 		}
-		b.attachments.users[a.VolumeHandle] = append(users, u)
+		b.attachments.byVolume[a.VolumeHandle] = append(users, u)
 	}
 }
 
-func (b *Book) unshare(u *user, h facts.VolumeHandle, to pods) {
-	users := b.attachments.users[h]
+func (a *attachments) unshare(u *user, h facts.VolumeHandle, to pods) {
+	users := a.byVolume[h]
 	at := slices.Index(users, u)
 	last := len(users) - 1
 	users[at], users[last] = users[last], nil
 	users = users[:last]
 	switch len(users) {
 	case 0:
-		delete(b.attachments.users, h)
+		delete(a.byVolume, h)
 		return
 	case 1:
 		to[users[0].uid] = true
 	}
-	b.attachments.users[h] = users
+	a.byVolume[h] = users
 }
 
 // settle brings what the pods have attached up to date, and adds those that this is about.
@@ -198,7 +197,7 @@ func (b *Book) driverNeeds(u *user) (list []facts.DriverNeed) {
 		}
 		need := &list[len(list)-1]
 		need.InTree = need.InTree && a.inTree
-		if len(b.attachments.users[a.VolumeHandle]) > 1 {
+		if len(b.attachments.byVolume[a.VolumeHandle]) > 1 {
 			need.Shared = append(need.Shared, a.Handle)
 		} else {
 			need.Own++
@@ -208,8 +207,8 @@ func (b *Book) driverNeeds(u *user) (list []facts.DriverNeed) {
 }
 
 // Attaches lists the volumes that a pod has, or will have, attached to its node, as far as they are followed, sorted.
-func (b *Book) Attaches(uid facts.UID) (list []facts.VolumeHandle) {
-	if u := b.pods[uid]; u != nil {
+func (t *userTable) Attaches(uid facts.UID) (list []facts.VolumeHandle) {
+	if u := t.pods[uid]; u != nil {
 		for _, a := range u.attached {
 			list = append(list, a.VolumeHandle)
 		}
@@ -218,7 +217,7 @@ func (b *Book) Attaches(uid facts.UID) (list []facts.VolumeHandle) {
 }
 
 // Node is what a node says of its drivers; nil: nothing.
-func (b *Book) Node(name string) *facts.StorageNode { return b.attachments.nodes[name] }
+func (a *attachments) Node(name string) *facts.StorageNode { return a.nodes[name] }
 
 // AttachedTo lists the volumes that are attached to a node, sorted. In-tree volumes are left out, as upstream does.
 func (b *Book) AttachedTo(node string) (list []facts.VolumeHandle) {
@@ -232,11 +231,11 @@ func (b *Book) AttachedTo(node string) (list []facts.VolumeHandle) {
 }
 
 // Moved lists the nodes about whose drivers or attachments something changed since it was called last, sorted.
-func (b *Book) Moved() []string {
-	if len(b.attachments.moved) == 0 {
+func (a *attachments) Moved() []string {
+	if len(a.moved) == 0 {
 		return nil
 	}
-	list := slices.Sorted(maps.Keys(b.attachments.moved))
-	clear(b.attachments.moved)
+	list := slices.Sorted(maps.Keys(a.moved))
+	clear(a.moved)
 	return list
 }

@@ -7,25 +7,40 @@ import (
 	"hilbert.dev/hilbert/cluster/facts"
 )
 
-// Book is what is known of storage. The zero value is not usable; see New.
+// Book is what is known of storage: the objects, the pods that use them, what they were promised, and what is attached. It keeps these four in step, and says what volumes
+// ask of nodes. The zero value is not usable; see New.
 type Book struct {
+	objects
+	userTable
+	promises
+	attachments
+}
+
+// objects is what the API server says of claims, volumes and what can be provisioned. The lists by class and by claim hold exactly the objects that they are about.
+type objects struct {
 	claims     map[facts.ClaimName]*facts.Claim
 	volumes    map[string]*facts.Volume
 	classes    map[string]*facts.StorageClass
 	drivers    map[string]*facts.StorageDriver
 	capacities map[facts.StorageName]*facts.StorageCapacity
 
-	free     map[string]map[string]*facts.Volume          // available volumes that are kept for no claim, by storage class and name
-	kept     map[facts.ClaimName]map[string]*facts.Volume // volumes that are bound to a claim or kept for it, by name
-	unbound  map[string]map[facts.ClaimName]bool          // claims that are not bound, by storage class
-	naming   map[string]map[facts.ClaimName]bool          // claims that name a volume, by its name
-	rooms    map[string]map[facts.StorageName]*facts.StorageCapacity
-	users    map[facts.ClaimName]map[facts.UID]*user
-	pods     map[facts.UID]*user
+	free    map[string]map[string]*facts.Volume          // available volumes that are kept for no claim, by storage class and name
+	kept    map[facts.ClaimName]map[string]*facts.Volume // volumes that are bound to a claim or kept for it, by name
+	unbound map[string]map[facts.ClaimName]bool          // claims that are not bound, by storage class
+	naming  map[string]map[facts.ClaimName]bool          // claims that name a volume, by its name
+	rooms   map[string]map[facts.StorageName]*facts.StorageCapacity
+}
+
+// userTable is the pods that use claims, by UID and by claim. What a pod uses never changes.
+type userTable struct {
+	users map[facts.ClaimName]map[facts.UID]*user
+	pods  map[facts.UID]*user
+}
+
+// promises is what pods with a node were promised that the API server may not have yet: each claim and each volume once.
+type promises struct {
 	promised map[string]facts.ClaimName // volumes
 	told     map[facts.ClaimName]*promise
-
-	attachments attachments
 }
 
 // user is a pod that uses claims.
@@ -51,13 +66,14 @@ type promise struct {
 // New returns an empty Book.
 func New() *Book {
 	return &Book{
-		claims: make(map[facts.ClaimName]*facts.Claim), volumes: make(map[string]*facts.Volume), classes: make(map[string]*facts.StorageClass),
-		drivers: make(map[string]*facts.StorageDriver), capacities: make(map[facts.StorageName]*facts.StorageCapacity),
-		free: make(map[string]map[string]*facts.Volume), kept: make(map[facts.ClaimName]map[string]*facts.Volume), unbound: make(map[string]map[facts.ClaimName]bool),
-		naming: make(map[string]map[facts.ClaimName]bool),
-		rooms:  make(map[string]map[facts.StorageName]*facts.StorageCapacity),
-		users:  make(map[facts.ClaimName]map[facts.UID]*user), pods: make(map[facts.UID]*user),
-		promised: make(map[string]facts.ClaimName), told: make(map[facts.ClaimName]*promise),
+		objects: objects{
+			claims: make(map[facts.ClaimName]*facts.Claim), volumes: make(map[string]*facts.Volume), classes: make(map[string]*facts.StorageClass),
+			drivers: make(map[string]*facts.StorageDriver), capacities: make(map[facts.StorageName]*facts.StorageCapacity),
+			free: make(map[string]map[string]*facts.Volume), kept: make(map[facts.ClaimName]map[string]*facts.Volume), unbound: make(map[string]map[facts.ClaimName]bool),
+			naming: make(map[string]map[facts.ClaimName]bool), rooms: make(map[string]map[facts.StorageName]*facts.StorageCapacity),
+		},
+		userTable:   userTable{users: make(map[facts.ClaimName]map[facts.UID]*user), pods: make(map[facts.UID]*user)},
+		promises:    promises{promised: make(map[string]facts.ClaimName), told: make(map[facts.ClaimName]*promise)},
 		attachments: newAttachments(),
 	}
 }
@@ -168,8 +184,8 @@ func (p pods) list() []facts.UID {
 }
 
 // ofClaim adds the pods that use a claim.
-func (b *Book) ofClaim(name facts.ClaimName, to pods) {
-	for uid := range b.users[name] {
+func (t *userTable) ofClaim(name facts.ClaimName, to pods) {
+	for uid := range t.users[name] {
 		to[uid] = true
 	}
 }
@@ -301,8 +317,8 @@ func (b *Book) Use(uid facts.UID, namespace string, uses []facts.ClaimUse, gang 
 }
 
 // inGangs is how many members of gangs use a claim. If several do, what the users ask names the claim: members are placed before the first of them has its volume.
-func (b *Book) inGangs(name facts.ClaimName) (n int) {
-	for _, u := range b.users[name] {
+func (t *userTable) inGangs(name facts.ClaimName) (n int) {
+	for _, u := range t.users[name] {
 		if u.gang {
 			n++
 		}
@@ -347,8 +363,8 @@ func (u *user) claims(yield func(facts.ClaimName, facts.ClaimUse) bool) {
 }
 
 // Uses returns the claims that a pod uses; the caller must not change them.
-func (b *Book) Uses(uid facts.UID) []facts.ClaimUse {
-	if u := b.pods[uid]; u != nil {
+func (t *userTable) Uses(uid facts.UID) []facts.ClaimUse {
+	if u := t.pods[uid]; u != nil {
 		return u.uses
 	}
 	return nil

@@ -60,7 +60,7 @@ func (b *Book) Needs(uid facts.UID) (needs *facts.VolumeNeeds, waits string) {
 }
 
 // waits returns why a claim keeps the pod from having a node, whichever it is.
-func (b *Book) waits(u *user, use facts.ClaimUse, claim *facts.Claim) string {
+func (o *objects) waits(u *user, use facts.ClaimUse, claim *facts.Claim) string {
 	quoted := `persistentvolumeclaim "` + use.Claim + `"`
 	switch {
 	case claim == nil && use.Ephemeral:
@@ -76,7 +76,7 @@ func (b *Book) waits(u *user, use facts.ClaimUse, claim *facts.Claim) string {
 	case claim.Bound:
 		return ""
 	}
-	class := b.classes[claim.StorageClass]
+	class := o.classes[claim.StorageClass]
 	if claim.Volume != "" || class == nil || !class.Waits {
 		return "pod has unbound immediate PersistentVolumeClaims"
 	}
@@ -84,8 +84,8 @@ func (b *Book) waits(u *user, use facts.ClaimUse, claim *facts.Claim) string {
 }
 
 // otherUsers adds the other pods that have a node and use the claim.
-func (b *Book) otherUsers(list []facts.ClaimUser, u *user, name facts.ClaimName) []facts.ClaimUser {
-	for _, other := range b.users[name] {
+func (t *userTable) otherUsers(list []facts.ClaimUser, u *user, name facts.ClaimName) []facts.ClaimUser {
+	for _, other := range t.users[name] {
 		if other != u && other.node != "" {
 			list = append(list, facts.ClaimUser{Pod: other.uid, Node: other.node})
 		}
@@ -108,7 +108,7 @@ func (b *Book) inOrder(claims []*facts.Claim) []*facts.Claim {
 }
 
 // node is the node for which a volume of the claim is provisioned; empty: none has been chosen.
-func (b *Book) node(c *facts.Claim) string {
+func (b *promises) node(c *facts.Claim) string {
 	if p := b.told[c.ClaimName]; p != nil && p.uid == c.UID && p.volume == "" {
 		return p.node
 	}
@@ -174,9 +174,9 @@ func (b *Book) candidates(c *facts.Claim) []facts.VolumeChoice {
 }
 
 // room lists the nodes for which enough can be provisioned, where there is most in all first. Of equal selectors the first is enough. Upstream goes by any.
-func (b *Book) room(c *facts.Claim) (list []facts.StorageRoom) {
-	rooms := make([]*facts.StorageCapacity, 0, len(b.rooms[c.StorageClass]))
-	for _, r := range b.rooms[c.StorageClass] {
+func (o *objects) room(c *facts.Claim) (list []facts.StorageRoom) {
+	rooms := make([]*facts.StorageCapacity, 0, len(o.rooms[c.StorageClass]))
+	for _, r := range o.rooms[c.StorageClass] {
 		if r.Most >= c.Size && !r.Nodes.Nothing {
 			rooms = append(rooms, r)
 		}

@@ -54,9 +54,9 @@ func (b *Book) Take(uid facts.UID, node *facts.Node, leaves func(facts.UID) bool
 }
 
 // unboundOf lists the claims of a pod that are not bound.
-func (b *Book) unboundOf(u *user) (list []*facts.Claim) {
+func (o *objects) unboundOf(u *user) (list []*facts.Claim) {
 	for name := range u.claims {
-		if c := b.claims[name]; c != nil && !c.Bound {
+		if c := o.claims[name]; c != nil && !c.Bound {
 			list = append(list, c)
 		}
 	}
@@ -81,8 +81,8 @@ func (b *Book) place(u *user, node string) []facts.UID {
 	return affected.list()
 }
 
-func (b *Book) classOf(name facts.ClaimName) string {
-	if c := b.claims[name]; c != nil {
+func (o *objects) classOf(name facts.ClaimName) string {
+	if c := o.claims[name]; c != nil {
 		return c.StorageClass
 	}
 	return ""
@@ -110,7 +110,7 @@ func (b *Book) Release(uid facts.UID) []facts.UID {
 	return affected
 }
 
-func (b *Book) dropPromises(u *user) {
+func (b *promises) dropPromises(u *user) {
 	for _, p := range u.promises {
 		delete(b.told, p.claim)
 		if p.volume != "" && b.promised[p.volume] == p.claim {
@@ -142,7 +142,7 @@ func (b *Book) Obligations(uid facts.UID) (list []Obligation) {
 }
 
 // Promised counts the claims that are promised a volume or a node.
-func (b *Book) Promised() int { return len(b.told) }
+func (b *promises) Promised() int { return len(b.told) }
 
 // Owes reports whether a pod that has its node waits for claims to be bound.
 func (b *Book) Owes(uid facts.UID) bool {
@@ -181,8 +181,8 @@ func (b *Book) Progress(uid facts.UID, node *facts.Node) (ready bool, failed str
 }
 
 // keeps reports whether a volume is kept for the claim.
-func (b *Book) keeps(c *facts.Claim) bool {
-	for _, v := range b.kept[c.ClaimName] {
+func (o *objects) keeps(c *facts.Claim) bool {
+	for _, v := range o.kept[c.ClaimName] {
 		if v.StorageClass == c.StorageClass && v.KeptFor(c) {
 			return true
 		}

@@ -10,16 +10,19 @@ import (
 
 // Verify holds what the Book keeps beside its objects against these, and returns the first difference.
 func (b *Book) Verify() error {
-	if err := b.verifyPromises(); err != nil {
+	if err := b.promises.verify(&b.userTable, &b.objects); err != nil {
 		return err
 	}
-	return b.verifyLists()
+	if err := b.objects.verify(); err != nil {
+		return err
+	}
+	return b.verifyAttachments()
 }
 
-// verifyPromises holds what is promised against the pods that it is promised to.
-func (b *Book) verifyPromises() error {
+// verify holds what is promised against the pods that it is promised to.
+func (b *promises) verify(t *userTable, o *objects) error {
 	told, promised := 0, 0
-	for uid, u := range b.pods {
+	for uid, u := range t.pods {
 		for _, p := range u.promises {
 			told++
 			if b.told[p.claim] != p {
@@ -28,7 +31,7 @@ func (b *Book) verifyPromises() error {
 			if p.volume == "" {
 				continue
 			}
-			if v := b.volumes[p.volume]; b.promised[p.volume] != p.claim && v != nil && v.Claim == p.claim {
+			if v := o.volumes[p.volume]; b.promised[p.volume] != p.claim && v != nil && v.Claim == p.claim {
 				continue // kept for the claim, and promised to another before that was known
 			}
 			if promised++; b.promised[p.volume] != p.claim {
@@ -39,7 +42,7 @@ func (b *Book) verifyPromises() error {
 			return fmt.Errorf("pod %s was promised something and has no node", uid)
 		}
 		for name := range u.claims {
-			if b.users[name][uid] != u {
+			if t.users[name][uid] != u {
 				return fmt.Errorf("pod %s is not among the users of claim %s", uid, name)
 			}
 		}
@@ -50,29 +53,29 @@ func (b *Book) verifyPromises() error {
 	return nil
 }
 
-// verifyLists holds the lists by storage class against the objects.
-func (b *Book) verifyLists() error {
-	for name, c := range b.claims {
-		if b.unbound[c.StorageClass][name] == c.Bound {
+// verify holds the lists by storage class against the objects.
+func (o *objects) verify() error {
+	for name, c := range o.claims {
+		if o.unbound[c.StorageClass][name] == c.Bound {
 			return fmt.Errorf("claim %s is bound: %v, and among those that are not: %v", name, c.Bound, !c.Bound)
 		}
 	}
 	free := 0
-	for class, volumes := range b.free {
+	for class, volumes := range o.free {
 		for name, v := range volumes {
-			if free++; b.volumes[name] != v || v.StorageClass != class || !v.Available || v.Claim != (facts.ClaimName{}) {
+			if free++; o.volumes[name] != v || v.StorageClass != class || !v.Available || v.Claim != (facts.ClaimName{}) {
 				return fmt.Errorf("volume %s is among the free ones of storage class %q", name, class)
 			}
 		}
 	}
-	for claim, volumes := range b.kept {
+	for claim, volumes := range o.kept {
 		for name, v := range volumes {
-			if free++; b.volumes[name] != v || v.Claim != claim {
+			if free++; o.volumes[name] != v || v.Claim != claim {
 				return fmt.Errorf("volume %s is among those that are kept for claim %s", name, claim)
 			}
 		}
 	}
-	for _, v := range b.volumes {
+	for _, v := range o.volumes {
 		if v.Available || v.Claim != (facts.ClaimName{}) {
 			free--
 		}
@@ -80,7 +83,7 @@ func (b *Book) verifyLists() error {
 	if free != 0 {
 		return fmt.Errorf("%d volumes too many are listed as free or kept", free)
 	}
-	return b.verifyAttachments()
+	return nil
 }
 
 // verifyAttachments counts anew what pods have attached, and which drivers nodes limit.
@@ -92,12 +95,12 @@ func (b *Book) verifyAttachments() error {
 			return fmt.Errorf("pod %s has %v attached, and %v is noted", uid, want, u.attached)
 		}
 		for _, a := range want {
-			if users++; !slices.Contains(b.attachments.users[a.VolumeHandle], u) {
+			if users++; !slices.Contains(b.attachments.byVolume[a.VolumeHandle], u) {
 				return fmt.Errorf("pod %s is not among the users of volume %v", uid, a.VolumeHandle)
 			}
 		}
 	}
-	for _, list := range b.attachments.users {
+	for _, list := range b.attachments.byVolume {
 		users -= len(list)
 	}
 	limited := make(map[string]int)
