@@ -177,8 +177,8 @@ func (c *amountColumns) copyAll(from *amountColumns) {
 	c.scoreMemory.CopyAll(&from.scoreMemory)
 }
 
-// verify adds anew what the pods on a slot request.
-func (c *amountColumns) verify(slot Slot, pods []*Pod) error {
+// verifyRequested adds anew what the pods on a slot request.
+func (c *amountColumns) verifyRequested(slot Slot, pods []*Pod) error {
 	requested := make(quota.Exact, len(c.requested))
 	scores := make(quota.Exact, 2) // CPU, memory
 	for _, pod := range pods {

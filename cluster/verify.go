@@ -97,7 +97,7 @@ func (a *audit) slot(slot Slot) error {
 	if err := s.nodeBook.verify(slot); err != nil {
 		return err
 	}
-	if err := s.amountColumns.verify(slot, pods); err != nil {
+	if err := s.verifyRequested(slot, pods); err != nil {
 		return err
 	}
 	ports, disks := 0, 0

@@ -90,8 +90,8 @@ func (b *Book) setDriver(name string, driver *facts.StorageDriver, to pods) {
 	}
 }
 
-// setAttachment takes in that a volume is attached; nil: it is not any more.
-func (a *attachments) setAttachment(name string, attachment *facts.Attachment) {
+// set takes in that a volume is attached; nil: it is not any more.
+func (a *attachments) set(name string, attachment *facts.Attachment) {
 	if old := a.known[name]; old != nil {
 		leave(a.onNode, old.Node, name)
 		leave(a.ofVolume, old.Volume, name)
@@ -151,7 +151,7 @@ func (b *Book) reattach(u *user, to pods) {
 		return
 	}
 	for _, a := range u.attached {
-		b.unshare(u, a.VolumeHandle, to)
+		b.attachments.unshare(u, a.VolumeHandle, to)
 	}
 	u.attached = list
 	for _, a := range list {
@@ -217,7 +217,7 @@ func (t *userTable) Attaches(uid facts.UID) (list []facts.VolumeHandle) {
 }
 
 // Node is what a node says of its drivers; nil: nothing.
-func (a *attachments) Node(name string) *facts.StorageNode { return a.nodes[name] }
+func (b *Book) Node(name string) *facts.StorageNode { return b.attachments.nodes[name] }
 
 // AttachedTo lists the volumes that are attached to a node, sorted. In-tree volumes are left out, as upstream does.
 func (b *Book) AttachedTo(node string) (list []facts.VolumeHandle) {
@@ -231,11 +231,11 @@ func (b *Book) AttachedTo(node string) (list []facts.VolumeHandle) {
 }
 
 // Moved lists the nodes about whose drivers or attachments something changed since it was called last, sorted.
-func (a *attachments) Moved() []string {
-	if len(a.moved) == 0 {
+func (b *Book) Moved() []string {
+	if len(b.attachments.moved) == 0 {
 		return nil
 	}
-	list := slices.Sorted(maps.Keys(a.moved))
-	clear(a.moved)
+	list := slices.Sorted(maps.Keys(b.attachments.moved))
+	clear(b.attachments.moved)
 	return list
 }

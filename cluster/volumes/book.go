@@ -13,7 +13,7 @@ type Book struct {
 	objects
 	userTable
 	promises
-	attachments
+	attachments attachments
 }
 
 // objects is what the API server says of claims, volumes and what can be provisioned. The lists by class and by claim hold exactly the objects that they are about.
@@ -110,7 +110,7 @@ func (b *Book) Set(object facts.StorageObject) []facts.UID {
 	case *facts.StorageNode:
 		b.setNode(o.Node, o, affected)
 	case *facts.Attachment:
-		b.setAttachment(o.Name, o)
+		b.attachments.set(o.Name, o)
 	}
 	b.settle(affected)
 	return affected.list()
@@ -133,7 +133,7 @@ func (b *Book) Remove(name facts.StorageName) []facts.UID {
 	case facts.CSINode:
 		b.setNode(name.Name, nil, affected)
 	case facts.VolumeAttachment:
-		b.setAttachment(name.Name, nil)
+		b.attachments.set(name.Name, nil)
 	}
 	b.settle(affected)
 	return affected.list()
@@ -348,7 +348,7 @@ func (b *Book) Forget(uid facts.UID) []facts.UID {
 		}
 	}
 	for _, a := range u.attached {
-		b.unshare(u, a.VolumeHandle, affected)
+		b.attachments.unshare(u, a.VolumeHandle, affected)
 	}
 	return affected.list()
 }
