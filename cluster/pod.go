@@ -76,7 +76,7 @@ type Pod struct {
 	gpus               uint16
 	milli              int16
 	lifted             bool         // off its node while a Plan is judged
-	counted            bool         // its class counts in Store.waiting
+	counted            bool         // its class counts in classifier.waiting
 	mirror             bool         // see facts.Pod
 	consent            spec.Consent // see facts.Pod
 	tookBack           bool         // see TookBack
