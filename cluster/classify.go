@@ -10,10 +10,10 @@ import (
 	"hilbert.dev/hilbert/cluster/waiting"
 )
 
-// classifier gives every pod its class. It knows nothing of nodes: what a pod's class is follows from the pod's requirements and its phase, from the selectors that are about it
+// classifier gives every pod its class. It asks nothing of nodes: what a pod's class is follows from the pod's requirements and its phase, from the selectors that are about it
 // (selection), from what it claims (claimBook), and from how many others wait that are unlike it (waiting).
 //
-// A pod always refers to the class that classify gave it last. Whoever changes what that follows from puts the pod on selection.recheck; recheck, when the event or the commit is over,
+// A pod refers to the class that classify gave it last, or, once it is bound, to the one without what others say of it (simplify). Whoever changes what that follows from puts the pod on selection.recheck; recheck, when the event or the commit is over,
 // classifies those pods again.
 type classifier struct {
 	state     *State

@@ -20,8 +20,8 @@
 //
 // # What the Store is made of
 //
-// Each part is a type that owns its fields, says in its doc what always holds of them, and checks that itself, in a method verify. The Store is the transaction that ties
-// them: it takes an event, or commits a Plan, by telling each part in turn, in the order in which they depend on one another.
+// Each part is a type that owns its fields and says in its doc what always holds of them; what can be counted anew it checks itself, in a method verify. The Store is the
+// transaction that ties them: it takes an event, or commits a Plan, by telling each part in turn, in the order in which they depend on one another.
 //
 //	           facts.Event                      Plan
 //	                │                             │
