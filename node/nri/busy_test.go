@@ -11,7 +11,6 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
-	nrilog "github.com/containerd/nri/pkg/log"
 	validator "github.com/containerd/nri/plugins/default-validator/builtin"
 
 	"hilbert.dev/hilbert/node/runtime"
@@ -36,7 +35,6 @@ func (a *slowAgent) CreateContainer(ctx context.Context, s runtime.Sandbox, c ru
 // its adjustment when the agent answers again.
 func TestBusyAgentFailsCreation(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")
-	nrilog.Set(logger{slog.New(slog.DiscardHandler)})
 	adaptation.SetPluginRequestTimeout(time.Second)
 	defer adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout)
 	r, err := adaptation.New("containerd", "2.4.2", func(ctx context.Context, sync adaptation.SyncCB) error {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
-	nrilog "github.com/containerd/nri/pkg/log"
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/runtime"
@@ -26,7 +25,6 @@ func (a *markingAgent) CreateContainer(_ context.Context, _ runtime.Sandbox, c r
 // A container that needs the agent is refused where the agent's plugin is gone, and where it has adjusted another container; it is created with the agent.
 func TestGuard(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")
-	nrilog.Set(logger{slog.New(slog.DiscardHandler)})
 	synced := make(chan struct{}, 8)
 	r, err := adaptation.New("containerd", "2.4.2", func(ctx context.Context, sync adaptation.SyncCB) error {
 		_, err := sync(ctx, nil, nil)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,6 +23,12 @@ import (
 	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
+
+// TestMain sets the log of NRI, of which a process has one, before any runtime reads it.
+func TestMain(m *testing.M) {
+	nrilog.Set(logger{slog.New(slog.DiscardHandler)})
+	os.Exit(m.Run())
+}
 
 // agent notes what it is told, and answers what a test wants.
 type agent struct {
@@ -102,7 +109,6 @@ type daemon struct {
 
 func startRuntime(t *testing.T, socket string) *daemon {
 	t.Helper()
-	nrilog.Set(logger{slog.New(slog.DiscardHandler)})
 	r := &daemon{}
 	var err error
 	r.Adaptation, err = adaptation.New("containerd", "2.4.2", func(ctx context.Context, sync adaptation.SyncCB) error {

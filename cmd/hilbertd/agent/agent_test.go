@@ -91,7 +91,6 @@ func writeFile(t *testing.T, path, text string) {
 // startRuntime starts the runtime's side of NRI.
 func (h *host) startRuntime(t *testing.T) {
 	t.Helper()
-	nrilog.Set(noLog{})
 	var err error
 	h.nri, err = adaptation.New("containerd", "2.4.2", func(ctx context.Context, sync adaptation.SyncCB) error {
 		h.mu.Lock()
@@ -120,6 +119,12 @@ func (h *host) startRuntime(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.nri.Stop)
+}
+
+// TestMain sets the log of NRI, of which a process has one, before any runtime reads it.
+func TestMain(m *testing.M) {
+	nrilog.Set(noLog{})
+	os.Exit(m.Run())
 }
 
 type noLog struct{}
