@@ -50,6 +50,7 @@ func (s *Scheduler) Step(now time.Time, limit int) (decisions int) {
 	s.gangs.reserve(now)
 	s.places.end(now)
 	s.places.turns.Follow(s.queue.SetEarly)
+	s.places.owners.FollowConstraints()
 	decisions = s.redecider.changed(now)
 	s.blocked.recheck()
 	for s.decisions.looked = 0; decisions < limit && s.decisions.looked < maxLooks && !s.binder.Full(); {

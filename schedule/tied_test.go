@@ -179,3 +179,29 @@ func TestPodLeavesItsVictim(t *testing.T) {
 		t.Errorf("it waits for its victim on %s, though a2 has room for it", p.Node())
 	}
 }
+
+// TestOwnerFollowsConstraints: room is kept in zone a, and its owner may not go there as long as zone b has fewer of its kind. One comes to b: the owner has its room,
+// though nothing has changed on the node.
+func TestOwnerFollowsConstraints(t *testing.T) {
+	w := newTiedWorld(t, map[string]int64{"a1": 1, "a2": 1})
+	closed := revNode("b1", 1, 1000)
+	closed.Labels["zone"], closed.Unschedulable = "b", true // it counts, and nobody else goes there
+	w.Apply(facts.NodeUpserted{Node: closed}, w.now)
+	w.pod("other", "a2", "", 0, 1)
+	template := facts.Pod{UID: "kept", Namespace: "ns", Name: "kept", Ours: true, Requirements: &facts.Requirements{Requests: rq("cpu", 1)}}
+	spread := facts.LabelSelector{Expressions: []facts.Requirement{{Key: "app", Operator: facts.In, Values: []string{"spread"}}}}
+	w.Apply(facts.ReservationUpserted{Reservation: &facts.Reservation{
+		UID: "kept", Namespace: "ns", Name: "kept", Count: 1, Template: template, Owners: []facts.ReservationOwner{{Pods: &spread}},
+	}}, w.now)
+	pump(w.Scheduler, w.now)
+	w.pod("owner", "", "", 0, 1)
+	pump(w.Scheduler, w.now)
+	if p := w.Store().Pod("owner"); p.Node() != "" {
+		t.Fatalf("the owner is on %s, where it must not go", p.Node())
+	}
+	w.pod("second", "b1", "", 0, 1)
+	pump(w.Scheduler, w.now)
+	if p := w.Store().Pod("owner"); p.Node() != "a1" {
+		t.Errorf("the owner is on %q, though it may have its room on a1 now", p.Node())
+	}
+}

@@ -11,7 +11,8 @@ import (
 )
 
 // Owners are the pods that wait and may have the room of placeholders. They are tried whenever something has changed that could let one in: the pod came, a place
-// was reserved, or a node of the set changed. That others of their class sleep, or that their queue's limit is reached, is nothing to them: the room is theirs.
+// was reserved, a node of the set changed, or other pods that its constraints count came or went. That others of their class sleep, or that their queue's limit is
+// reached, is nothing to them: the room is theirs.
 //
 // Example: a Job is at its queue's limit with 4 CPUs that a Reservation keeps. Its pod asks for 4 CPUs. The queue would let it wait; it is tried on the node of
 // the placeholder, takes its room, and the queue is charged as much as before.
@@ -20,6 +21,7 @@ type Owners struct {
 	seen  changes.Revision // what of the sets has been looked at
 	sets  map[*cluster.PlaceholderSet]*ownersOf
 	order []*cluster.PlaceholderSet // those with owners, by UID
+	tied  changes.Revision          // what constraints count has been looked at up to here
 }
 
 // ownersOf are those of one set, each with the round in which it was tried last. A new round begins when something has changed that may let one in.
@@ -28,6 +30,8 @@ type ownersOf struct {
 	round uint64
 	since changes.Revision // the ledger's, when the round began
 	eased uint64           // the queues', then: a pod that is larger than the place may lack quota
+	// domains is the version of what the constraints of the owners count.
+	domains uint64
 }
 
 // NewOwners returns the owners of a ledger that has no Reservations yet.
@@ -65,6 +69,32 @@ func (o *Owners) Due() (due []*cluster.PlaceholderSet) {
 		}
 	}
 	return due
+}
+
+// FollowConstraints begins a round for the sets of which an owner may have a place now because of where other pods are. It asks each owner that waits, so it is
+// called once a Step.
+//
+// Example: a place is kept in zone a, and its owner may not go there as long as zone b has fewer pods of its kind. One comes to b: nothing has changed on the node of
+// the place.
+func (o *Owners) FollowConstraints() {
+	now := o.store.Revision()
+	if now == o.tied {
+		return
+	}
+	o.tied = now
+	for _, set := range o.order {
+		of, seen, domains := o.sets[set], make(map[*cluster.Class]bool), uint64(0)
+		for uid := range of.pods {
+			if pod := o.store.Pod(uid); pod != nil && !seen[pod.Class] {
+				seen[pod.Class] = true
+				domains += o.store.Counts().Version(pod.Class.Constraints)
+			}
+		}
+		if domains != of.domains {
+			of.domains = domains
+			o.begin(of)
+		}
+	}
 }
 
 // follow takes note that a set has changed.
