@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/devices"
 	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/node/watchdog"
 	"hilbert.dev/hilbert/topology"
@@ -28,13 +29,13 @@ type absenceController struct {
 	node    *nodeState
 	with    *Absence // nil: there is no watchdog
 	lending *lendingController
-	devices *deviceInjector
+	devices *devices.Injector
 	knobs   *knobController
 	saver   *store.Saver
 	beats   uint64
 }
 
-func newAbsenceController(n *nodeState, with *Absence, lending *lendingController, devices *deviceInjector, knobs *knobController) *absenceController {
+func newAbsenceController(n *nodeState, with *Absence, lending *lendingController, devices *devices.Injector, knobs *knobController) *absenceController {
 	a := &absenceController{node: n, with: with, lending: lending, devices: devices, knobs: knobs, beats: uint64(n.Now().UnixNano())}
 	if with != nil {
 		a.saver = store.NewSaver(n.Loop, n.Now, with.Plan, func(err error) {
@@ -103,7 +104,7 @@ func (a *absenceController) leave(now time.Time) {
 // plan is what holds while the agent is silent: the CPUs of the pods that share, as if nothing were lent, and those of the kubelet's classes, for pods that come
 // meanwhile. Other pods keep what they have.
 func (a *absenceController) plan() (out watchdog.Plan) {
-	out.GPUs = a.devices.ours()
+	out.GPUs = a.devices.Ours()
 	if a.node.options.Mode != spec.ModeAgent {
 		return out
 	}

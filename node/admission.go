@@ -10,6 +10,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/devices"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/plugins"
 	"hilbert.dev/hilbert/node/pods"
@@ -27,12 +28,12 @@ type admission struct {
 	plugins    *plugins.Controller
 	profiles   *profileController
 	eviction   *evictionController
-	devices    *deviceController
-	injector   *deviceInjector
+	devices    *devices.Controller
+	injector   *devices.Injector
 	promises   *brokenPromises
 	checkpoint *checkpoint
 	knobs      *knobController
-	missed     *missedContainers
+	missed     *devices.Missed
 }
 
 // synchronize takes over what runs. The checkpoint may be older than what was answered, because no answer waits for the disk; then what the runtime tells
@@ -81,7 +82,7 @@ func (d *admission) synchronize(sandboxes []runtime.Sandbox, containers []runtim
 			d.attach(c)
 		}
 	}
-	d.missed.note(sandboxes, containers)
+	d.missed.Note(sandboxes, containers)
 	d.node.Apply()
 }
 
@@ -251,11 +252,10 @@ func (d *admission) admit(s *runtime.Sandbox, fixed topology.CPUSet) error {
 	p := pods.Asked(s)
 	p.Fixed = fixed
 	_, known := d.node.Manager.Placement(s.UID)
-	if !known && p.Devices != (topology.Grant{}) && d.node.options.Devices != nil && !d.devices.judged {
-		return errNotLooked
-	}
-	if !known && p.Devices.GPUs != 0 && !d.devices.whose && d.node.Manager.Devices.Inventory() != nil { // the promise may be the kubelet's to keep, or ours
-		return errors.New("hilbert: " + d.devices.own.Message + "; the kubelet tries again")
+	if !known {
+		if err := d.devices.Undecided(&p); err != nil {
+			return err
+		}
 	}
 	v := d.node.Manager.Admit(p)
 	d.node.Events.Notes(s.Ref(), v.Notes)
@@ -289,7 +289,7 @@ func (d *admission) attach(c *runtime.Container) *pods.Container {
 	if out == nil {
 		return nil
 	}
-	d.devices.numbers.recallFunctions(out.Pod.Ref.UID, c.CDI)
+	d.devices.RecallFunctions(out.Pod.Ref.UID, c.CDI)
 	if c.Trouble != "" {
 		d.node.Events.Note(out.Pod.Ref, allocate.Note{Reason: spec.ReasonKnobRefused, Message: c.Trouble})
 	}
@@ -325,7 +325,7 @@ func (d *admission) create(s *runtime.Sandbox, c *runtime.Container, fixed topol
 		d.checkpoint.save()
 		return created{}, errors.New("hilbert: " + v.Refused.Reason + ": " + v.Refused.Message)
 	}
-	if out.Devices, err = d.injector.inject(s, c); err != nil {
+	if out.Devices, err = d.injector.Inject(s, c); err != nil {
 		return created{}, err
 	}
 	if out.Resources, err = d.plugins.Contribution(s, c); err != nil {

@@ -13,9 +13,11 @@ import (
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/bandwidth"
 	"hilbert.dev/hilbert/node/controller"
+	"hilbert.dev/hilbert/node/devices"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
 	"hilbert.dev/hilbert/node/interference"
+	"hilbert.dev/hilbert/node/kubelet"
 	"hilbert.dev/hilbert/node/loop"
 	"hilbert.dev/hilbert/node/observe"
 	"hilbert.dev/hilbert/node/perf"
@@ -56,10 +58,10 @@ type Options struct {
 	Kernel enforce.Kernel
 	// Thresholds reads the kubelet's eviction thresholds; nil: ours are not compared with them. Disks looks at the node's file systems; nil: they are not looked at.
 	// Recursive: the cgroup hierarchy is mounted with memory_recursiveprot.
-	Thresholds ThresholdReader
+	Thresholds kubelet.ThresholdReader
 	Disks      func() (root, images evict.Disk)
 	// Storage says what pods hold of them; nil: it is not known.
-	Storage   StorageReader
+	Storage   kubelet.StorageReader
 	Recursive bool
 	// Uptime is how long the node has been up. What the laws remember counts from there.
 	Uptime time.Duration
@@ -84,7 +86,7 @@ type Options struct {
 	// Bandwidth reads the memory bandwidth of pods; nil: it is not read.
 	Bandwidth MemoryBandwidth
 	// Devices looks at GPUs and network cards; nil: nothing is said of them.
-	Devices DeviceInspector
+	Devices devices.Inspector
 	// Plugins is where plugins have their sockets; nil: none is asked.
 	Plugins *plugin.Directory
 	// Absence lies between the agent and its watchdog; nil: there is none.
@@ -113,8 +115,8 @@ type Agent struct {
 
 	checkpoint *checkpoint
 	knobs      *knobController
-	devices    *deviceController
-	injector   *deviceInjector
+	devices    *devices.Controller
+	injector   *devices.Injector
 	plugins    *plugins.Controller
 	governors  *governorController
 	profiles   *profileController
@@ -132,13 +134,13 @@ type Agent struct {
 	overcommit *overcommitController
 	usage      *usageController
 	overuse    *overuseController
-	storage    *storagePoller
+	storage    *kubelet.Storage
 	eviction   *evictionController
-	thresholds *thresholdController
+	thresholds *kubelet.Thresholds
 	memory     *memoryController
 	clock      *clockCheck
 	promises   *brokenPromises
-	missed     *missedContainers
+	missed     *devices.Missed
 	absence    *absenceController
 
 	onTick        []controller.Ticker
@@ -176,14 +178,14 @@ func New(o Options) (*Agent, error) {
 // addControllers makes the controllers, and puts them in order.
 func (a *Agent) addControllers() (err error) {
 	n := a.node
-	a.checkpoint, a.devices = newCheckpoint(n), newDeviceController(n)
-	a.injector = &deviceInjector{node: n, devices: a.devices}
-	a.profiles, a.storage = &profileController{node: n, scraper: n.options.Scraper}, &storagePoller{node: n}
+	a.checkpoint, a.devices = newCheckpoint(n), devices.NewController(n.Node, devices.Ports{Inspector: n.options.Devices, Kept: n.ports.Devices, Kubelet: n.ports.KubeletDevices, Reports: n.ports.Report != nil})
+	a.injector = devices.NewInjector(a.devices)
+	a.profiles, a.storage = &profileController{node: n, scraper: n.options.Scraper}, kubelet.NewStorage(n.Node, n.options.Storage)
 	a.lending = &lendingController{node: n, params: lawParams(&n.options.Config)}
 	if a.eviction, err = newEvictionController(n, a.storage); err != nil {
 		return err
 	}
-	a.thresholds = newThresholdController(n, &a.eviction.params, n.options.Thresholds)
+	a.thresholds = kubelet.NewThresholds(n.Node, &a.eviction.params, n.options.Thresholds)
 	a.memory, a.bandwidth = newMemoryController(n), &memoryBandwidth{node: n, reader: n.options.Bandwidth}
 	a.configuration = newConfigurationController(n, a.lending, a.eviction, a.memory, a.thresholds)
 	a.configuration.restore(n.Now())
@@ -201,7 +203,7 @@ func (a *Agent) addControllers() (err error) {
 	}
 	a.promises = &brokenPromises{node: n, devices: a.devices, reporter: a.reporter}
 	a.reporter.promises = a.promises
-	a.missed = &missedContainers{node: n, devices: a.devices, injector: a.injector}
+	a.missed = devices.NewMissed(a.devices, a.injector)
 	a.admission = &admission{
 		missed: a.missed, plugins: a.plugins,
 		node: n, profiles: a.profiles, eviction: a.eviction, devices: a.devices, injector: a.injector, promises: a.promises,
@@ -265,8 +267,8 @@ func (a *Agent) Run(ctx context.Context) {
 		a.plugins.Close()
 		a.flush()
 	}()
-	a.devices.inspect(a.node.Now())
-	a.thresholds.ask(a.node.Now())
+	a.devices.Inspect(a.node.Now())
+	a.thresholds.Ask(a.node.Now())
 	by := clock.OrReal(a.options.Clock)
 	tick := by.NewTicker(a.options.Config.TickInterval.D())
 	defer tick.Stop()
@@ -363,7 +365,7 @@ func (a *Agent) observed(now time.Time) {
 		}
 		return
 	}
-	in := inputs{now: now, seen: a.sensor.sense(now), reportsFail: a.reporter.failing, noLending: a.eviction.stopsLending() || a.interference.stopsGrowth(now) || a.governors.stopsGrowth(now), noMemory: a.thresholds.withholds()}
+	in := inputs{now: now, seen: a.sensor.sense(now), reportsFail: a.reporter.failing, noLending: a.eviction.stopsLending() || a.interference.stopsGrowth(now) || a.governors.stopsGrowth(now), noMemory: a.thresholds.Withholds()}
 	defer in.seen.release()
 	a.tellUse(in.seen, now)
 	a.round(&in)
@@ -410,9 +412,8 @@ type State struct {
 	CgroupsLeftOut                     uint64 // of readings, beyond observe.MaxListed
 	ObserveSeconds                     float64
 	Lost                               string // why the runtime is not connected
-	// KubeletRead and KubeletUnread count answers of the kubelet as to which devices it gave to pods; KubeletDevicesFound and KubeletDevicesUnknown are those devices now.
-	KubeletRead, KubeletUnread                 uint64
-	KubeletDevicesFound, KubeletDevicesUnknown int
+	// Kubelet is what the kubelet has said of devices that it gave to pods.
+	Kubelet devices.KubeletCounts
 	// Colocation is what is said of lending; nil: nothing is.
 	Colocation *spec.Colocation
 	Evicting   evict.Counts
@@ -464,7 +465,7 @@ func (a *Agent) State() State {
 	if a.profiles.scraper != nil {
 		s.Scrapes = a.profiles.scraper.Counts()
 	}
-	s.Storage, s.StorageKnown = maps.Clone(a.storage.counts), a.storage.reading.Known(n.Now())
+	s.Storage, s.StorageKnown = a.storage.Counts(), a.storage.Reading().Known(n.Now())
 	s.Steered, s.SteeredPools = a.lending.steered, maps.Clone(a.lending.demands)
 	s.Notes, s.Refused, s.Withheld = maps.Clone(n.Counts.Notes), maps.Clone(n.Counts.Refused), maps.Clone(n.Counts.Withheld)
 	s.Interference, s.InterferenceActions, s.Unwatched = a.interference.status(n.Now()), a.interference.counts(), a.interference.unwatched(n.Now())
@@ -473,9 +474,7 @@ func (a *Agent) State() State {
 	s.Bandwidth, s.BandwidthParts = a.bandwidth.status()
 	s.MemoryIntensive = maps.Clone(a.bandwidth.intensive)
 	s.Plugins, s.Overusing = a.plugins.Counts(), len(a.overuse.found)
-	k := a.devices.kubelet
-	all, found := k.assignments.DeviceCount()
-	s.KubeletRead, s.KubeletUnread, s.KubeletDevicesFound, s.KubeletDevicesUnknown = k.good, k.bad, found, all-found
+	s.Kubelet = a.devices.KubeletCounts()
 	s.Observations, s.ObserveSeconds, s.CgroupsLeftOut = a.observer.Totals()
 	return s
 }

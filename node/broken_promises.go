@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/devices"
 	"hilbert.dev/hilbert/node/report"
 )
 
@@ -22,7 +23,7 @@ const (
 // when a report that says what is really held has been written, and a minute has passed.
 type brokenPromises struct {
 	node     *nodeState
-	devices  *deviceController
+	devices  *devices.Controller
 	reporter *reporter
 	closed   []closedNUMANode
 	broken   []brokenPromise // the first broken first; at most spec.MaxBrokenPromises
@@ -51,7 +52,7 @@ func (b *brokenPromises) refuse(p spec.PodRef, r allocate.Refusal, asked *alloca
 	b.add(p, r.Message, now)
 	if gpus, nics := asked.Devices.GPUs, asked.Devices.NICs; gpus|nics != 0 {
 		b.node.Manager.Devices.Close(gpus, nics)
-		b.devices.shut(gpus, nics, r.Reason+": "+p.Namespace+"/"+p.Name+": "+r.Message, now)
+		b.devices.Shut(gpus, nics, r.Reason+": "+p.Namespace+"/"+p.Name+": "+r.Message, now)
 		return // the devices could not be had, or may be the reason
 	}
 	for set := asked.Promise.NUMANodes(); set != 0; set &= set - 1 {
@@ -104,6 +105,6 @@ func (b *brokenPromises) Tick(now time.Time) (changed bool) {
 		}
 		return false
 	})
-	b.devices.reopen(over)
+	b.devices.Reopen(over)
 	return false
 }

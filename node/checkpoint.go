@@ -93,7 +93,7 @@ const maxLastSave = 2 * time.Second
 func (a *Agent) flush() {
 	timeout, cancel := context.WithTimeout(context.Background(), maxLastSave) //nolint:forbidigo // that of the agent has ended
 	defer cancel()
-	last := map[string]*store.Saver{"the checkpoint": a.checkpoint.saver, "the numbers of devices": a.devices.numbers.saver, "the configuration": a.configuration.saver, "the uplinks": a.governors.saver, "what plugins gave": a.plugins.Saver(), "what was learned": a.laws.saver}
+	last := map[string]*store.Saver{"the checkpoint": a.checkpoint.saver, "the numbers of devices": a.devices.Saver(), "the configuration": a.configuration.saver, "the uplinks": a.governors.saver, "what plugins gave": a.plugins.Saver(), "what was learned": a.laws.saver}
 	if a.absence.with != nil {
 		last["the plan for the agent's absence"] = a.absence.saver
 	}

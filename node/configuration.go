@@ -8,6 +8,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/kubelet"
 	"hilbert.dev/hilbert/node/store"
 )
 
@@ -23,12 +24,12 @@ type configurationController struct {
 	eviction *evictionController
 	memory   *memoryController
 	// thresholds compares the marks of eviction with the kubelet's, again after each swap.
-	thresholds *thresholdController
+	thresholds *kubelet.Thresholds
 	saver      *store.Saver
 	applied    *spec.AppliedConfiguration // nil: nothing was told
 }
 
-func newConfigurationController(n *nodeState, l *lendingController, e *evictionController, m *memoryController, t *thresholdController) *configurationController {
+func newConfigurationController(n *nodeState, l *lendingController, e *evictionController, m *memoryController, t *kubelet.Thresholds) *configurationController {
 	c := &configurationController{node: n, file: n.options.Config, lending: l, eviction: e, memory: m, thresholds: t}
 	c.saver = store.NewSaver(n.Loop, n.Now, n.ports.Configuration, func(err error) {
 		if err != nil {
@@ -135,7 +136,7 @@ func (c *configurationController) swap(config *spec.Node) {
 	}
 	c.eviction.params = evict.ParamsOf(now)
 	c.memory.adjust(&now.Memory)
-	c.thresholds.asked = time.Time{} // ours are compared with the kubelet's again
+	c.thresholds.AskAgain() // ours are compared with the kubelet's again
 }
 
 // healthWindow is the time over which a node's health is reported.

@@ -25,7 +25,7 @@ func (w *world) laws() (out spec.Node) {
 		out.Lending.TargetUtilization = int(a.lending.params.TargetUse * 100)
 		out.CPU.Margin = a.lending.params.Margin
 		out.Eviction, out.Memory = a.eviction.params.NodeEviction, a.memory.params
-		if a.thresholds.params != &a.eviction.params || a.sensor.eviction != &a.eviction.params {
+		if a.thresholds.Params != &a.eviction.params || a.sensor.eviction != &a.eviction.params {
 			w.Error("a controller has parameters of before")
 		}
 	})

@@ -11,6 +11,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/devices"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/gpu/gputest"
 	"hilbert.dev/hilbert/node/runtime"
@@ -21,12 +22,12 @@ import (
 type scriptedDevices struct {
 	mu     sync.Mutex
 	driver *gputest.Driver
-	look   DeviceInspection
+	look   devices.Inspection
 	hold   chan struct{} // a look waits for it; nil: none does
 	looks  int
 }
 
-func (e *scriptedDevices) Inspect(ctx context.Context) DeviceInspection {
+func (e *scriptedDevices) Inspect(ctx context.Context) devices.Inspection {
 	e.mu.Lock()
 	hold := e.hold
 	e.mu.Unlock()
@@ -45,7 +46,7 @@ func (e *scriptedDevices) Inspect(ctx context.Context) DeviceInspection {
 }
 
 // do changes what they see.
-func (e *scriptedDevices) do(lines string, more ...func(*DeviceInspection)) {
+func (e *scriptedDevices) do(lines string, more ...func(*devices.Inspection)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for line := range strings.Lines(lines) {
@@ -73,7 +74,7 @@ func withDevices(t *testing.T) (*world, *scriptedDevices) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &scriptedDevices{driver: gputest.New(t), look: DeviceInspection{
+	e := &scriptedDevices{driver: gputest.New(t), look: devices.Inspection{
 		Loaded: true, Catalog: catalog, Offers: gpu.Evidence{NodeKnown: true, SlicesKnown: true}, Bandwidth: map[string]uint32{"0000:3c:00.0": 25000},
 	}}
 	w := newWorld(t)
@@ -104,7 +105,7 @@ func (w *world) says(what string, holds func(d *spec.Devices) bool) {
 	w.eventually(what, func() bool {
 		d, _ := w.devices()
 		var judged bool
-		w.agent.Ask(patience, func(a *Agent) { judged = a.devices.judged })
+		w.agent.Ask(patience, func(a *Agent) { _, judged = a.devices.Looked() })
 		return judged && holds(d)
 	})
 }
@@ -166,31 +167,31 @@ func TestNumbersThatCannotBeKept(t *testing.T) {
 // Who owns the GPUs of a node that others may sell too, and what is said of nodes whose GPUs are not seen.
 func TestOwnerIsSaid(t *testing.T) {
 	w, e := withDevices(t)
-	e.do("", func(l *DeviceInspection) { l.Loaded = false })
+	e.do("", func(l *devices.Inspection) { l.Loaded = false })
 	e.driver.Do("unload")
 	w.start()
 	w.says("no GPU, and the card", func(d *spec.Devices) bool {
 		return d != nil && d.Owner == spec.OwnerNone && strings.HasPrefix(d.Reason, string(gpu.OwnNoGPU)) && len(d.NICs) == 1 && len(d.GPUs) == 0
 	})
 	known := e.look.Offers
-	e.do("", func(l *DeviceInspection) { l.Offers = gpu.Evidence{NoneHere: true} })
+	e.do("", func(l *devices.Inspection) { l.Offers = gpu.Evidence{NoneHere: true} })
 	w.says("the card, and GPUs are the kubelet's if there are any after all", func(d *spec.Devices) bool {
 		return d != nil && d.Owner == spec.OwnerKubelet && strings.HasPrefix(d.Reason, string(gpu.OwnNoGPU)) && len(d.NICs) == 1 && len(d.GPUs) == 0
 	})
-	e.do("", func(l *DeviceInspection) { l.Offers = known })
-	offers := func(l *DeviceInspection) { l.Offers.Offered = map[string]int64{"nvidia.com/gpu": 2} }
+	e.do("", func(l *devices.Inspection) { l.Offers = known })
+	offers := func(l *devices.Inspection) { l.Offers.Offered = map[string]int64{"nvidia.com/gpu": 2} }
 	e.do("", offers)
 	w.says("nothing, where the kubelet offers GPUs that are not seen", func(d *spec.Devices) bool { return d == nil })
-	e.do("", func(l *DeviceInspection) { l.Loaded, l.Offers.Offered = true, nil })
+	e.do("", func(l *devices.Inspection) { l.Loaded, l.Offers.Offered = true, nil })
 	w.ticks(3)
 	if d, _ := w.devices(); d != nil {
 		t.Errorf("a driver is loaded and says nothing: %+v", d)
 	}
-	e.do("load\n"+twoGPUs, offers, func(l *DeviceInspection) { l.Catalog = &cdi.Catalog{} })
+	e.do("load\n"+twoGPUs, offers, func(l *devices.Inspection) { l.Catalog = &cdi.Catalog{} })
 	w.says("the kubelet's, and open although no CDI specification knows them", func(d *spec.Devices) bool {
 		return d != nil && d.Owner == spec.OwnerKubelet && len(d.GPUs) == 2 && d.GPUs[0].Closed == ""
 	})
-	e.do("", func(l *DeviceInspection) { l.Offers.Offered = nil })
+	e.do("", func(l *devices.Inspection) { l.Offers.Offered = nil })
 	w.says("nobody's, and closed", func(d *spec.Devices) bool {
 		return d != nil && d.Owner == spec.OwnerNone && strings.HasPrefix(d.GPUs[0].Closed, string(gpu.Uninjectable))
 	})
@@ -249,7 +250,7 @@ func allocation(d *spec.Devices, uid string) (out string) {
 func TestPromisedCards(t *testing.T) {
 	w, e := withDevices(t)
 	w.hardware.Devices = append(w.hardware.Devices, topology.Device{Address: "0000:87:00.0", Kind: topology.DeviceNIC, NUMA: 1, RDMA: []string{"mlx5_1"}})
-	e.do("unload", func(l *DeviceInspection) { l.Loaded, l.Bandwidth["0000:87:00.0"] = false, 25000 })
+	e.do("unload", func(l *devices.Inspection) { l.Loaded, l.Bandwidth["0000:87:00.0"] = false, 25000 })
 	e.hold = make(chan struct{})
 	w.start()
 	if _, err := w.run(promised("early", "0:10000")); err == nil || !strings.Contains(err.Error(), "not looked at yet") {

@@ -12,6 +12,7 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/kubelet"
 	"hilbert.dev/hilbert/node/loop"
 	"hilbert.dev/hilbert/node/pods"
 	"hilbert.dev/hilbert/topology"
@@ -30,7 +31,7 @@ type evictionController struct {
 	stops    uint64
 	budgets  *budgetAnswers
 	disks    disks
-	storage  *storagePoller
+	storage  *kubelet.Storage
 	// interference asks for evictions too.
 	interference *interferenceController
 	// findings are what plugins say.
@@ -38,7 +39,7 @@ type evictionController struct {
 	governors *governorController
 }
 
-func newEvictionController(n *nodeState, storage *storagePoller) (*evictionController, error) {
+func newEvictionController(n *nodeState, storage *kubelet.Storage) (*evictionController, error) {
 	config := &n.options.Config
 	c := &evictionController{node: n, params: evict.ParamsOf(config), stopped: make(map[string]time.Time), storage: storage}
 	if err := spec.CheckReserve(&config.Memory.Headroom, &config.Eviction); err != nil {
@@ -161,12 +162,12 @@ func (c *evictionController) observe(in *inputs) evict.Observation {
 	network := c.governors.networkUse(in.now)
 	o.Network = network.Network
 	o.Root, o.Images = c.disks.look(in.now)
-	if images := c.storage.reading.Images(in.now); images != (evict.Disk{}) {
+	if images := c.storage.Reading().Images(in.now); images != (evict.Disk{}) {
 		o.Images = images
 	}
 	for _, p := range c.node.Pods.Sorted() {
 		if pod, ok := c.observePod(seen, p); ok {
-			pod.Root, pod.Images = c.storage.reading.Pod(p.Ref.UID, in.now)
+			pod.Root, pod.Images = c.storage.Reading().Pod(p.Ref.UID, in.now)
 			pod.Sent = network.Sent[p.Cgroup]
 			o.Pods = append(o.Pods, pod)
 		}

@@ -238,7 +238,7 @@ func TestReliefOfDisks(t *testing.T) {
 	k.mu.Unlock()
 	l.run(31) // the minute is over
 	l.eventually("the kubelet has answered", func() (known bool) {
-		l.agent.Ask(time.Minute, func(a *Agent) { known = a.storage.reading != nil })
+		l.agent.Ask(time.Minute, func(a *Agent) { known = a.storage.Reading() != nil })
 		return known
 	})
 	if said = l.run(2); len(said.Evictions) != 1 || said.Evictions[0].UID != high.UID || said.Evictions[0].Reason != "RootSpace" {

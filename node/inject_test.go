@@ -12,6 +12,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/devices"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/mps"
 	"hilbert.dev/hilbert/node/runtime"
@@ -22,7 +23,7 @@ func ourGPUs(t *testing.T) (*world, *scriptedDevices) {
 	t.Helper()
 	w, e := withDevices(t)
 	w.owner = spec.OwnerHilbert
-	e.do(twoGPUs, func(l *DeviceInspection) {
+	e.do(twoGPUs, func(l *devices.Inspection) {
 		l.Served = map[string]mps.Shared{"GPU-a": {Name: "shm-0123456789", Seen: time.Now().Add(time.Second)}}
 	})
 	w.start()
@@ -98,7 +99,7 @@ func TestOpenToolkit(t *testing.T) {
 	whole := withGPUs("whole", "1")
 	w.mustRun(whole)
 	open := func(why string) {
-		e.do("", func(l *DeviceInspection) { l.Offers.Toolkit = why })
+		e.do("", func(l *devices.Inspection) { l.Offers.Toolkit = why })
 	}
 	withheld := func(d *spec.Devices) bool {
 		return d.Owner == spec.OwnerNone && d.Reason == string(gpu.OwnToolkitOpen)+": config.toml: set it"
@@ -141,7 +142,7 @@ func TestRestartedContainersKeepTheirDevices(t *testing.T) {
 			t.Errorf("after a restart, checkpoint lost %t: %s", lost, got)
 		}
 	}
-	e.do("", func(l *DeviceInspection) { l.Offers.Slices = 1 })
+	e.do("", func(l *devices.Inspection) { l.Offers.Slices = 1 })
 	w.says("they are ours no longer", func(d *spec.Devices) bool { return d.Owner == spec.OwnerNone })
 	if got := edits(w.mustRun(slice)); got != first {
 		t.Errorf("no longer ours, and it holds one: %s", got)
@@ -149,7 +150,7 @@ func TestRestartedContainersKeepTheirDevices(t *testing.T) {
 	if got := edits(w.mustRun(sandbox("beside", 1), asking)); !strings.HasPrefix(got, hidden) {
 		t.Errorf("no longer ours, and one is held by another: %s", got)
 	}
-	e.do("", func(l *DeviceInspection) { l.Offers.Slices = 0 })
+	e.do("", func(l *devices.Inspection) { l.Offers.Slices = 0 })
 	w.says("they are ours again", func(d *spec.Devices) bool { return d.Owner == spec.OwnerHilbert })
 	w.end(slice)
 	w.says("it holds nothing", func(d *spec.Devices) bool { return allocation(d, "slice") == "" })
@@ -187,7 +188,7 @@ func TestWithheldDevices(t *testing.T) {
 	if got := edits(w.mustRun(withGPUs("friend", "0:252/10240Mi/soft"), as(1000))); got != soft {
 		t.Errorf("of the same user: %s", got)
 	}
-	e.do("uuid 0000:86:00.0 GPU-z", func(l *DeviceInspection) { l.Served = nil })
+	e.do("uuid 0000:86:00.0 GPU-z", func(l *devices.Inspection) { l.Served = nil })
 	w.says("both are seen", func(d *spec.Devices) bool {
 		return d.GPUs[1].Closed != "" && !slices.Contains(d.GPUs[0].Isolation, "soft")
 	})
@@ -223,14 +224,14 @@ func TestSharedMemoryIsOneNamespaces(t *testing.T) {
 	if _, err := w.run(other, as(1000)); err == nil || !strings.Contains(err.Error(), spec.ReasonSliceUnserved) || !strings.Contains(err.Error(), "another namespace") {
 		t.Fatalf("another namespace gets what the first had: %v", err)
 	}
-	e.do("", func(l *DeviceInspection) {
+	e.do("", func(l *devices.Inspection) {
 		l.Served = map[string]mps.Shared{"GPU-a": {Name: "shm-new1234567", Used: true, Seen: time.Now()}}
 	})
 	w.eventually("one that it knows nothing of, and that was used, is not given", func() bool {
 		_, err := w.run(other, as(1000))
 		return err != nil && strings.Contains(err.Error(), "not known whose")
 	})
-	e.do("", func(l *DeviceInspection) {
+	e.do("", func(l *devices.Inspection) {
 		l.Served = map[string]mps.Shared{"GPU-a": {Name: "shm-new1234567", Seen: time.Now().Add(time.Second)}}
 	})
 	w.eventually("a new one is given", func() bool {
@@ -254,7 +255,7 @@ func TestRuntimeThatDropsDevices(t *testing.T) {
 func TestWhoIsLeftAlone(t *testing.T) {
 	w, e := withDevices(t)
 	all := catalogOf(t, `{"name": "GPU-a", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}, {"name": "all", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}`)
-	e.do(twoGPUs, func(l *DeviceInspection) { l.Catalog = all })
+	e.do(twoGPUs, func(l *devices.Inspection) { l.Catalog = all })
 	observer := sandbox("observer", 1)
 	observer.Namespace = runtime.Observers
 	w.start()
@@ -268,7 +269,7 @@ func TestWhoIsLeftAlone(t *testing.T) {
 	if got := edits(w.mustRun(observer)); got != "" {
 		t.Errorf("an observer that does not ask: %s", got)
 	}
-	e.do("", func(l *DeviceInspection) { l.Offers.Offered = map[string]int64{"nvidia.com/gpu": 2} })
+	e.do("", func(l *devices.Inspection) { l.Offers.Offered = map[string]int64{"nvidia.com/gpu": 2} })
 	w.says("the kubelet's", func(d *spec.Devices) bool { return d.Owner == spec.OwnerKubelet })
 	for _, s := range []runtime.Sandbox{sandbox("none", 1), observer, withGPUs("plugin", "0")} {
 		if got := edits(w.mustRun(s, asking)); got != "" {
@@ -301,8 +302,8 @@ func TestStrangersCloseAGPU(t *testing.T) {
 			return strings.HasPrefix(d.GPUs[0].Closed, want) && (d.GPUs[0].Closed == "") == (want == "") && d.GPUs[1].Closed == ""
 		}
 	}
-	cgroups := func(list map[int]string) func(*DeviceInspection) {
-		return func(l *DeviceInspection) { l.Cgroups = list }
+	cgroups := func(list map[int]string) func(*devices.Inspection) {
+		return func(l *devices.Inspection) { l.Cgroups = list }
 	}
 	looks := func() {
 		e.mu.Lock()
@@ -333,7 +334,7 @@ func TestStrangersAfterARestart(t *testing.T) {
 	w, e := ourGPUs(t)
 	w.mustRun(withGPUs("slice", "0:252/10240Mi/soft"))
 	w.stop()
-	e.do("compute-on 0000:3b:00.0 7 python\ncompute-on 0000:86:00.0 8 python", func(l *DeviceInspection) {
+	e.do("compute-on 0000:3b:00.0 7 python\ncompute-on 0000:86:00.0 8 python", func(l *devices.Inspection) {
 		l.Cgroups = map[int]string{7: "/kubepods/burstable/podslice/c-slice", 8: "/user.slice"}
 	})
 	reports := func() int {
@@ -346,7 +347,7 @@ func TestStrangersAfterARestart(t *testing.T) {
 	w.start()
 	w.eventually("it has looked", func() bool {
 		var looked bool
-		w.agent.Ask(patience, func(a *Agent) { looked = a.devices.looked })
+		w.agent.Ask(patience, func(a *Agent) { looked, _ = a.devices.Looked() })
 		return looked
 	})
 	if d, _ := w.devices(); d.GPUs[0].Closed != "" || d.GPUs[1].Closed != "" {
@@ -376,11 +377,11 @@ func TestStrangersAfterARestart(t *testing.T) {
 }
 
 // cardFiles gives card 0 two virtual functions with device files.
-func cardFiles(l *DeviceInspection) {
+func cardFiles(l *devices.Inspection) {
 	function := func(address, file string) cdi.Function {
 		return cdi.Function{Address: address, Files: []string{"/dev/infiniband/rdma_cm", file}}
 	}
-	l.Functions = map[string]CardFunctions{"0000:3c:00.0": {
+	l.Functions = map[string]devices.CardFunctions{"0000:3c:00.0": {
 		Card:    function("0000:3c:00.0", "/dev/infiniband/uverbs0"),
 		Virtual: []cdi.Function{{Address: "0000:3c:00.1"}, function("0000:3c:00.2", "/dev/infiniband/uverbs2"), function("0000:3c:00.3", "/dev/infiniband/uverbs3")},
 	}}
@@ -390,7 +391,7 @@ func cardFiles(l *DeviceInspection) {
 func TestCardsBringTheirDeviceFiles(t *testing.T) {
 	w, e := withDevices(t)
 	w.hardware.Devices[1].MaxVirtualFunctions = 3
-	e.do("unload", cardFiles, func(l *DeviceInspection) { l.Loaded = false })
+	e.do("unload", cardFiles, func(l *devices.Inspection) { l.Loaded = false })
 	w.start()
 	w.says("the card", func(d *spec.Devices) bool { return d != nil && len(d.NICs) == 1 && d.NICs[0].Functions == 3 })
 	get := func(uid, nics, want string, by ...func(*runtime.Container)) {
@@ -428,7 +429,7 @@ func TestCardsBringTheirDeviceFiles(t *testing.T) {
 	if _, err := w.run(promised("five", "0:vf")); err == nil || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("a function that nobody would remember is given: %v", err)
 	}
-	e.do("", func(l *DeviceInspection) { l.FunctionsUnknown = map[string]string{"0000:3c:00.0": "no permission"} })
+	e.do("", func(l *devices.Inspection) { l.FunctionsUnknown = map[string]string{"0000:3c:00.0": "no permission"} })
 	w.ticks(3)
 	if _, err := w.run(promised("share", "0:1000")); err == nil || !strings.Contains(err.Error(), "no permission") {
 		t.Errorf("its files are not known: %v", err)
@@ -440,7 +441,7 @@ func TestFunctionsWhenTheMemoryIsLost(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		w, e := withDevices(t)
 		w.hardware.Devices[1].MaxVirtualFunctions = 3
-		e.do("unload", cardFiles, func(l *DeviceInspection) { l.Loaded = false })
+		e.do("unload", cardFiles, func(l *devices.Inspection) { l.Loaded = false })
 		w.start()
 		w.says("the card", func(d *spec.Devices) bool { return d != nil && len(d.NICs) == 1 })
 		w.mustRun(promised("one", "0:vf"))
@@ -465,7 +466,7 @@ func TestInstanceThatIsGoneIsReported(t *testing.T) {
 	w.owner = spec.OwnerHilbert
 	e.do(`add 0000:3b:00.0 uuid=GPU-a mig
 instance 0000:3b:00.0 MIG-x 3g.20gb 1 42 19968
-instance 0000:3b:00.0 MIG-y 1g.5gb 3 14 4864`, func(l *DeviceInspection) {
+instance 0000:3b:00.0 MIG-y 1g.5gb 3 14 4864`, func(l *devices.Inspection) {
 		l.Catalog = catalogOf(t, `{"name": "MIG-x", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}, {"name": "MIG-y", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}`)
 	})
 	w.start()

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/devices"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/gpu/kubelet"
 )
@@ -66,7 +68,7 @@ func withPlugin(t *testing.T) (*world, *scriptedDevices, *kubeletAnswers) {
 	w, e := withDevices(t)
 	k := &kubeletAnswers{pods: make(map[string]string)}
 	w.given = k.list
-	e.do(twoGPUs, func(l *DeviceInspection) { l.Offers.Offered = map[string]int64{"nvidia.com/gpu": 2} })
+	e.do(twoGPUs, func(l *devices.Inspection) { l.Offers.Offered = map[string]int64{"nvidia.com/gpu": 2} })
 	return w, e, k
 }
 
@@ -144,8 +146,8 @@ func TestKubeletThatDoesNotSay(t *testing.T) {
 	if d, gpus := w.devices(); len(d.Allocations) != 0 || gpus != "2, owner kubelet" {
 		t.Errorf("%+v, %q", d.Allocations, gpus)
 	}
-	if s := w.state(); s.KubeletUnread == 0 || s.KubeletRead != 0 {
-		t.Errorf("counted: %d read, %d not", s.KubeletRead, s.KubeletUnread)
+	if s := w.state(); s.Kubelet.Unread == 0 || s.Kubelet.Read != 0 {
+		t.Errorf("counted: %d read, %d not", s.Kubelet.Read, s.Kubelet.Unread)
 	}
 	k.has("", "", nil)
 	w.says("it is read", func(d *spec.Devices) bool { return gift(d, "train") == "1" && d.Kubelet == nil })
@@ -157,13 +159,15 @@ func TestKubeletThatDoesNotSay(t *testing.T) {
 	if d, _ := w.devices(); gift(d, "train") != "1" {
 		t.Errorf("it is not listed, and runs: %+v", d.Allocations)
 	}
-	var at string
+	unread := w.state().Kubelet.Unread
+	k.has("", "", errors.New("no answer"))
+	w.mustRun(sandbox("another", 1)) // so that it is asked
+	w.eventually("it does not answer", func() bool { return w.state().Kubelet.Unread > unread })
 	w.agent.Ask(patience, func(a *Agent) {
-		a.devices.kubelet.last = a.devices.kubelet.last.Add(-kubeletDevicesStale)
-		a.devices.kubelet.failed = errors.New("no answer")
-		at = a.devices.kubelet.last.UTC().Format("15:04:05Z")
-		if d := a.Status().Status.Devices; d.Kubelet == nil || !strings.Contains(d.Kubelet.Unread, at+": no answer") || gift(d, "train") != "1" {
-			t.Errorf("what is old: %+v", d.Kubelet)
+		now, _ := a.devices.Status(time.Now())
+		later, _ := a.devices.Status(time.Now().Add(3 * time.Minute))
+		if now.Kubelet != nil || later.Kubelet == nil || !strings.Contains(later.Kubelet.Unread, "as of ") || !strings.Contains(later.Kubelet.Unread, ": no answer") || gift(later, "train") != "1" {
+			t.Errorf("what is old: %+v", later.Kubelet)
 		}
 	})
 }
@@ -187,8 +191,8 @@ func TestGivenDevicesThatAreNotKnown(t *testing.T) {
 	if want := `pod-who: DeviceUnknown: the kubelet gave it nvidia.com/gpu "tegra", and it is not known which GPU that is`; !slices.Equal(told, []string{want}) {
 		t.Errorf("told: %q", told)
 	}
-	if s := w.state(); s.KubeletDevicesFound != 1 || s.KubeletDevicesUnknown != 1 {
-		t.Errorf("%d found, %d unknown", s.KubeletDevicesFound, s.KubeletDevicesUnknown)
+	if s := w.state(); s.Kubelet.Found != 1 || s.Kubelet.Unknown != 1 {
+		t.Errorf("%d found, %d unknown", s.Kubelet.Found, s.Kubelet.Unknown)
 	}
 }
 
@@ -203,7 +207,7 @@ func TestGivenOutlastsThePlugin(t *testing.T) {
 	w.mustRun(train)
 	w.says("the kubelet gave it", func(d *spec.Devices) bool { return gift(d, "train") == "1" })
 	k.has("", "", errors.New("it is starting"))
-	e.do("compute-on 0000:86:00.0 7 python", func(l *DeviceInspection) {
+	e.do("compute-on 0000:86:00.0 7 python", func(l *devices.Inspection) {
 		l.Offers.Offered, l.Cgroups = nil, map[int]string{7: "/" + train.Cgroup + "/c"}
 	})
 	w.says("nobody's, until the kubelet has said what it gave since", func(d *spec.Devices) bool {
@@ -243,7 +247,7 @@ func TestGivenThatCannotBeChargedClosesItsGPU(t *testing.T) {
 	w.owner = spec.OwnerHilbert
 	e.do(`mig 0000:86:00.0 on
 instance 0000:86:00.0 MIG-x 3g.20gb 1 42 19968
-instance 0000:86:00.0 MIG-y 1g.5gb 3 14 4864`, func(l *DeviceInspection) {
+instance 0000:86:00.0 MIG-y 1g.5gb 3 14 4864`, func(l *devices.Inspection) {
 		l.Catalog = catalogOf(t, `{"name": "GPU-a", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}},
 			{"name": "MIG-x", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia1"}]}}, {"name": "MIG-y", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia1"}]}}`)
 	})
@@ -253,7 +257,7 @@ instance 0000:86:00.0 MIG-y 1g.5gb 3 14 4864`, func(l *DeviceInspection) {
 	w.says("what it has", func(d *spec.Devices) bool {
 		return slices.Equal(others(d), []string{"pod-two nvidia.com/mig-3g.20gb=MIG-x of 1", "pod-two nvidia.com/mig-1g.5gb=MIG-y of 1"})
 	})
-	e.do("", func(l *DeviceInspection) { l.Offers.Offered = nil })
+	e.do("", func(l *devices.Inspection) { l.Offers.Offered = nil })
 	w.says("closed", func(d *spec.Devices) bool {
 		return d.Owner == spec.OwnerHilbert && d.GPUs[0].Closed == "" && strings.HasPrefix(d.GPUs[1].Closed, string(gpu.Foreign)) &&
 			strings.Contains(d.GPUs[1].Closed, "the kubelet gave default/pod-two nvidia.com/mig-")
@@ -273,10 +277,10 @@ func TestPromisesOfAPluginAreNotTakenForOurs(t *testing.T) {
 	w.mustRun(withGPUs("train", "0"))
 	w.stop()
 	w.store.data = nil
-	e.do("", func(l *DeviceInspection) { l.Offers.NodeKnown, l.Offers.Offered = false, nil })
+	e.do("", func(l *devices.Inspection) { l.Offers.NodeKnown, l.Offers.Offered = false, nil })
 	w.start()
 	w.says("it is not known whose", func(d *spec.Devices) bool { return d != nil && d.Owner == spec.OwnerNone && gift(d, "train") == "1" })
-	e.do("", func(l *DeviceInspection) {
+	e.do("", func(l *devices.Inspection) {
 		l.Offers.NodeKnown, l.Offers.Offered = true, map[string]int64{"nvidia.com/gpu": 2}
 	})
 	w.says("the kubelet's", func(d *spec.Devices) bool { return d.Owner != spec.OwnerNone })

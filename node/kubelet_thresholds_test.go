@@ -31,9 +31,9 @@ func (k *thresholdAnswer) say(l *lender, list []evict.Threshold, err error) {
 	k.mu.Lock()
 	k.list, k.err = list, err
 	k.mu.Unlock()
-	l.agent.Ask(time.Minute, func(a *Agent) { a.thresholds.asked = time.Time{} }) // by a tick whose time may be before now
+	l.agent.Ask(time.Minute, func(a *Agent) { a.thresholds.AskAgain() }) // by a tick whose time may be before now
 	l.eventually("the kubelet has been asked again", func() (done bool) {
-		l.agent.Ask(time.Minute, func(a *Agent) { done = !a.thresholds.asked.IsZero() && !a.thresholds.asking })
+		l.agent.Ask(time.Minute, func(a *Agent) { done = a.thresholds.Answered() })
 		return done
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/devices"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/node/watchdog"
@@ -36,7 +37,7 @@ func newClassNode(t *rapid.T) *classNode {
 		t.Fatal(err)
 	}
 	n := &classNode{nodeState: newNodeState(o, manager)}
-	n.absence = &absenceController{node: n.nodeState, devices: &deviceInjector{node: n.nodeState, devices: newDeviceController(n.nodeState)}}
+	n.absence = &absenceController{node: n.nodeState, devices: devices.NewInjector(devices.NewController(n.Node, devices.Ports{}))}
 	return n
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/devices"
 	"hilbert.dev/hilbert/node/plugins"
 	"hilbert.dev/hilbert/node/report"
 )
@@ -26,7 +27,7 @@ type reporter struct {
 	node     *nodeState
 	lending  *lendingController
 	eviction *evictionController
-	devices  *deviceController
+	devices  *devices.Controller
 	plugins  *plugins.Controller
 	overuse  *overuseController
 	usage    *usageController
@@ -59,7 +60,7 @@ func (p *reporter) build(now time.Time) *spec.NodeReport {
 		}
 	}
 	out := report.Build(n.options.Machine, &r, p.lending.colocation(now, p.eviction), conditions)
-	out.Status.Devices, out.Status.Summary.GPUs = p.devices.status(now)
+	out.Status.Devices, out.Status.Summary.GPUs = p.devices.Status(now)
 	out.Status.Resources = p.plugins.Status()
 	out.Status.Usage = p.usage.status(now)
 	out.Status.Configuration, out.Status.Health = p.configuration.applied.DeepCopy(), p.health.status(now)
@@ -91,7 +92,7 @@ func (p *reporter) closeAll(r *allocate.Report) {
 // report writes the report if it is due, and says when to look again. Before the runtime has told what runs, it would tell of an empty
 // node, so nothing is said unless the runtime is away.
 func (p *reporter) report(now time.Time) time.Duration {
-	if p.node.ports.Report == nil || (!p.node.Runtime.Synced && !p.node.Runtime.Away(now)) || p.devices.pending(now, p.node.Runtime.Synced) {
+	if p.node.ports.Report == nil || (!p.node.Runtime.Synced && !p.node.Runtime.Away(now)) || p.devices.Pending(now, p.node.Runtime.Synced) {
 		return time.Second
 	}
 	likely := report.Major

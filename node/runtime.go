@@ -46,7 +46,7 @@ func (a *Agent) Synchronize(ctx context.Context, sandboxes []runtime.Sandbox, co
 		a.node.Log.Info("the container runtime told what runs", "pods", a.node.Pods.Len(), "containers", a.node.Pods.ContainerCount())
 		a.node.Events.Problems.Resolve(spec.ReasonRuntimeLost)
 		a.node.Runtime.Synced, a.node.Runtime.Lost = true, time.Time{}
-		a.devices.inspectNow(a.node.Now()) // only now can processes be found that compute on a GPU that was not given to them
+		a.devices.InspectNow(a.node.Now()) // only now can processes be found that compute on a GPU that was not given to them
 	})
 }
 
@@ -94,7 +94,7 @@ func (a *Agent) CreateContainer(ctx context.Context, s runtime.Sandbox, c runtim
 	if err != nil {
 		a.admission.unadjusted(s, err)
 		return loop.Returned(ctx, a.node.Loop, func() (runtime.Adjustment, error) {
-			devices, err := a.injector.inject(&s, &c)
+			devices, err := a.injector.Inject(&s, &c)
 			if err != nil {
 				return runtime.Adjustment{}, err
 			}

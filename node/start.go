@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/node/cdi"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/loop"
 	"hilbert.dev/hilbert/node/runtime"
@@ -108,10 +107,10 @@ func absent(err error) bool { return errors.Is(err, syscall.ENOENT) || errors.Is
 func (d *admission) checkStart(s *runtime.Sandbox, c *runtime.Container) (wants startCheck, err error) {
 	m, marked := runtime.ParseMark(c.Mark, c.ID)
 	if d.node.Runtime.TellsMarks() {
-		if !marked && runtime.NeedsAgent(s, c, d.injector.ours()) {
+		if !marked && runtime.NeedsAgent(s, c, d.injector.Ours()) {
 			return wants, errors.New("it was made without Hilbert's agent")
 		}
-		if err := m.Check(c, d.injector.files); err != nil {
+		if err := m.Check(c, d.injector.Files); err != nil {
 			return wants, err
 		}
 	}
@@ -133,17 +132,4 @@ func (d *admission) checkStart(s *runtime.Sandbox, c *runtime.Container) (wants 
 func (d *admission) refuseStart(s *runtime.Sandbox, why error) {
 	d.node.Counts.NotStarted++
 	d.node.Log.Warn("a container is not started", "pod", s.Namespace+"/"+s.Name, "err", why)
-}
-
-// ours reports whether containers are kept from GPUs that they were not given.
-func (j *deviceInjector) ours() bool {
-	return j.node.options.Devices != nil && (j.devices.own.Owner == topology.OwnerHilbert || j.devices.held().GPUs != 0)
-}
-
-// files are the device files that a CDI device has in a container; none where it is not known.
-func (j *deviceInjector) files(device string) []string {
-	if strings.HasPrefix(device, cdi.CardKind+"=") || j.devices.last.Catalog == nil {
-		return nil
-	}
-	return j.devices.last.Catalog.Files(device)
 }

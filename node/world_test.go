@@ -16,8 +16,10 @@ import (
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/devices"
 	"hilbert.dev/hilbert/node/enforce"
-	"hilbert.dev/hilbert/node/gpu/kubelet"
+	given "hilbert.dev/hilbert/node/gpu/kubelet"
+	"hilbert.dev/hilbert/node/kubelet"
 	"hilbert.dev/hilbert/node/plugin"
 	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/node/store"
@@ -166,7 +168,7 @@ func (s *kept) Save(data []byte) error {
 
 // world is a node whose runtime is the test.
 type world struct {
-	thresholds ThresholdReader // nil: not compared
+	thresholds kubelet.ThresholdReader // nil: not compared
 	*testing.T
 	agent  *Agent
 	kernel *kernel
@@ -182,7 +184,7 @@ type world struct {
 	// plugins is where plugins have their sockets; nil: none is asked. resources is what pods hold of theirs.
 	plugins   *plugin.Directory
 	resources *kept
-	inspector DeviceInspector
+	inspector devices.Inspector
 	hardware  *topology.Machine
 	mode      string
 	fixed     map[PodKey]topology.CPUSet
@@ -199,7 +201,7 @@ type world struct {
 	absence   *Absence
 	fixedErr  error
 	// given is what the kubelet answers when it is asked which devices it gave; nil: there is no kubelet.
-	given func(ctx context.Context) ([]kubelet.ListedPod, error)
+	given func(ctx context.Context) ([]given.ListedPod, error)
 
 	mu        sync.Mutex
 	refused   []string // pods, by UID, whose budget lets none go

@@ -259,14 +259,20 @@ func (f *freeing) Synchronize(_ context.Context, _ []runtime.Sandbox, containers
 
 // Whatever starts or ends meanwhile goes on as it is.
 
-func (*freeing) RunSandbox(context.Context, runtime.Sandbox) error                     { return nil }
+func (*freeing) RunSandbox(context.Context, runtime.Sandbox) error { return nil }
+
 func (*freeing) ResizeSandbox(context.Context, runtime.Sandbox, runtime.Amounts) error { return nil }
-func (*freeing) StopSandbox(context.Context, string) error                             { return nil }
+
+func (*freeing) StopSandbox(context.Context, string) error { return nil }
+
 func (*freeing) CreateContainer(context.Context, runtime.Sandbox, runtime.Container) (a runtime.Adjustment, err error) {
 	return a, nil
 }
+
 func (*freeing) StartContainer(context.Context, runtime.Sandbox, runtime.Container) error { return nil }
-func (*freeing) ContainerCreated(context.Context, string) error                           { return nil }
+
+func (*freeing) ContainerCreated(context.Context, string) error { return nil }
+
 func (*freeing) UpdateContainer(context.Context, string) (u runtime.Update, err error) {
 	return u, nil
 }

@@ -86,8 +86,8 @@ func (m agentMeter) Collect(out chan<- prometheus.Metric) {
 	gauge(agentLimit, node.MaxMessages)
 	gauge(agentConnected, endpoints.OneIf(s.Connected))
 	gauge(agentReady, endpoints.OneIf(s.Ready))
-	gauge(agentKubeletDevices, float64(s.KubeletDevicesFound), "found")
-	gauge(agentKubeletDevices, float64(s.KubeletDevicesUnknown), "unknown")
+	gauge(agentKubeletDevices, float64(s.Kubelet.Found), "found")
+	gauge(agentKubeletDevices, float64(s.Kubelet.Unknown), "unknown")
 	collectAgentCounts(out, &s)
 	collectLending(out, &s)
 }
@@ -129,7 +129,7 @@ func collectAgentCounts(out chan<- prometheus.Metric, s *node.State) {
 	count(agentMissed, s.MissedEnded, "ended")
 	count(agentMissed, s.MissedLeft, "left")
 	outcomes(agentCheckpoints, s.Checkpoints, s.CheckpointErrors)
-	outcomes(agentDeviceQueries, s.KubeletRead, s.KubeletUnread)
+	outcomes(agentDeviceQueries, s.Kubelet.Read, s.Kubelet.Unread)
 	outcomes(agentReports, s.Reports, s.ReportsFailed)
 	count(agentEventsDropped, s.EventsDropped)
 	for outcome, n := range map[string]uint64{

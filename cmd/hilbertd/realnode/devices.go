@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/devices"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/mps"
 	"hilbert.dev/hilbert/topology"
@@ -58,8 +58,8 @@ func NewDevices(roots Roots, m *topology.Machine, toolkit string, offers func(ct
 }
 
 // Look implements node.DeviceInspector.
-func (e *Devices) Inspect(ctx context.Context) node.DeviceInspection {
-	var l node.DeviceInspection
+func (e *Devices) Inspect(ctx context.Context) devices.Inspection {
+	var l devices.Inspection
 	_, err := os.Stat(filepath.Join(e.roots.Proc, "driver", "nvidia", "version"))
 	l.Loaded = err == nil
 	l.Offers = e.others(ctx, l.Loaded)
@@ -111,8 +111,8 @@ func (e *Devices) cgroups(inv *gpu.Inventory) map[int]string {
 
 // functions are the device files of network cards and of their virtual functions, all of them in a specification of CDI. What could not be found out
 // or written is missing, with the reason by the card's address.
-func (e *Devices) functions() (known map[string]node.CardFunctions, untold map[string]string) {
-	known, untold = make(map[string]node.CardFunctions), make(map[string]string)
+func (e *Devices) functions() (known map[string]devices.CardFunctions, untold map[string]string) {
+	known, untold = make(map[string]devices.CardFunctions), make(map[string]string)
 	sys := os.DirFS(e.roots.Sys)
 	var all []cdi.Function
 	for i := range e.machine.Devices {
@@ -159,7 +159,7 @@ func (e *Devices) describe(all []cdi.Function) error {
 }
 
 // cardFunctions reads one card.
-func cardFunctions(sys fs.FS, address string) (out node.CardFunctions, err error) {
+func cardFunctions(sys fs.FS, address string) (out devices.CardFunctions, err error) {
 	out.Card.Address = address
 	if out.Card.Files, err = cdi.FilesOf(sys, address); err != nil {
 		return out, err

@@ -11,8 +11,8 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/kube/parse"
-	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/devices"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/gpu/gputest"
 	"hilbert.dev/hilbert/node/report"
@@ -107,7 +107,7 @@ func TestEyesSeeFunctions(t *testing.T) {
 		{Address: "0000:3d:00.0", Kind: topology.DeviceNIC},
 		{Address: "0000:3e:00.0", Kind: topology.DeviceNIC},
 	}}
-	look := func() node.DeviceInspection {
+	look := func() devices.Inspection {
 		return NewDevices(roots, m, "", nil, slog.New(slog.DiscardHandler)).Inspect(t.Context())
 	}
 	l := look()

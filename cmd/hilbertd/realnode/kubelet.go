@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"hilbert.dev/hilbert/api/spec"
-	"hilbert.dev/hilbert/node"
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/kubelet"
 	"hilbert.dev/hilbert/node/storage"
 	"hilbert.dev/hilbert/topology"
 )
@@ -35,7 +35,7 @@ var kubeletDefaults = map[string]string{
 
 // Thresholds reads the kubelet's eviction thresholds where node.kubeletThresholds says: it asks the kubelet what it runs with, because flags and drop-ins count beside
 // its file, or reads that file alone.
-func (r Roots) Thresholds(config *spec.Node, m *topology.Machine) node.ThresholdReader {
+func (r Roots) Thresholds(config *spec.Node, m *topology.Machine) kubelet.ThresholdReader {
 	directory := config.KubeletDirectory
 	if config.KubeletThresholds == spec.ThresholdsFile {
 		return func(context.Context) ([]evict.Threshold, error) { return fileThresholds(directory, m) }
@@ -122,7 +122,7 @@ const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // StorageReader asks the kubelet at the node's address, if the pod knows that address; otherwise it asks nothing. The kubelet shows a certificate that the
 // cluster gave it, or one that it made for itself; either lies in its directory, unless it was given another.
-func (r Roots) StorageReader(directory string) node.StorageReader {
+func (r Roots) StorageReader(directory string) kubelet.StorageReader {
 	if kubelet := r.kubelet(directory); kubelet != nil {
 		return kubelet
 	}

@@ -1,4 +1,4 @@
-package node
+package devices
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/controller"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/gpu/inject"
 	"hilbert.dev/hilbert/node/mps"
@@ -22,23 +23,28 @@ import (
 // errNotLooked: the first inspection is not done yet. It will be in a moment, so no Event is written.
 var errNotLooked = errors.New("hilbert: the node's devices were not looked at yet; the kubelet tries again")
 
-// deviceInjector turns what a pod holds of GPUs and network cards into what its containers get.
-type deviceInjector struct {
-	node    *nodeState
-	devices *deviceController
+// Injector turns what a pod holds of GPUs and network cards into what its containers get.
+type Injector struct {
+	node    *controller.Node
+	devices *Controller
 }
 
-// inject is what a new container gets of the node's GPUs and cards: what its pod holds, and no other. The error is why it cannot be made now; the
+// NewInjector returns one of the devices that a controller knows.
+func NewInjector(d *Controller) *Injector {
+	return &Injector{node: d.node, devices: d}
+}
+
+// Inject is what a new container gets of the node's GPUs and cards: what its pod holds, and no other. The error is why it cannot be made now; the
 // kubelet tries again.
-func (j *deviceInjector) inject(s *runtime.Sandbox, c *runtime.Container) (cdi.Edits, error) {
-	if j.node.options.Devices == nil {
+func (j *Injector) Inject(s *runtime.Sandbox, c *runtime.Container) (cdi.Edits, error) {
+	if j.devices.ports.Inspector == nil {
 		return cdi.Edits{}, nil
 	}
 	box := cdi.Container{Name: c.Name, Env: c.Env, Mounts: c.Mounts}
 	held, admitted := j.node.Manager.Placement(s.UID)
 	g := held.Devices
 	switch {
-	case !j.devices.looked && g.GPUs|g.NICs != 0, j.devices.pending(j.node.Now(), false) && box.Asks():
+	case !j.devices.looked && g.GPUs|g.NICs != 0, j.devices.Pending(j.node.Now(), false) && box.Asks():
 		return cdi.Edits{}, errNotLooked
 	case held.Unsettled && !j.devices.others:
 		return cdi.Edits{}, errors.New("hilbert: it is not known yet whose the devices are that the pod was promised; the kubelet tries again")
@@ -73,7 +79,7 @@ func (j *deviceInjector) inject(s *runtime.Sandbox, c *runtime.Container) (cdi.E
 }
 
 // resolve turns what a pod holds into what one of its containers gets. Otherwise it says why that cannot be had now, by its reason and in words.
-func (j *deviceInjector) resolve(uid string, c *runtime.Container, g *topology.Grant) (out cdi.Grant, reason string, err error) {
+func (j *Injector) resolve(uid string, c *runtime.Container, g *topology.Grant) (out cdi.Grant, reason string, err error) {
 	if why := cdi.Drops(j.node.Runtime.Name); why != "" {
 		return out, spec.ReasonDeviceUncertain, errors.New(why)
 	}
@@ -104,7 +110,7 @@ func (j *deviceInjector) resolve(uid string, c *runtime.Container, g *topology.G
 }
 
 // giveShared gives a pod the memory that the daemon of its GPU shares with its clients, if it is to have it.
-func (j *deviceInjector) giveShared(s *runtime.Sandbox, g *topology.Grant, given *cdi.Grant) error {
+func (j *Injector) giveShared(s *runtime.Sandbox, g *topology.Grant, given *cdi.Grant) error {
 	if j.devices.mps.SeveralNamespaces || len(given.Soft.Mounts) == 0 {
 		return nil
 	}
@@ -119,7 +125,7 @@ func (j *deviceInjector) giveShared(s *runtime.Sandbox, g *topology.Grant, given
 }
 
 // runningOn are the namespaces of the containers that there are of a GPU's holders.
-func (j *deviceInjector) runningOn(i int) (namespaces []string) {
+func (j *Injector) runningOn(i int) (namespaces []string) {
 	for _, h := range j.node.Manager.Devices.Held() {
 		p := j.node.Pods.Of(h.UID)
 		if p == nil || h.Grant.GPUs&(1<<i) == 0 {
@@ -137,7 +143,7 @@ func (j *deviceInjector) runningOn(i int) (namespaces []string) {
 
 // usersOf returns the users that hold soft slices of some GPUs, but for one pod: its containers trust each other. A pod whose containers are of several
 // users is passed over, because it is not known which of them computes.
-func (j *deviceInjector) usersOf(gpus uint16, but string) (users []mps.User) {
+func (j *Injector) usersOf(gpus uint16, but string) (users []mps.User) {
 	for _, h := range j.node.Manager.Devices.Held() {
 		p := j.node.Pods.Of(h.UID)
 		if h.Grant.GPUs&gpus == 0 || h.Grant.Isolation != topology.Soft || h.UID == but || p == nil {
@@ -158,7 +164,7 @@ func (j *deviceInjector) usersOf(gpus uint16, but string) (users []mps.User) {
 
 // mayUse says of a process that computes on a GPU whether its pod holds the GPU, or may see all of them. cgroups are as a DeviceInspection has them. What
 // is not known, and what has ended since, is no stranger.
-func (d *deviceController) mayUse(cgroups map[int]string) func(pid int, address string) bool {
+func (d *Controller) mayUse(cgroups map[int]string) func(pid int, address string) bool {
 	pods := make(map[string]*pods.Pod, d.node.Pods.Len()) // by the last part of their cgroup, which has the UID in it
 	for _, p := range d.node.Pods.All() {
 		if p.Cgroup != "" {
@@ -181,7 +187,7 @@ func (d *deviceController) mayUse(cgroups map[int]string) func(pid int, address 
 }
 
 // holds reports whether a pod holds the GPU at an address, or may: it was promised some, and it is not known yet whose they are.
-func (d *deviceController) holds(uid, address string) bool {
+func (d *Controller) holds(uid, address string) bool {
 	held, _ := d.node.Manager.Placement(uid)
 	slots := d.numbers.known.GPU.Slots
 	for set := held.Devices.GPUs; set != 0; set &= set - 1 {
@@ -193,11 +199,24 @@ func (d *deviceController) holds(uid, address string) bool {
 }
 
 // holderUnseen reports whether a GPU's holder has a cgroup that could not be found out: then its processes cannot be told from others.
-func (d *deviceController) holderUnseen(address string) bool {
+func (d *Controller) holderUnseen(address string) bool {
 	for uid, p := range d.node.Pods.All() {
 		if p.Cgroup == "" && d.holds(uid, address) {
 			return true
 		}
 	}
 	return false
+}
+
+// Ours reports whether containers are kept from GPUs that they were not given.
+func (j *Injector) Ours() bool {
+	return j.devices.ports.Inspector != nil && (j.devices.own.Owner == topology.OwnerHilbert || j.devices.held().GPUs != 0)
+}
+
+// Files are the device files that a CDI device has in a container; none where it is not known.
+func (j *Injector) Files(device string) []string {
+	if strings.HasPrefix(device, cdi.CardKind+"=") || j.devices.last.Catalog == nil {
+		return nil
+	}
+	return j.devices.last.Catalog.Files(device)
 }

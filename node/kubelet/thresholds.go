@@ -1,10 +1,11 @@
-package node
+package kubelet
 
 import (
 	"context"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/controller"
 	"hilbert.dev/hilbert/node/evict"
 )
 
@@ -18,13 +19,14 @@ const (
 // ThresholdReader reads the kubelet's eviction thresholds. It may take long.
 type ThresholdReader func(ctx context.Context) ([]evict.Threshold, error)
 
-// thresholdController compares our thresholds of eviction with the kubelet's, which must lie below: the kubelet may evict an online pod for what reclaimed pods hold. As
+// Thresholds compares our thresholds of eviction with the kubelet's, which must lie below: the kubelet may evict an online pod for what reclaimed pods hold. As
 // long as the kubelet's are not known, or lie above ours, no memory is lent beyond what reclaimed pods that run asked for, and the condition AgentReady says why.
 //
 // Thresholds that were known stay so while the kubelet does not answer: they change only with a start of the kubelet, and lending must not end with each.
-type thresholdController struct {
-	node   *nodeState
-	params *evict.Params
+type Thresholds struct {
+	node *controller.Node
+	// Params are the agent's, as they are now.
+	Params *evict.Params
 	read   ThresholdReader // nil: they are not compared
 	asked  time.Time
 	asking bool
@@ -33,24 +35,31 @@ type thresholdController struct {
 	reason string
 }
 
-func newThresholdController(n *nodeState, params *evict.Params, read ThresholdReader) *thresholdController {
-	c := &thresholdController{node: n, params: params, read: read}
+// NewThresholds returns one that has not asked yet.
+func NewThresholds(n *controller.Node, params *evict.Params, read ThresholdReader) *Thresholds {
+	c := &Thresholds{node: n, Params: params, read: read}
 	if c.reads() {
 		c.reason = spec.ReasonKubeletUnknown // which is no problem before the first answer
 	}
 	return c
 }
 
-func (c *thresholdController) reads() bool { return c.read != nil && c.node.Lends() }
+// AskAgain has the kubelet asked at the next tick: ours have changed.
+func (c *Thresholds) AskAgain() { c.asked = time.Time{} }
 
-// Tick implements ticker.
-func (c *thresholdController) Tick(now time.Time) (changed bool) {
-	c.ask(now)
+// Answered reports whether the kubelet has answered, or failed to, since it was last to be asked.
+func (c *Thresholds) Answered() bool { return !c.asked.IsZero() && !c.asking }
+
+func (c *Thresholds) reads() bool { return c.read != nil && c.node.Lends() }
+
+// Tick implements controller.Ticker.
+func (c *Thresholds) Tick(now time.Time) (changed bool) {
+	c.Ask(now)
 	return false
 }
 
-// ask has the thresholds read beside the loop when that is due.
-func (c *thresholdController) ask(now time.Time) {
+// Ask has the thresholds read beside the loop when that is due.
+func (c *Thresholds) Ask(now time.Time) {
 	every := thresholdsRetry
 	if c.known {
 		every = thresholdsEvery
@@ -66,7 +75,7 @@ func (c *thresholdController) ask(now time.Time) {
 }
 
 // answered takes what was read.
-func (c *thresholdController) answered(thresholds []evict.Threshold, err error) {
+func (c *Thresholds) answered(thresholds []evict.Threshold, err error) {
 	c.asking = false
 	switch {
 	case err != nil && c.known:
@@ -75,7 +84,7 @@ func (c *thresholdController) answered(thresholds []evict.Threshold, err error) 
 		c.withhold(spec.ReasonKubeletUnknown, "no memory is lent: "+err.Error())
 	default:
 		c.known = true
-		if err := c.params.Check(thresholds); err != nil {
+		if err := c.Params.Check(thresholds); err != nil {
 			c.withhold(spec.ReasonKubeletEvictsFirst, "no memory is lent: "+err.Error())
 			return
 		}
@@ -84,7 +93,7 @@ func (c *thresholdController) answered(thresholds []evict.Threshold, err error) 
 }
 
 // withhold lends no memory for a reason, or lends it where there is none.
-func (c *thresholdController) withhold(reason, why string) {
+func (c *Thresholds) withhold(reason, why string) {
 	problems := c.node.Events.Problems
 	if _, told := problems[c.reason]; told && reason == "" {
 		c.node.Log.Info("memory is lent again")
@@ -97,5 +106,5 @@ func (c *thresholdController) withhold(reason, why string) {
 	}
 }
 
-// withholds reports whether no memory is to be lent.
-func (c *thresholdController) withholds() bool { return c.reason != "" }
+// Withholds reports whether no memory is to be lent.
+func (c *Thresholds) Withholds() bool { return c.reason != "" }

@@ -1,4 +1,4 @@
-package node
+package devices
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ type CardFunctions struct {
 
 // functionsOf are the functions of a pod's cards that have device files to inject. A virtual function is the pod's own for as long as the pod is
 // known.
-func (j *deviceInjector) functionsOf(uid string, g *topology.Grant) (out []cdi.Function, err error) {
+func (j *Injector) functionsOf(uid string, g *topology.Grant) (out []cdi.Function, err error) {
 	for set := g.NICs; set != 0; set &= set - 1 {
 		i := bits.TrailingZeros16(set)
 		if i >= len(j.devices.numbers.known.Cards) {
@@ -43,7 +43,7 @@ func (j *deviceInjector) functionsOf(uid string, g *topology.Grant) (out []cdi.F
 
 // functionOf is the virtual function of card i that a pod has, or the first that is free. The zero Function: there is nothing to inject, because an
 // interface is the network plugin's to move.
-func (j *deviceInjector) functionOf(uid string, i int, card *CardFunctions) (f cdi.Function, err error) {
+func (j *Injector) functionOf(uid string, i int, card *CardFunctions) (f cdi.Function, err error) {
 	own := j.devices.numbers.known.Functions[uid]
 	if at := slices.IndexFunc(card.Virtual, func(f cdi.Function) bool { return slices.Contains(own, f.Address) }); at >= 0 {
 		return card.Virtual[at], nil
@@ -65,7 +65,7 @@ func (j *deviceInjector) functionOf(uid string, i int, card *CardFunctions) (f c
 }
 
 // takenFiles are the device files of a card's virtual functions that other pods have. The error names a pod whose function is not known.
-func (j *deviceInjector) takenFiles(but string, i int, card *CardFunctions) (map[string]bool, error) {
+func (j *Injector) takenFiles(but string, i int, card *CardFunctions) (map[string]bool, error) {
 	taken := make(map[string]bool)
 	for _, h := range j.node.Manager.Devices.Held() {
 		if h.UID == but || !h.Grant.NIC.Function || h.Grant.NICs&(1<<i) == 0 {
@@ -90,7 +90,7 @@ func (j *deviceInjector) takenFiles(but string, i int, card *CardFunctions) (map
 
 // keepFunction gives a pod a function. No answer waits for the disk: the container says itself which function it has (see mark), and so the runtime does
 // after a restart. On a disk that refuses what is to be kept none is given.
-func (j *deviceInjector) keepFunction(uid, address string) error {
+func (j *Injector) keepFunction(uid, address string) error {
 	numbers := j.devices.numbers
 	if numbers.err != nil {
 		return numbers.err

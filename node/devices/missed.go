@@ -1,4 +1,4 @@
-package node
+package devices
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/controller"
 	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/topology"
 )
@@ -20,14 +21,14 @@ const (
 	nvidiaFiles = "/dev/nvidia"
 )
 
-// missedContainers handles containers that started while no agent was there, as the runtime tells of them. Their CPUs and limits are put right by the knobs
+// Missed handles containers that started while no agent was there, as the runtime tells of them. Their CPUs and limits are put right by the knobs
 // and by updates through the runtime, like those of all others. What devices a container has cannot be changed once it runs: one that lacks its pod's, or
 // that sees GPUs which are not its pod's, is ended by cgroup.kill, and the kubelet makes it anew. Only containers of pods that Hilbert placed, or that name
 // a level, are ended; of others it is told.
-type missedContainers struct {
-	node     *nodeState
-	devices  *deviceController
-	injector *deviceInjector
+type Missed struct {
+	node     *controller.Node
+	devices  *Controller
+	injector *Injector
 	waiting  []missedContainer // until it is known whose the GPUs are
 }
 
@@ -37,8 +38,13 @@ type missedContainer struct {
 	container runtime.Container
 }
 
-// note takes over what the runtime told of what runs.
-func (m *missedContainers) note(sandboxes []runtime.Sandbox, containers []runtime.Container) {
+// NewMissed returns one that waits for nothing.
+func NewMissed(d *Controller, j *Injector) *Missed {
+	return &Missed{node: d.node, devices: d, injector: j}
+}
+
+// Note takes over what the runtime told of what runs.
+func (m *Missed) Note(sandboxes []runtime.Sandbox, containers []runtime.Container) {
 	m.waiting = nil
 	if !m.node.Runtime.TellsMarks() {
 		return
@@ -57,9 +63,9 @@ func (m *missedContainers) note(sandboxes []runtime.Sandbox, containers []runtim
 	}
 }
 
-// Tick implements ticker: it judges each of them once, as soon as that can be done.
-func (m *missedContainers) Tick(time.Time) (changed bool) {
-	if len(m.waiting) == 0 || !m.node.Loop.Running() || m.node.options.Devices != nil && !m.devices.judged {
+// Tick implements controller.Ticker: it judges each of them once, as soon as that can be done.
+func (m *Missed) Tick(time.Time) (changed bool) {
+	if len(m.waiting) == 0 || !m.node.Loop.Running() || m.devices.ports.Inspector != nil && !m.devices.judged {
 		return false
 	}
 	ended := 0
@@ -76,7 +82,7 @@ func (m *missedContainers) Tick(time.Time) (changed bool) {
 }
 
 // judge looks at one container, and returns whether it is ended.
-func (m *missedContainers) judge(c *missedContainer) (ended bool) {
+func (m *Missed) judge(c *missedContainer) (ended bool) {
 	known := m.node.Pods.Container(c.container.ID)
 	if known == nil { // it has ended, or its pod cannot be here
 		return false
@@ -98,7 +104,7 @@ func (m *missedContainers) judge(c *missedContainer) (ended bool) {
 	m.node.Events.Note(name, allocate.Note{Reason: spec.ReasonStartedWithoutAgent, Message: "container " + c.container.Name + " " + why + "; it is ended, and made anew"})
 	file := known.Cgroup + "/cgroup.kill"
 	m.node.Loop.Work(func(context.Context) {
-		if err := m.node.options.Kernel.Write(file, "1"); err != nil {
+		if err := m.node.Kernel.Write(file, "1"); err != nil {
 			m.node.Loop.Post(func() { m.node.Log.Error("a container cannot be ended", "pod", name.String(), "err", err) })
 		}
 	})
@@ -112,8 +118,8 @@ func said(s *runtime.Sandbox) bool {
 }
 
 // wrong says what a container has of devices that it must not have, or lacks; empty: nothing.
-func (m *missedContainers) wrong(c *missedContainer) string {
-	if m.node.options.Devices == nil || c.sandbox.Namespace == runtime.Observers {
+func (m *Missed) wrong(c *missedContainer) string {
+	if m.devices.ports.Inspector == nil || c.sandbox.Namespace == runtime.Observers {
 		return ""
 	}
 	held, _ := m.node.Manager.Placement(c.sandbox.UID)
@@ -122,7 +128,7 @@ func (m *missedContainers) wrong(c *missedContainer) string {
 	case held.Unsettled: // it may be a device plugin's
 	case g.GPUs|g.NICs != 0:
 		return m.lacks(c, g, &box)
-	case !m.injector.ours() || m.kubeletGave(c.sandbox.UID):
+	case !m.injector.Ours() || m.kubeletGave(c.sandbox.UID):
 	case box.Asks():
 		return "sees the node's GPUs and holds none: it started while Hilbert's agent was away"
 	case slices.ContainsFunc(c.container.Devices, isGPU):
@@ -132,23 +138,23 @@ func (m *missedContainers) wrong(c *missedContainer) string {
 }
 
 // lacks says what a container of a pod with devices has wrong.
-func (m *missedContainers) lacks(c *missedContainer, g *topology.Grant, box *cdi.Container) string {
+func (m *Missed) lacks(c *missedContainer, g *topology.Grant, box *cdi.Container) string {
 	given, _, err := m.injector.resolve(c.sandbox.UID, &c.container, g)
 	if err != nil { // it is not known what it should have
 		return ""
 	}
 	mark := runtime.Mark{CDI: slices.Concat(given.GPUs, given.Cards)}
-	if err := mark.Check(&c.container, m.injector.files); err != nil {
+	if err := mark.Check(&c.container, m.injector.Files); err != nil {
 		return "started while Hilbert's agent was away: " + err.Error()
 	}
-	if box.Asks() && m.injector.ours() {
+	if box.Asks() && m.injector.Ours() {
 		return "sees GPUs beyond those that its pod holds: it started while Hilbert's agent was away"
 	}
 	return ""
 }
 
 // kubeletGave reports whether the kubelet gave the pod devices of a device plugin.
-func (m *missedContainers) kubeletGave(uid string) bool {
+func (m *Missed) kubeletGave(uid string) bool {
 	by, _ := m.devices.kubelet.assignments.Pod(uid)
 	return by.Any
 }

@@ -1,9 +1,11 @@
-package node
+package kubelet
 
 import (
 	"context"
+	"maps"
 	"time"
 
+	"hilbert.dev/hilbert/node/controller"
 	"hilbert.dev/hilbert/node/storage"
 )
 
@@ -16,10 +18,11 @@ type StorageReader interface {
 	Read(ctx context.Context) (*storage.Reading, storage.Outcome, error)
 }
 
-// storagePoller asks the kubelet once a minute what pods hold of the node's file systems. The last answer stands until it is too old: which pod is
+// Storage asks the kubelet once a minute what pods hold of the node's file systems. The last answer stands until it is too old: which pod is
 // evicted depends on the order of amounts alone.
-type storagePoller struct {
-	node    *nodeState
+type Storage struct {
+	node    *controller.Node
+	reader  StorageReader
 	reading *storage.Reading
 	outcome storage.Outcome // of the last question
 	counts  map[storage.Outcome]uint64
@@ -27,9 +30,20 @@ type storagePoller struct {
 	asking  bool
 }
 
-// Tick implements ticker: it asks when that is due, beside the loop.
-func (p *storagePoller) Tick(now time.Time) (changed bool) {
-	reader := p.node.options.Storage
+// NewStorage returns one that has not asked yet. Without a reader it never does.
+func NewStorage(n *controller.Node, reader StorageReader) *Storage {
+	return &Storage{node: n, reader: reader, counts: make(map[storage.Outcome]uint64)}
+}
+
+// Reading is the last answer; nil: there was none.
+func (p *Storage) Reading() *storage.Reading { return p.reading }
+
+// Counts are how often the kubelet was asked, by what became of it.
+func (p *Storage) Counts() map[storage.Outcome]uint64 { return maps.Clone(p.counts) }
+
+// Tick implements controller.Ticker: it asks when that is due, beside the loop.
+func (p *Storage) Tick(now time.Time) (changed bool) {
+	reader := p.reader
 	if reader == nil || p.asking || !p.node.Loop.Running() || !p.asked.IsZero() && now.Sub(p.asked) < storageEvery {
 		return false
 	}
@@ -41,11 +55,8 @@ func (p *storagePoller) Tick(now time.Time) (changed bool) {
 	return false
 }
 
-func (p *storagePoller) answered(reading *storage.Reading, outcome storage.Outcome, err error) {
+func (p *Storage) answered(reading *storage.Reading, outcome storage.Outcome, err error) {
 	p.asking = false
-	if p.counts == nil {
-		p.counts = make(map[storage.Outcome]uint64)
-	}
 	p.counts[outcome]++
 	if err == nil {
 		p.reading = reading

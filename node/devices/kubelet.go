@@ -1,4 +1,4 @@
-package node
+package devices
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/allocate"
+	"hilbert.dev/hilbert/node/controller"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/gpu/kubelet"
 	"hilbert.dev/hilbert/node/pods"
@@ -31,8 +32,8 @@ const (
 // kubeletDevices is what is known of the devices that the kubelet gave to pods, for a device plugin. The kubelet is asked beside the loop, when pods
 // came or went and once a minute. What it gave is charged in the allocator; what cannot be charged closes the GPU that it is of.
 type kubeletDevices struct {
-	node        *nodeState
-	devices     *deviceController
+	node        *controller.Node
+	devices     *Controller
 	assignments kubelet.Assignments
 	// tried: there was an answer, or a failure. last is when the last good answer was asked for; zero: there was none. failed is why there was none since.
 	tried  bool
@@ -58,7 +59,7 @@ type kubeletAnswer struct {
 }
 
 // mayHaveGPUs reports whether there is a GPU on the node, as far as is known, so that the kubelet may have given some.
-func (d *deviceController) mayHaveGPUs(l *DeviceInspection) bool {
+func (d *Controller) mayHaveGPUs(l *Inspection) bool {
 	return l.Loaded || len(d.numbers.known.GPU.Slots) > 0 || gpu.Offers(&l.Offers)
 }
 
@@ -66,7 +67,7 @@ func (d *deviceController) mayHaveGPUs(l *DeviceInspection) bool {
 func (k *kubeletDevices) question(now time.Time) func(ctx context.Context) *kubeletAnswer {
 	doubtful := !k.devices.others && k.assignments.Uncertainty() != "" // then it decides which party may give the GPUs out
 	switch {
-	case k.node.ports.KubeletDevices == nil, !k.node.Runtime.Synced: // before, the running pods are not known
+	case k.devices.ports.Kubelet == nil, !k.node.Runtime.Synced: // before, the running pods are not known
 		return nil
 	case k.tried && k.failed == nil && !doubtful && len(k.assignments.NotRunning()) == 0 && k.node.Pods.Revision() == k.seen && now.Sub(k.last) < kubeletDevicesInterval:
 		return nil
@@ -79,7 +80,7 @@ func (k *kubeletDevices) question(now time.Time) func(ctx context.Context) *kube
 	return func(ctx context.Context) *kubeletAnswer {
 		ctx, cancel := context.WithTimeout(ctx, kubeletDevicesTimeout)
 		defer cancel()
-		q.list, q.err = k.node.ports.KubeletDevices(ctx)
+		q.list, q.err = k.devices.ports.Kubelet(ctx)
 		return q
 	}
 }
@@ -108,13 +109,13 @@ func (k *kubeletDevices) update(q *kubeletAnswer) {
 }
 
 // unasked reports whether the kubelet is to be asked before anything is said of the node's devices.
-func (k *kubeletDevices) unasked(l *DeviceInspection) bool {
-	return k.node.ports.KubeletDevices != nil && !k.tried && k.devices.mayHaveGPUs(l)
+func (k *kubeletDevices) unasked(l *Inspection) bool {
+	return k.devices.ports.Kubelet != nil && !k.tried && k.devices.mayHaveGPUs(l)
 }
 
 // uncertainty says why pods could hold GPUs of the kubelet's that the agent does not know of; empty: none can, or there is no kubelet to ask.
 func (k *kubeletDevices) uncertainty() string {
-	if k.node.ports.KubeletDevices == nil {
+	if k.devices.ports.Kubelet == nil {
 		return ""
 	}
 	why := k.assignments.Uncertainty()
@@ -126,7 +127,7 @@ func (k *kubeletDevices) uncertainty() string {
 
 // charge finds what the kubelet gave among the GPUs, and has it charged.
 func (k *kubeletDevices) charge(is *topology.Devices) {
-	if k.node.ports.KubeletDevices == nil {
+	if k.devices.ports.Kubelet == nil {
 		return
 	}
 	k.assignments.Resolve(k.devices.view.Slots, k.noteUnknown)
@@ -203,7 +204,7 @@ func (k *kubeletDevices) holds(uid string, index int) bool {
 // status returns what is reported of the kubelet's devices, apart from their holders.
 func (k *kubeletDevices) status(now time.Time) *spec.KubeletDevices {
 	all, _ := k.assignments.DeviceCount()
-	if k.node.ports.KubeletDevices == nil || len(k.devices.view.Slots) == 0 || all == 0 && k.devices.own.Owner != topology.OwnerKubelet {
+	if k.devices.ports.Kubelet == nil || len(k.devices.view.Slots) == 0 || all == 0 && k.devices.own.Owner != topology.OwnerKubelet {
 		return nil
 	}
 	unread := ""
@@ -222,7 +223,7 @@ func (k *kubeletDevices) status(now time.Time) *spec.KubeletDevices {
 
 // free is how many of the GPUs the kubelet has left, by what was read. False: it is not known.
 func (k *kubeletDevices) free(total int) (int, bool) {
-	if k.node.ports.KubeletDevices == nil || k.last.IsZero() {
+	if k.devices.ports.Kubelet == nil || k.last.IsZero() {
 		return 0, false
 	}
 	var held gpu.Held

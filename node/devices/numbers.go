@@ -1,4 +1,4 @@
-package node
+package devices
 
 import (
 	"encoding/json"
@@ -10,13 +10,14 @@ import (
 
 	"hilbert.dev/hilbert/api/spec"
 	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/controller"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/topology"
 )
 
-// deviceNumbersFile is what must outlast the agent: an index that was promised is never another device.
-type deviceNumbersFile struct {
+// numbersFile is what must outlast the agent: an index that was promised is never another device.
+type numbersFile struct {
 	GPU gpu.State `json:"gpu"`
 	// Cards are the PCI addresses of network cards by index.
 	Cards []string `json:"cards,omitempty"`
@@ -24,11 +25,12 @@ type deviceNumbersFile struct {
 	Functions map[string][]string `json:"functions,omitempty"`
 }
 
-// deviceNumbers keeps which number belongs to which GPU, card and function. A promise names devices by number, so a number is written down before
+// numbers keeps which number belongs to which GPU, card and function. A promise names devices by number, so a number is written down before
 // anybody is told of it.
-type deviceNumbers struct {
-	node  *nodeState
-	known deviceNumbersFile
+type numbers struct {
+	node  *controller.Node
+	store store.Store // nil: nothing is kept
+	known numbersFile
 	saver *store.Saver
 	// kept are the numbers of GPUs and cards that are on disk, and writing those that are being written.
 	kept, writing string
@@ -37,19 +39,22 @@ type deviceNumbers struct {
 	err     error
 }
 
-func newDeviceNumbers(n *nodeState, changed func()) *deviceNumbers {
-	d := &deviceNumbers{node: n, changed: changed}
-	d.saver = store.NewSaver(n.Loop, n.Now, n.ports.Devices, d.written)
-	d.load()
+// newNumbers returns those that are kept. Where no devices are looked at, it does not read them.
+func newNumbers(n *controller.Node, kept store.Store, looks bool, changed func()) *numbers {
+	d := &numbers{node: n, store: kept, changed: changed}
+	d.saver = store.NewSaver(n.Loop, n.Now, kept, d.written)
+	if looks {
+		d.load()
+	}
 	return d
 }
 
 // load takes over which number belongs to which device. What cannot be read is numbered anew.
-func (n *deviceNumbers) load() {
-	if n.node.ports.Devices == nil || n.node.options.Devices == nil {
+func (n *numbers) load() {
+	if n.store == nil {
 		return
 	}
-	data, err := n.node.ports.Devices.Load()
+	data, err := n.store.Load()
 	if err == nil && data != nil {
 		var known struct {
 			GPU       json.RawMessage     `json:"gpu"`
@@ -72,7 +77,7 @@ func (n *deviceNumbers) load() {
 }
 
 // numbering is which number belongs to which GPU, instance and card, as text. What else is kept changes often, and nobody is told of it by number.
-func (n *deviceNumbers) numbering() string {
+func (n *numbers) numbering() string {
 	var out strings.Builder
 	for i := range n.known.GPU.Slots {
 		s := &n.known.GPU.Slots[i]
@@ -87,8 +92,8 @@ func (n *deviceNumbers) numbering() string {
 }
 
 // save has written down which number belongs to which device. It does not wait for the disk.
-func (n *deviceNumbers) save(now time.Time) {
-	if n.node.ports.Devices == nil {
+func (n *numbers) save(now time.Time) {
+	if n.store == nil {
 		return
 	}
 	data, err := json.Marshal(n.known)
@@ -103,7 +108,7 @@ func (n *deviceNumbers) save(now time.Time) {
 }
 
 // written takes the end of a write.
-func (n *deviceNumbers) written(err error) {
+func (n *numbers) written(err error) {
 	if n.err = nil; err != nil {
 		n.node.Counts.CheckpointErrors++
 		n.err = fmt.Errorf("the numbers of devices cannot be kept: %w", err)
@@ -116,13 +121,13 @@ func (n *deviceNumbers) written(err error) {
 }
 
 // tellable reports whether the numbers are on disk, so that people may be told of them.
-func (n *deviceNumbers) tellable() bool {
-	return n.node.ports.Devices == nil || n.kept == n.numbering()
+func (n *numbers) tellable() bool {
+	return n.store == nil || n.kept == n.numbering()
 }
 
 // cards are the machine's devices with network cards at the index that their address has.
-func (n *deviceNumbers) cards(bandwidth map[string]uint32) *topology.Devices {
-	is := topology.DevicesOf(n.node.options.Machine)
+func (n *numbers) cards(bandwidth map[string]uint32) *topology.Devices {
+	is := topology.DevicesOf(n.node.Machine)
 	known := n.known.Cards
 	for i := range is.NIC {
 		if address := is.NIC[i].Address; !slices.Contains(known, address) && len(known) < topology.MaxNICs {
@@ -145,7 +150,7 @@ func (n *deviceNumbers) cards(bandwidth map[string]uint32) *topology.Devices {
 	return out
 }
 
-func (n *deviceNumbers) noteFunction(uid, address string) {
+func (n *numbers) noteFunction(uid, address string) {
 	if n.known.Functions == nil {
 		n.known.Functions = make(map[string][]string)
 	}
@@ -153,7 +158,7 @@ func (n *deviceNumbers) noteFunction(uid, address string) {
 }
 
 // recallFunctions notes which functions a pod has, as far as the runtime tells of the CDI devices of what runs.
-func (n *deviceNumbers) recallFunctions(uid string, devices []string) {
+func (n *numbers) recallFunctions(uid string, devices []string) {
 	for _, name := range devices {
 		address, ours := strings.CutPrefix(name, cdi.CardKind+"=")
 		if own := n.known.Functions[uid]; ours && !slices.Contains(own, address) && len(own) < 2*topology.MaxNICs {
@@ -163,7 +168,7 @@ func (n *deviceNumbers) recallFunctions(uid string, devices []string) {
 }
 
 // forgetFunctions frees the functions of pods that are gone.
-func (n *deviceNumbers) forgetFunctions(pods []string) {
+func (n *numbers) forgetFunctions(pods []string) {
 	maps.DeleteFunc(n.known.Functions, func(uid string, _ []string) bool {
 		_, here := slices.BinarySearch(pods, uid)
 		return !here

@@ -1,33 +1,37 @@
-package node
+package devices
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/bits"
 	"time"
 
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/node/allocate"
 	"hilbert.dev/hilbert/node/cdi"
+	"hilbert.dev/hilbert/node/controller"
 	"hilbert.dev/hilbert/node/gpu"
 	"hilbert.dev/hilbert/node/gpu/inject"
 	"hilbert.dev/hilbert/node/gpu/kubelet"
 	"hilbert.dev/hilbert/node/mps"
 	"hilbert.dev/hilbert/node/report"
+	"hilbert.dev/hilbert/node/store"
 	"hilbert.dev/hilbert/topology"
 )
 
 // inspectTimeout bounds one look at the devices. A run of nvidia-smi takes at most 30 s.
 const inspectTimeout = 45 * time.Second
 
-// DeviceInspector sees what the driver, the kernel and the API server say of GPUs and network cards.
-type DeviceInspector interface {
+// Inspector sees what the driver, the kernel and the API server say of GPUs and network cards.
+type Inspector interface {
 	// Look is called beside the loop, by one goroutine at a time, and may take its time.
-	Inspect(ctx context.Context) DeviceInspection
+	Inspect(ctx context.Context) Inspection
 }
 
-// DeviceInspection is what was seen at one moment.
-type DeviceInspection struct {
+// Inspection is what was seen at one moment.
+type Inspection struct {
 	// Seen is the driver's answer and the kernel's log. Held and Uninjectable are the agent's to say.
 	Seen gpu.Observation
 	// Loaded: a driver is loaded, whatever it answers.
@@ -47,14 +51,15 @@ type DeviceInspection struct {
 	Bandwidth map[string]uint32
 }
 
-// deviceController knows the node's GPUs and network cards: which there are, which party gives them out, and which must not be promised. It looks at them beside
+// Controller knows the node's GPUs and network cards: which there are, which party gives them out, and which must not be promised. It looks at them beside
 // the loop, each Devices.Interval, and tells the allocator what it may promise.
 //
 // GPUs have one owner. If a device plugin offers them, the kubelet gives them out and the controller only charges what it reads from the kubelet;
 // otherwise Hilbert does. While that is not known, nothing is promised: two owners of one GPU are worse than none.
-type deviceController struct {
-	node    *nodeState
-	numbers *deviceNumbers
+type Controller struct {
+	node    *controller.Node
+	ports   Ports
+	numbers *numbers
 	kubelet *kubeletDevices // what the kubelet gave to pods
 	params  gpu.Params
 	mps     mps.Params
@@ -69,22 +74,69 @@ type deviceController struct {
 	whose   bool      // it is known which party gives the GPUs out
 	quiet   time.Time // since when no other party has offered GPUs; zero: one does, or it is not known
 	ready   bool      // one GPU at least could be put into a container
-	last    DeviceInspection
+	last    Inspection
 	tell    func() // what the last look found, while its numbers are not on disk
 	// shutGPUs and shutNICs are closed because a promise of them was broken, by index.
 	shutGPUs, shutNICs map[int]shutDevice
 }
 
-func newDeviceController(n *nodeState) *deviceController {
-	d := &deviceController{node: n, params: gpu.Defaults(), mps: mps.Defaults(), owners: mps.Owners{Since: n.Now()}}
-	d.params.Owner = gpu.Setting(n.options.Config.Devices.Owner)
-	d.params.SeveralNamespaces = n.options.Config.Devices.SeveralNamespaces
-	d.params.IgnoreToolkit = n.options.Config.Devices.IgnoreToolkit
-	d.mps.SeveralNamespaces = n.options.Config.Devices.SeveralNamespaces
-	d.mps.SeveralUsers = n.options.Config.Devices.SeveralUsers
-	d.numbers = newDeviceNumbers(n, d.numbersWritten)
+// Ports are the ways to devices and to who gives them out.
+type Ports struct {
+	// Inspector looks at GPUs and network cards; nil: nothing is said of them.
+	Inspector Inspector
+	// Kept keeps which number belongs to which GPU and network card; nil: nothing is kept.
+	Kept store.Store
+	// Kubelet are the pods that the kubelet lists, with the devices that it gave them for device plugins; nil: it cannot be asked.
+	Kubelet func(ctx context.Context) ([]kubelet.ListedPod, error)
+	// Reports: what is said of devices reaches an API server, which knows what the kubelet offers.
+	Reports bool
+}
+
+// NewController returns one that knows the numbers that are kept, and has not looked yet.
+func NewController(n *controller.Node, ports Ports) *Controller {
+	d := &Controller{node: n, ports: ports, params: gpu.Defaults(), mps: mps.Defaults(), owners: mps.Owners{Since: n.Now()}}
+	d.params.Owner = gpu.Setting(n.Config.Devices.Owner)
+	d.params.SeveralNamespaces = n.Config.Devices.SeveralNamespaces
+	d.params.IgnoreToolkit = n.Config.Devices.IgnoreToolkit
+	d.mps.SeveralNamespaces = n.Config.Devices.SeveralNamespaces
+	d.mps.SeveralUsers = n.Config.Devices.SeveralUsers
+	d.numbers = newNumbers(n, ports.Kept, ports.Inspector != nil, d.numbersWritten)
 	d.kubelet = &kubeletDevices{node: n, devices: d}
 	return d
+}
+
+// Saver keeps the numbers of devices on disk.
+func (d *Controller) Saver() *store.Saver { return d.numbers.saver }
+
+// Looked reports whether the devices have been looked at, and judged whether that was so since the runtime told what runs.
+func (d *Controller) Looked() (once, judged bool) { return d.looked, d.judged }
+
+// RecallFunctions notes which functions of network cards a pod has, by the CDI devices of a container that runs.
+func (d *Controller) RecallFunctions(uid string, devices []string) {
+	d.numbers.recallFunctions(uid, devices)
+}
+
+// Undecided says why a pod cannot be admitted yet, for it is not known who gives out what it was promised; nil: it can.
+func (d *Controller) Undecided(asked *allocate.Pod) error {
+	switch {
+	case asked.Devices != (topology.Grant{}) && d.ports.Inspector != nil && !d.judged:
+		return errNotLooked
+	case asked.Devices.GPUs != 0 && !d.whose && d.node.Manager.Devices.Inventory() != nil: // the promise may be the kubelet's to keep, or ours
+		return errors.New("hilbert: " + d.own.Message + "; the kubelet tries again")
+	}
+	return nil
+}
+
+// KubeletCounts are what the kubelet has answered as to which devices it gave to pods, and those devices now.
+type KubeletCounts struct {
+	Read, Unread   uint64 // answers
+	Found, Unknown int    // devices
+}
+
+// KubeletCounts are those of now.
+func (d *Controller) KubeletCounts() KubeletCounts {
+	all, found := d.kubelet.assignments.DeviceCount()
+	return KubeletCounts{d.kubelet.good, d.kubelet.bad, found, all - found}
 }
 
 // shutDevice is a device that a broken promise has closed.
@@ -93,8 +145,8 @@ type shutDevice struct {
 	at  time.Time
 }
 
-// shut notes devices that a broken promise has closed.
-func (d *deviceController) shut(gpus, nics uint16, why string, now time.Time) {
+// Shut notes devices that a broken promise has closed.
+func (d *Controller) Shut(gpus, nics uint16, why string, now time.Time) {
 	if d.shutGPUs == nil {
 		d.shutGPUs, d.shutNICs = make(map[int]shutDevice), make(map[int]shutDevice)
 	}
@@ -108,8 +160,8 @@ func (d *deviceController) shut(gpus, nics uint16, why string, now time.Time) {
 	}
 }
 
-// reopen opens devices again whose closing has served its purpose; over says so of the time when they were closed.
-func (d *deviceController) reopen(over func(at time.Time) bool) {
+// Reopen opens devices again whose closing has served its purpose; over says so of the time when they were closed.
+func (d *Controller) Reopen(over func(at time.Time) bool) {
 	maps.DeleteFunc(d.shutGPUs, func(i int, s shutDevice) bool {
 		if over(s.at) {
 			d.node.Manager.Devices.Open(1<<i, 0)
@@ -124,18 +176,18 @@ func (d *deviceController) reopen(over func(at time.Time) bool) {
 	})
 }
 
-// Tick implements ticker.
-func (d *deviceController) Tick(now time.Time) (changed bool) {
+// Tick implements controller.Ticker.
+func (d *Controller) Tick(now time.Time) (changed bool) {
 	if err := d.numbers.saver.Late(now); err != nil {
 		d.node.Events.Problems.Set(spec.ReasonCheckpointLost, "devices: "+err.Error())
 	}
-	d.inspect(now)
+	d.Inspect(now)
 	return false
 }
 
-// pending reports whether the first look is still under way, or the first since the runtime told what runs. A report without devices would say that
+// Pending reports whether the first look is still under way, or the first since the runtime told what runs. A report without devices would say that
 // nobody knows of any, and one that has not judged who computes may have a GPU open that somebody else uses.
-func (d *deviceController) pending(now time.Time, synced bool) bool {
+func (d *Controller) Pending(now time.Time, synced bool) bool {
 	seen := d.looked
 	if synced {
 		seen = d.judged
@@ -143,17 +195,17 @@ func (d *deviceController) pending(now time.Time, synced bool) bool {
 	return d.busy && !seen && now.Sub(d.asked) < inspectTimeout
 }
 
-// inspect has the devices looked at when it is time.
-func (d *deviceController) inspect(now time.Time) {
-	if d.node.options.Devices == nil || d.busy || !d.node.Loop.Running() || now.Sub(d.asked) < d.node.options.Config.Devices.Interval.D() {
+// Inspect has the devices looked at when it is time.
+func (d *Controller) Inspect(now time.Time) {
+	if d.ports.Inspector == nil || d.busy || !d.node.Loop.Running() || now.Sub(d.asked) < d.node.Config.Devices.Interval.D() {
 		return
 	}
 	d.busy, d.asked = true, now
-	ask, known := d.kubelet.question(now), d.mayHaveGPUs(&DeviceInspection{})
+	ask, known := d.kubelet.question(now), d.mayHaveGPUs(&Inspection{})
 	d.node.Loop.Work(func(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, inspectTimeout)
 		defer cancel()
-		seen := d.node.options.Devices.Inspect(bounded)
+		seen := d.ports.Inspector.Inspect(bounded)
 		var answer *kubeletAnswer
 		if ask != nil && (known || seen.Loaded || gpu.Offers(&seen.Offers)) {
 			answer = ask(ctx)
@@ -165,16 +217,16 @@ func (d *deviceController) inspect(now time.Time) {
 	})
 }
 
-// inspectNow has the devices looked at as soon as possible. A look that is under way will do.
-func (d *deviceController) inspectNow(now time.Time) {
+// InspectNow has the devices looked at as soon as possible. A look that is under way will do.
+func (d *Controller) InspectNow(now time.Time) {
 	if !d.busy {
 		d.asked = time.Time{}
-		d.inspect(now)
+		d.Inspect(now)
 	}
 }
 
 // update takes a look over, and what the kubelet answered meanwhile; nil: it was not asked.
-func (d *deviceController) update(l *DeviceInspection, answer *kubeletAnswer, now time.Time) {
+func (d *Controller) update(l *Inspection, answer *kubeletAnswer, now time.Time) {
 	o, e := l.Seen, l.Offers
 	d.kubelet.update(answer)
 	d.kubelet.assignments.Resolve(d.numbers.known.GPU.Slots, func(spec.PodRef, kubelet.Device) {})
@@ -223,7 +275,7 @@ func (d *deviceController) update(l *DeviceInspection, answer *kubeletAnswer, no
 		d.kubelet.charge(is)
 		d.node.Manager.Devices.Set(is, d.whose)
 		if d.node.Runtime.Synced && !d.judged { // the runtime told what runs while this look was under way, and the kubelet was not asked
-			d.inspectNow(d.node.Now())
+			d.InspectNow(d.node.Now())
 		}
 	}
 	d.numbers.save(now)
@@ -231,7 +283,7 @@ func (d *deviceController) update(l *DeviceInspection, answer *kubeletAnswer, no
 }
 
 // numbersWritten carries out what the last look found, when its numbers are on disk: nobody is told of one before. Until then what was found before holds.
-func (d *deviceController) numbersWritten() {
+func (d *Controller) numbersWritten() {
 	if tell := d.tell; tell != nil && (d.numbers.tellable() || d.numbers.err != nil) {
 		d.tell = nil
 		tell()
@@ -239,7 +291,7 @@ func (d *deviceController) numbersWritten() {
 }
 
 // decided takes over who gives the GPUs out.
-func (d *deviceController) decided(l *DeviceInspection, e *gpu.Evidence, synced bool) {
+func (d *Controller) decided(l *Inspection, e *gpu.Evidence, synced bool) {
 	before := d.own
 	d.own = gpu.DecideOwner(&d.params, e)
 	d.whose = d.own.Reason != gpu.OwnUnknown
@@ -256,9 +308,9 @@ func (d *deviceController) decided(l *DeviceInspection, e *gpu.Evidence, synced 
 }
 
 // checked is what there is; nil: nothing is said of it.
-func (d *deviceController) checked(l *DeviceInspection, cards *topology.Devices, others bool) *topology.Devices {
+func (d *Controller) checked(l *Inspection, cards *topology.Devices, others bool) *topology.Devices {
 	// A node whose kubelet offers GPUs that the driver does not tell us of is counted as before: nothing is said.
-	if unseen := len(d.view.Slots) == 0; unseen && (l.Loaded || others || d.node.ports.Report != nil && !l.Offers.NodeKnown && !l.Offers.NoneHere) {
+	if unseen := len(d.view.Slots) == 0; unseen && (l.Loaded || others || d.ports.Reports && !l.Offers.NodeKnown && !l.Offers.NoneHere) {
 		return nil
 	}
 	is := d.view.Devices(&d.params, cards, d.own.Owner, func(uuid string) bool { _, served := l.Served[uuid]; return served })
@@ -270,7 +322,7 @@ func (d *deviceController) checked(l *DeviceInspection, cards *topology.Devices,
 }
 
 // uninjectable are the GPUs that could not be put into a container now, by address, with why.
-func (d *deviceController) uninjectable(l *DeviceInspection) map[string]string {
+func (d *Controller) uninjectable(l *Inspection) map[string]string {
 	cannot := make(map[string]string)
 	if l.Catalog != nil {
 		cannot = inject.Uninjectable(l.Seen.Inventory, l.Catalog)
@@ -284,20 +336,20 @@ func (d *deviceController) uninjectable(l *DeviceInspection) map[string]string {
 }
 
 // held are the GPUs that pods hold and that we gave.
-func (d *deviceController) held() (h gpu.Held) {
+func (d *Controller) held() (h gpu.Held) {
 	for _, held := range d.node.Manager.Devices.Held() {
 		h.Add(&held.Grant)
 	}
 	return h
 }
 
-// status returns what is reported of GPUs and network cards, and how many GPUs are idle.
-func (d *deviceController) status(now time.Time) (*spec.Devices, string) {
+// Status returns what is reported of GPUs and network cards, and how many GPUs are idle.
+func (d *Controller) Status(now time.Time) (*spec.Devices, string) {
 	is := d.node.Manager.Devices.Inventory()
 	if is == nil {
 		return nil, ""
 	}
-	said := report.Devices(d.node.options.Machine, is, &d.view, d.node.Manager.Devices.Held())
+	said := report.Devices(d.node.Machine, is, &d.view, d.node.Manager.Devices.Held())
 	for i, s := range d.shutGPUs {
 		if i < len(said.GPUs) && d.view.Slots[i].Closed == "" {
 			said.GPUs[i].Closed = s.why
