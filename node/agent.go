@@ -224,7 +224,7 @@ func (a *Agent) addControllers() (err error) {
 		a.checkpoint,
 		a.thresholds,
 		a.updates,
-		a.governors, &quietController{node: n},
+		a.governors, quiet.NewController(n.Node, n.options.Quiet),
 		a.devices,
 		a.plugins,
 		a.missed,

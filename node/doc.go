@@ -13,6 +13,19 @@
 // returns whether placements or knobs have changed. If so, Agent.apply carries that out: in the kernel, and in the runtime; the disk gets it beside the loop.
 // What may take long runs beside the loop (node/loop), and posts its result back.
 //
+// # The rooms
+//
+// This package has the Agent, what reaches it from the runtime, admission, and the controllers that run control laws on the observation. What has a purpose of its own is in a room:
+//
+//	node/loop        how messages reach the loop        node/runtime     what the container runtime and the agent tell each other
+//	node/controller  what all controllers share         node/pods        the pods of the node, and what each asks for
+//	node/store       what is kept on disk               node/devices     GPUs and network cards: whose, which, and what containers get
+//	node/events      what people are told               node/plugins     resources of plugins
+//	node/kubelet     what is asked of the kubelet       node/quiet       interrupts and services off CPUs that pods hold
+//
+// A controller in a room is given the controller.Node and the ports that it needs, and knows no other controller; Agent.addControllers puts them together. The laws themselves are pure packages of their
+// own (node/advise, node/evict, node/interference, ...). Controllers of laws are here because they share the observation.
+//
 // # An example
 //
 // A node of eight cores lends two of them to a batch pod. A dedicated pod with a promise of two CPUs in NUMA node 1 starts:

@@ -14,6 +14,7 @@ import (
 	"hilbert.dev/hilbert/node/advise"
 	"hilbert.dev/hilbert/node/enforce"
 	"hilbert.dev/hilbert/node/evict"
+	"hilbert.dev/hilbert/node/kubelet"
 	"hilbert.dev/hilbert/node/runtime"
 	"hilbert.dev/hilbert/node/storage"
 )
@@ -222,7 +223,7 @@ func TestReliefOfDisks(t *testing.T) {
 	l, _, low, high := crowded(t)
 	k := &storageKubelet{}
 	l.agent.Ask(time.Minute, func(a *Agent) {
-		a.options.Storage = k
+		*a.storage = *kubelet.NewStorage(a.node.Node, k)
 		a.node.Pods.Of(low.UID).Priority, a.node.Pods.Of(high.UID).Priority = nil, nil
 		a.eviction.disks.read = func() (root, images evict.Disk) {
 			return evict.Disk{BytesTotal: advise.Known(100 << 30), Bytes: advise.Known(11 << 30)}, images
