@@ -183,7 +183,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"rescheduling.maxMoves":                       func(c *Configuration) { c.Rescheduling.MaxMoves = 0 },
 		"rescheduling.maxLoadPercent":                 func(c *Configuration) { c.Rescheduling.MaxLoadPercent = 101 },
 		"rescheduling.maxInFlight":                    func(c *Configuration) { c.Rescheduling.MaxInFlight = 257 },
-		"rescheduling.maxWorkloadLoss":                func(c *Configuration) { c.Rescheduling.MaxWorkloadLoss = 0 },
+		"rescheduling.maxWorkloadTimeLossPermille":    func(c *Configuration) { c.Rescheduling.MaxWorkloadTimeLossPermille = 0 },
 		"rescheduling.maxWorkloadPercent":             func(c *Configuration) { c.Rescheduling.MaxWorkloadPercent = 0 },
 		"rescheduling.minAge":                         func(c *Configuration) { c.Rescheduling.MinAge = -1 },
 		"rescheduling.workloadCooldown":               func(c *Configuration) { c.Rescheduling.WorkloadCooldown = -1 },

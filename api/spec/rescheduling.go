@@ -26,9 +26,9 @@ type Rescheduling struct {
 	// MaxWorkloadPercent bounds how many pods of one workload start or are moved at once, in percent of its pods; it allows one at least. A pod starts until it has run for five minutes.
 	// It bounds neither Jobs nor gangs, which are moved whole.
 	MaxWorkloadPercent int `json:"maxWorkloadPercent"`
-	// MaxWorkloadLoss bounds how much of its pods' time a service may lose to moves off nodes that a TidePool gave to offline, in thousandths: with 1, one of 10 pods is moved in 500 minutes,
+	// MaxWorkloadTimeLossPermille bounds how much of its pods' time a service may lose to moves off nodes that a TidePool gave to offline, in thousandths: with 1, one of 10 pods is moved in 500 minutes,
 	// one of 100 in 50. The others stay beside offline work until then. 1000: no bound but the others.
-	MaxWorkloadLoss int `json:"maxWorkloadLoss"`
+	MaxWorkloadTimeLossPermille int `json:"maxWorkloadTimeLossPermille"`
 	// MinAge is how long a pod has run before it is moved to a better place.
 	MinAge Duration `json:"minAge"`
 	// WorkloadCooldown is for how long no other pod of a workload is moved.
@@ -45,7 +45,7 @@ type Rescheduling struct {
 
 func newRescheduling() Rescheduling {
 	return Rescheduling{
-		Mode: ReschedulingOff, Interval: Duration(10 * time.Minute), MaxMoves: 20, MaxInFlight: 10, MaxWorkloadPercent: 10, MaxWorkloadLoss: 1, MinAge: Duration(2 * time.Hour),
+		Mode: ReschedulingOff, Interval: Duration(10 * time.Minute), MaxMoves: 20, MaxInFlight: 10, MaxWorkloadPercent: 10, MaxWorkloadTimeLossPermille: 1, MinAge: Duration(2 * time.Hour),
 		WorkloadCooldown: Duration(time.Hour), Horizon: Duration(24 * time.Hour),
 	}
 }
@@ -58,7 +58,7 @@ func validateRescheduling(r *Rescheduling, bad report) {
 	for _, x := range []struct {
 		field     string
 		value, to int
-	}{{"maxMoves", r.MaxMoves, 1000}, {"maxInFlight", r.MaxInFlight, 256}, {"maxWorkloadPercent", r.MaxWorkloadPercent, 100}, {"maxWorkloadLoss", r.MaxWorkloadLoss, 1000}} {
+	}{{"maxMoves", r.MaxMoves, 1000}, {"maxInFlight", r.MaxInFlight, 256}, {"maxWorkloadPercent", r.MaxWorkloadPercent, 100}, {"maxWorkloadTimeLossPermille", r.MaxWorkloadTimeLossPermille, 1000}} {
 		if x.value < 1 || x.value > x.to {
 			bad("rescheduling."+x.field, "%d is out of range; write a number from 1 to %d", x.value, x.to)
 		}

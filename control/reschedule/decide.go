@@ -181,10 +181,10 @@ func (d *decision) crowded(p *Pod) string {
 // its last move is saved up. Of a workload of which no move is known one pod may be moved.
 func (d *decision) spent(p *Pod) string {
 	r := d.v.Replicas[p.Workload]
-	if !p.Online || r.All == 0 || d.p.WorkloadLoss >= WholeWorkload || d.now.Sub(p.Began) < StartTime {
+	if !p.Online || r.All == 0 || d.p.WorkloadTimeLossPermille >= WholeWorkload || d.now.Sub(p.Began) < StartTime {
 		return ""
 	}
-	away, saved, each := r.Moving+d.workloads[p.Workload], 1, StartTime*WholeWorkload/time.Duration(max(d.p.WorkloadLoss, 1)*r.All)
+	away, saved, each := r.Moving+d.workloads[p.Workload], 1, StartTime*WholeWorkload/time.Duration(max(d.p.WorkloadTimeLossPermille, 1)*r.All)
 	last, known := d.v.WorkloadMoved[p.Workload]
 	if known {
 		saved = int(d.now.Sub(last) / max(each, 1))

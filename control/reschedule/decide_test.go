@@ -167,8 +167,8 @@ func TestServicesLoseLittleToHandOvers(t *testing.T) {
 			v.WorkloadMoved["web"], v.Replicas["web"] = start.Add(-2*each), Replicas{All: n, Moving: 1}
 		}, 1},
 		"the only one is on its way": {func(v *View, _ *Params) { v.Replicas["web"] = Replicas{All: n, Moving: 1} }, 0},
-		"two thousandths":            {func(v *View, p *Params) { v.WorkloadMoved["web"], p.WorkloadLoss = start.Add(-each/2), 2 }, 1},
-		"there is no bound":          {func(v *View, p *Params) { v.WorkloadMoved["web"], p.WorkloadLoss = start, WholeWorkload }, 2},
+		"two thousandths":            {func(v *View, p *Params) { v.WorkloadMoved["web"], p.WorkloadTimeLossPermille = start.Add(-each/2), 2 }, 1},
+		"there is no bound":          {func(v *View, p *Params) { v.WorkloadMoved["web"], p.WorkloadTimeLossPermille = start, WholeWorkload }, 2},
 		"another service was moved":  {func(v *View, _ *Params) { v.WorkloadMoved["api"] = start }, 1},
 		"they are of offline, and leave for online": {func(v *View, _ *Params) {
 			v.WorkloadMoved["web"] = start

@@ -139,8 +139,8 @@ type Params struct {
 	MinAge time.Duration
 	// WorkloadPercent is how many of the pods of a workload that serves may start and move at once; one may be moved while none does.
 	WorkloadPercent int
-	// WorkloadLoss is how much of its pods' time a workload that serves may lose to moves off nodes that went to offline, in thousandths. WholeWorkload is no bound.
-	WorkloadLoss int
+	// WorkloadTimeLossPermille is how much of its pods' time a workload that serves may lose to moves off nodes that went to offline, in thousandths. WholeWorkload is no bound.
+	WorkloadTimeLossPermille int
 	// Horizon is for how long a gain is counted: a thousandth of a GPU that is won counts as much work.
 	Horizon time.Duration
 	// LoadMark is the used part of a node's CPUs above which pods leave it; 0: load is no reason.
@@ -149,10 +149,10 @@ type Params struct {
 	Only []string
 }
 
-// WholeWorkload is the WorkloadLoss of all of a workload's time.
+// WholeWorkload is the WorkloadTimeLossPermille of all of a workload's time.
 const WholeWorkload = 1000
 
 // Defaults are careful.
 func Defaults() Params {
-	return Params{Most: 20, PodCooldown: 24 * time.Hour, WorkloadCooldown: time.Hour, WorkloadPercent: 10, WorkloadLoss: 1, MinAge: 2 * time.Hour, Horizon: 24 * time.Hour, LoadMark: 0}
+	return Params{Most: 20, PodCooldown: 24 * time.Hour, WorkloadCooldown: time.Hour, WorkloadPercent: 10, WorkloadTimeLossPermille: 1, MinAge: 2 * time.Hour, Horizon: 24 * time.Hour, LoadMark: 0}
 }

@@ -128,7 +128,7 @@ func (b *bed) tidal() *process {
 	config := b.configuration("hilbert-controller")
 	config.Roles, config.Server.BindAddress = []spec.Role{spec.RoleController}, "-"
 	config.Rescheduling.MaxInFlight, config.Rescheduling.MaxMoves = 64, 64
-	config.Rescheduling.MaxWorkloadLoss = reschedule.WholeWorkload // a day has a few minutes here
+	config.Rescheduling.MaxWorkloadTimeLossPermille = reschedule.WholeWorkload // a day has a few minutes here
 	config.Controller.Tides = spec.Tides{Enabled: true, Interval: spec.Duration(time.Second)}
 	config.Controller.Disturbances = spec.Disturbances{PodsPerHour: 100_000, Burst: 100}
 	return b.start("tides", "hilbert-controller", config, nil)

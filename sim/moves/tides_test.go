@@ -103,7 +103,7 @@ func (p *pool) round(ctx context.Context) error {
 	v := tide.View{Pool: p.settings, Memory: p.memory, Budget: 50}
 	v.Nodes, v.Need, v.Waits = whatif.TideView(dump, p.belongs, 0)
 	params := reschedule.Defaults()
-	params.MinAge, params.WorkloadCooldown, params.WorkloadLoss, params.Most = 0, 0, reschedule.WholeWorkload, 50
+	params.MinAge, params.WorkloadCooldown, params.WorkloadTimeLossPermille, params.Most = 0, 0, reschedule.WholeWorkload, 50
 	rehearsal := whatif.HandOvers{Dump: dump, Belongs: p.belongs, Params: params}
 	d, err := rehearsal.Decide(ctx, &v, r.time())
 	if err != nil {

@@ -32,8 +32,8 @@ type Options struct {
 	// PodsPerNode are the slots of a node that changes hands, Change how long that takes until it takes pods of its new side.
 	PodsPerNode int           `json:"podsPerNode"`
 	Change      time.Duration `json:"changeNanoseconds"`
-	// WorkloadLoss is how much of their time replicas may lose to moves off nodes that have changed hands, in thousandths (rescheduling.maxWorkloadLoss).
-	WorkloadLoss int `json:"workloadLoss"`
+	// WorkloadTimeLossPermille is how much of their time replicas may lose to moves off nodes that have changed hands, in thousandths (rescheduling.maxWorkloadTimeLossPermille).
+	WorkloadTimeLossPermille int `json:"workloadTimeLossPermille"`
 	// Quantile is that of forecasts: of ten rises nine find capacity with 0.9. Rises: a load without a period is forecast by what it rises by.
 	Quantile float64 `json:"quantile"`
 	Rises    bool    `json:"rises"`
@@ -49,7 +49,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		Replicas: 100, Target: 0.7, Limit: 0.8, Start: 3 * time.Minute, MetricAge: 30 * time.Second, Job: 20 * time.Minute, Grace: 30 * time.Second,
-		PodsPerNode: 10, Change: 30 * time.Second, WorkloadLoss: reschedule.Defaults().WorkloadLoss, Quantile: 0.9, Rises: true,
+		PodsPerNode: 10, Change: 30 * time.Second, WorkloadTimeLossPermille: reschedule.Defaults().WorkloadTimeLossPermille, Quantile: 0.9, Rises: true,
 		Peak: "CRON_TZ=Europe/Berlin 0 12 * * 3", PeakLength: 2 * time.Hour, PeakFactor: 1.5, Seed: 1,
 	}
 }
@@ -67,8 +67,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("tide: jobs of %s: want a minute to four hours", o.Job)
 	case o.PodsPerNode < 1 || o.PodsPerNode > 1000 || o.Change < 0 || o.Change > time.Hour:
 		return fmt.Errorf("tide: %d pods on a node that takes %s to change hands: want 1 to 1,000, and 0 to an hour", o.PodsPerNode, o.Change)
-	case o.WorkloadLoss < 1 || o.WorkloadLoss > reschedule.WholeWorkload:
-		return fmt.Errorf("tide: %d thousandths of the replicas' time: want 1 to %d", o.WorkloadLoss, reschedule.WholeWorkload)
+	case o.WorkloadTimeLossPermille < 1 || o.WorkloadTimeLossPermille > reschedule.WholeWorkload:
+		return fmt.Errorf("tide: %d thousandths of the replicas' time: want 1 to %d", o.WorkloadTimeLossPermille, reschedule.WholeWorkload)
 	case !(o.Quantile > 0 && o.Quantile < 1):
 		return fmt.Errorf("tide: quantile %g: want more than 0 and less than 1", o.Quantile)
 	case o.Peak != "" && (o.PeakLength < time.Minute || !(o.PeakFactor > 0)):

@@ -56,7 +56,7 @@ func (n *poolNode) takes(side tide.Side, now time.Time) bool {
 
 // newNodePool has so many nodes, the first of them online's.
 func newNodePool(o *Options, slots, online int) *nodePool {
-	p := &nodePool{slots: o.PodsPerNode, random: rand.New(rand.NewPCG(o.Seed, 1)), mean: o.Job, grace: o.Grace, start: o.Start, change: o.Change, loss: o.WorkloadLoss}
+	p := &nodePool{slots: o.PodsPerNode, random: rand.New(rand.NewPCG(o.Seed, 1)), mean: o.Job, grace: o.Grace, start: o.Start, change: o.Change, loss: o.WorkloadTimeLossPermille}
 	p.budget = budget.New(budget.Limits{PerHour: movesPerHour, Burst: movesBurst}, time.Time{})
 	p.nodes = make([]poolNode, max((slots+p.slots-1)/p.slots, 2))
 	for i := range p.nodes {

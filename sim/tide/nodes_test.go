@@ -197,7 +197,7 @@ func TestServicesKeepTheirNodes(t *testing.T) {
 func TestMovesFromNodesAreBounded(t *testing.T) {
 	t.Parallel()
 	o := DefaultOptions()
-	o.PodsPerNode, o.WorkloadLoss = 400, reschedule.WholeWorkload
+	o.PodsPerNode, o.WorkloadTimeLossPermille = 400, reschedule.WholeWorkload
 	p := newNodePool(&o, 800, 1)
 	p.scale(400, monday)
 	p.nodes[0].side, p.nodes[1].side = tide.Offline, tide.Online
@@ -220,7 +220,7 @@ func TestMovesFromNodesAreBounded(t *testing.T) {
 		t.Errorf("%d of 30 replicas are moved at once, want a tenth", p.moved)
 	}
 	// By the bound of a thousandth one of 30 in 166 minutes and 40 seconds, after the last one serves again.
-	o.WorkloadLoss = 1
+	o.WorkloadTimeLossPermille = 1
 	p = newNodePool(&o, 800, 1)
 	p.scale(30, monday)
 	p.nodes[0].side, p.nodes[1].side = tide.Offline, tide.Online

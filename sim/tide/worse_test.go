@@ -39,7 +39,7 @@ func TestMovesMissNothing(t *testing.T) {
 	o, s := DefaultOptions(), restless(10)
 	o.Rises = false
 	alone, bounded, oracle := play(&o, s, HPAAlone, nil), play(&o, s, NodesByNeed, nil), play(&o, s, Oracle, nil)
-	o.WorkloadLoss = reschedule.WholeWorkload
+	o.WorkloadTimeLossPermille = reschedule.WholeWorkload
 	unbounded := play(&o, s, NodesByNeed, nil)
 	if alone.Missed == 0 || bounded.Missed > alone.Missed || bounded.ReplicasMoved == 0 {
 		t.Errorf("alone %+v\nnodes %+v", alone, bounded)

@@ -305,7 +305,7 @@ func (h *HandOvers) barred(ctx context.Context, hands []tide.Hand) (map[string]s
 		return nil, nil
 	}
 	params := h.Params
-	params.WorkloadLoss = reschedule.WholeWorkload // what has a place may leave later
+	params.WorkloadTimeLossPermille = reschedule.WholeWorkload // what has a place may leave later
 	params.Most, params.Only = len(pods), []string{reschedule.ReasonHands}
 	found, err := NewMoves(ctx, after, &MoveOptions{Params: params, Leaving: pods})
 	if err != nil {

@@ -57,7 +57,7 @@ func TestExperimentTide(t *testing.T) {
 	if out, err = run(t.Context(), t, "sim", "experiment", "tide", "--series", series, "--peak", ""); err != nil || strings.Count(out, "load.csv") != 6 {
 		t.Errorf("the table: %v\n%s", err, out)
 	}
-	for _, args := range [][]string{{}, {"--series", "absent.csv"}, {"--series", series, "--peak", "noon"}, {"--series", series, "--target", "0.9"}, {"--series", series, "--quantile", "1"}, {"--series", series, "--workload-loss", "0"}} {
+	for _, args := range [][]string{{}, {"--series", "absent.csv"}, {"--series", series, "--peak", "noon"}, {"--series", series, "--target", "0.9"}, {"--series", series, "--quantile", "1"}, {"--series", series, "--workload-time-loss-permille", "0"}} {
 		if _, err := run(t.Context(), t, append([]string{"sim", "experiment", "tide"}, args...)...); err == nil {
 			t.Errorf("%v is accepted", args)
 		}

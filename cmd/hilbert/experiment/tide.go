@@ -61,7 +61,7 @@ time without it and its causes, evictions and lost work of offline jobs.`,
 	flags.DurationVar(&o.Job, "job", o.Job, "mean length of offline jobs")
 	flags.IntVar(&o.PodsPerNode, "pods-per-node", o.PodsPerNode, "replicas or jobs that a node has room for, where nodes change hands")
 	flags.DurationVar(&o.Change, "change", o.Change, "how long a node that changes hands takes until it takes pods of its new side")
-	flags.IntVar(&o.WorkloadLoss, "workload-loss", o.WorkloadLoss, "how much of their time replicas may lose to moves off nodes that have changed hands, in thousandths; 1000: all of it")
+	flags.IntVar(&o.WorkloadTimeLossPermille, "workload-time-loss-permille", o.WorkloadTimeLossPermille, "how much of their time replicas may lose to moves off nodes that have changed hands, in thousandths; 1000: all of it")
 	flags.Float64Var(&o.Quantile, "quantile", o.Quantile, "of how many rises forecasts want capacity to be there, for example nine of ten with 0.9")
 	flags.BoolVar(&o.Rises, "rises", o.Rises, "forecast a load without a period by what it rises by")
 	flags.StringVar(&o.Peak, "peak", o.Peak, "when planned peaks begin: a cron expression, with CRON_TZ=ZONE before it if it has a time zone; empty: none")

@@ -311,7 +311,7 @@ func (m *mover) params() reschedule.Params {
 	p := reschedule.Defaults()
 	p.Most, p.MinAge, p.Horizon = m.config.MaxMoves, m.config.MinAge.D(), m.config.Horizon.D()
 	p.WorkloadCooldown, p.WorkloadPercent, p.LoadMark = m.config.WorkloadCooldown.D(), m.config.MaxWorkloadPercent, float64(m.config.MaxLoadPercent)/100
-	p.WorkloadLoss = m.config.MaxWorkloadLoss
+	p.WorkloadTimeLossPermille = m.config.MaxWorkloadTimeLossPermille
 	return p
 }
 
