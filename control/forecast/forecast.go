@@ -128,9 +128,9 @@ func (s *Series) See(load float64, at time.Time) {
 	}
 	if s.newest == math.MinInt64 || step-s.newest > maxSteps {
 		s.loads, s.newest = nil, step-1
-		for i := range s.periods {
-			s.periods[i].waiting = nil
-		}
+		s.unjudge()
+	} else if step > s.newest+1 {
+		s.unjudge()
 	}
 	for s.newest++; s.newest < step; s.newest++ {
 		s.loads = append(s.loads, math.NaN())
@@ -140,6 +140,13 @@ func (s *Series) See(load float64, at time.Time) {
 		s.loads = append(s.loads[:0], s.loads[len(s.loads)-most:]...)
 	}
 	s.check(load)
+}
+
+// unjudge forgets the forecasts that wait for their time: of the lead of each a step is not known, so nobody can say any more how high the load was in it.
+func (s *Series) unjudge() {
+	for i := range s.periods {
+		s.periods[i].waiting = nil
+	}
 }
 
 // window is how many loads forecasts depend on: older ones are kept for a while, and not looked at.
@@ -197,7 +204,7 @@ func (s *Series) lead() int {
 	return max(int((s.params.Lead+s.params.Step-1)/s.params.Step), 1)
 }
 
-// ahead is the most within the lead by a period; false: there are not two whole ones.
+// ahead is the most within the lead by a period; false: there are not two whole ones, or of a step of the lead nothing is known from any of them.
 func (s *Series) ahead(p *period) (float64, bool) {
 	if len(s.loads) < 2*p.steps {
 		return 0, false
@@ -206,13 +213,15 @@ func (s *Series) ahead(p *period) (float64, bool) {
 	if !known {
 		return 0, false
 	}
-	most, found := 0.0, false
+	most := 0.0
 	for k := 1; k <= s.lead(); k++ {
-		if median, ok := s.median(p, k); ok {
-			most, found = max(most, median*ratio), true
+		median, known := s.median(p, k)
+		if !known {
+			return 0, false
 		}
+		most = max(most, median*ratio)
 	}
-	return most, found
+	return most, true
 }
 
 // median is of the loads at the phase that is k steps from now, whole periods ago.

@@ -42,14 +42,14 @@ func (s *Series) rising(periods Prediction) Prediction {
 		time.Duration(lead)*s.params.Step, ours/float64(n), same/float64(n), periods.Reason)}
 }
 
-// rise is how much more than at a step the load was at most within the lead after it; false: that is not known.
+// rise is how much more than at a step the load was at most within the lead after it; false: that is not known. Of a lead that is known in part nobody knows how high the load was meanwhile: were
+// such a rise counted, a load whose spikes are seldom seen would be one that does not rise.
 func (s *Series) rise(at int) (float64, bool) {
-	then := s.loads[at]
-	most := mostOf(s.loads[at+1 : at+1+s.lead()])
-	if math.IsNaN(then) || most < 0 {
+	then, lead := s.loads[at], s.loads[at+1:at+1+s.lead()]
+	if math.IsNaN(then) || slices.ContainsFunc(lead, math.IsNaN) {
 		return 0, false
 	}
-	return max(most-then, 0), true
+	return max(slices.Max(lead)-then, 0), true
 }
 
 // rises are those of steps, and the most that the load was in these.

@@ -58,6 +58,7 @@ func TestRises(t *testing.T) {
 		"nothing was known for a day":   {0.9, 5 * 288, unknown(3*288, 4*288+200, spikes()), "less than"},
 		"what it is now is not known":   {0.9, 5 * 288, unknown(5*288-1, 5*288, spikes()), ""}, // it is of the last step that is known
 		"nothing was known for an hour": {0.9, 5 * 288, unknown(5*288-20, 5*288-8, spikes()), ""},
+		"each lead is known in part":    {0.9, 5 * 288, everyOther(spikes()), "less than"},
 	} {
 		p := DefaultParams(short, 2*short)
 		p.Periods, p.Quantile, p.Rises = []time.Duration{7 * 24 * time.Hour}, c.quantile, true
@@ -98,6 +99,64 @@ func unknown(from, to int, load func(int) float64) func(int) float64 {
 			return v
 		}
 		return math.NaN()
+	}
+}
+
+func everyOther(load func(int) float64) func(int) float64 {
+	return func(i int) float64 {
+		if v := load(i); i%2 == 0 {
+			return v
+		}
+		return math.NaN()
+	}
+}
+
+// TestUnknownIsNotJudged: whatever steps are not known, each rise that is told is the one that really was, and each forecast that counts as checked was compared with the whole of its lead.
+func TestUnknownIsNotJudged(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := DefaultParams(30*time.Minute, time.Duration(rapid.IntRange(1, 5).Draw(t, "lead"))*30*time.Minute)
+		p.Periods, p.Errors = []time.Duration{6 * time.Hour}, maxErrors
+		all, some := NewSeries(&p), NewSeries(&p)
+		whole := 0 // leads of forecasts that are known from beginning to end
+		since := 0
+		for i := range rapid.IntRange(0, 100).Draw(t, "steps") {
+			load, at := rapid.Float64Range(0, 100).Draw(t, "load"), start.Add(time.Duration(i)*30*time.Minute)
+			all.See(load, at)
+			if since++; i > 0 && rapid.IntRange(0, 9).Draw(t, "unknown") == 0 {
+				since = 0
+				continue
+			}
+			if some.See(load, at); since > some.lead() {
+				whole++
+			}
+		}
+		for i := range len(some.loads) - some.lead() {
+			if rise, known := some.rise(i); known {
+				if want, _ := all.rise(i); rise != want {
+					t.Fatalf("the load of step %d rises by %g, not by %g", i, want, rise)
+				}
+			}
+		}
+		if n := len(some.periods[0].errors); n > whole {
+			t.Fatalf("%d forecasts are checked, and %d leads are known", n, whole)
+		}
+	})
+}
+
+// TestUnknownPhase: a lead that reaches into a phase of which nothing was ever known is not foretold. A shorter one is.
+func TestUnknownPhase(t *testing.T) {
+	for lead, want := range map[int]bool{1: true, 2: false, 3: false} {
+		p := DefaultParams(step, time.Duration(lead)*step)
+		p.Periods = []time.Duration{6 * time.Hour}
+		s := NewSeries(&p)
+		for i := range 4 * 12 {
+			if i%12 != 1 {
+				s.See(100, start.Add(time.Duration(i)*step))
+			}
+		}
+		if _, known := s.ahead(&s.periods[0]); known != want {
+			t.Errorf("%d steps ahead: %v", lead, known)
+		}
 	}
 }
 
