@@ -31,7 +31,9 @@ type Rescheduling struct {
 	MaxWorkloadTimeLossPermille int `json:"maxWorkloadTimeLossPermille"`
 	// MinAge is how long a pod has run before it is moved to a better place.
 	MinAge Duration `json:"minAge"`
-	// WorkloadCooldown is for how long no other pod of a workload is moved.
+	// PodCooldown is for how long a pod that replaced a moved one is not moved to a better place, WorkloadCooldown for how long no other pod of the workload is. The next leader knows who was moved
+	// from the ConfigMap hilbert-moves, for seven days.
+	PodCooldown      Duration `json:"podCooldown"`
 	WorkloadCooldown Duration `json:"workloadCooldown"`
 	// PreemptForGrowth lets pods of lower priority be evicted where a pod is to grow on a node that is full, by the rules of preemption, if no moves make the room or moves cost more.
 	PreemptForGrowth bool `json:"preemptForGrowth,omitempty"`
@@ -43,10 +45,13 @@ type Rescheduling struct {
 	EvictionRequestTimeout Duration `json:"evictionRequestTimeout,omitempty"`
 }
 
+// maxCooldown is for how long it is known who was moved (reschedule.KeptFor).
+const maxCooldown = 7 * 24 * time.Hour
+
 func newRescheduling() Rescheduling {
 	return Rescheduling{
 		Mode: ReschedulingOff, Interval: Duration(10 * time.Minute), MaxMoves: 20, MaxInFlight: 10, MaxWorkloadPercent: 10, MaxWorkloadTimeLossPermille: 1, MinAge: Duration(2 * time.Hour),
-		WorkloadCooldown: Duration(time.Hour), Horizon: Duration(24 * time.Hour),
+		PodCooldown: Duration(24 * time.Hour), WorkloadCooldown: Duration(time.Hour), Horizon: Duration(24 * time.Hour),
 	}
 }
 
@@ -63,13 +68,21 @@ func validateRescheduling(r *Rescheduling, bad report) {
 			bad("rescheduling."+x.field, "%d is out of range; write a number from 1 to %d", x.value, x.to)
 		}
 	}
+	for _, x := range []struct {
+		field string
+		value Duration
+	}{{"podCooldown", r.PodCooldown}, {"workloadCooldown", r.WorkloadCooldown}} {
+		if x.value > Duration(maxCooldown) {
+			bad("rescheduling."+x.field, "%v is longer than it is known who was moved; write at most %v", x.value.D(), maxCooldown)
+		}
+	}
 	if r.MaxLoadPercent < 0 || r.MaxLoadPercent > 100 {
 		bad("rescheduling.maxLoadPercent", "%d is out of range; write a number from 1 to 100, or 0 where load is no reason to move pods", r.MaxLoadPercent)
 	}
 	for _, x := range []struct {
 		field string
 		value Duration
-	}{{"minAge", r.MinAge}, {"workloadCooldown", r.WorkloadCooldown}, {"horizon", r.Horizon}, {"evictionRequestTimeout", r.EvictionRequestTimeout}} {
+	}{{"minAge", r.MinAge}, {"podCooldown", r.PodCooldown}, {"workloadCooldown", r.WorkloadCooldown}, {"horizon", r.Horizon}, {"evictionRequestTimeout", r.EvictionRequestTimeout}} {
 		if x.value < 0 {
 			bad("rescheduling."+x.field, "%v is negative; write 0s or more", x.value.D())
 		}

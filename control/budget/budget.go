@@ -30,7 +30,11 @@ type Budget struct {
 	at     time.Time
 }
 
-// New returns a Budget that is full.
+// NewEmpty returns a Budget from which nothing can be taken yet. It is that of a new leader, who does not know what the one before gave out just now: were it full, leaders that come and go would give
+// out Burst each.
+func NewEmpty(limits Limits, now time.Time) *Budget { return &Budget{limits: limits, at: now} }
+
+// New returns a Budget that is full: nobody was disturbed for long.
 func New(limits Limits, now time.Time) *Budget {
 	return &Budget{limits: limits, left: float64(limits.Burst), at: now}
 }

@@ -47,6 +47,28 @@ func TestNoWindowHasMoreThanTheLimits(t *testing.T) {
 	})
 }
 
+// Leaders that come and go give out together no more than one budget would.
+func TestLeadersShareOneBudget(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limits := Limits{PerHour: rapid.IntRange(0, 3600).Draw(t, "per hour"), Burst: rapid.IntRange(0, 20).Draw(t, "burst")}
+		now := time.Unix(1000, 0)
+		b, began, sum := New(limits, now), now, 0
+		for range rapid.IntRange(1, 50).Draw(t, "turns") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 120).Draw(t, "seconds")) * time.Second)
+			if rapid.IntRange(0, 2).Draw(t, "a new leader") == 0 {
+				b = NewEmpty(limits, now)
+			}
+			sum += b.Take(rapid.IntRange(0, 30).Draw(t, "asked"), now)
+			if most := float64(limits.Burst) + now.Sub(began).Hours()*float64(limits.PerHour) + 1e-6; float64(sum) > most {
+				t.Fatalf("%d within %v, at most %.3f are allowed", sum, now.Sub(began), most)
+			}
+		}
+		if later := now.Add(time.Hour + time.Second); limits.Burst > 0 && limits.PerHour > 0 && b.Left(later) == 0 {
+			t.Fatal("an hour later nothing is left")
+		}
+	})
+}
+
 // With charges: what was given out after them, and they themselves, are together no more than the limits allow, but for what was charged beyond the budget. Nothing is given while there is a
 // debt, and a debt is over after an hour.
 func TestChargesCount(t *testing.T) {

@@ -23,6 +23,9 @@ type Wanted struct {
 type Carried struct {
 	Wanted
 	Move
+
+	// Began is when the Carrier began it, or its Reservation was made: nobody was evicted for it before.
+	Began time.Time
 }
 
 // Counts of a Carrier, since it was made.
@@ -36,26 +39,23 @@ type Counts struct {
 	Evicted int
 }
 
-// maxMoved bounds how many workloads are remembered as moved.
-const maxMoved = 100_000
-
-// Carrier carries moves out, through whoever does what it says: it begins what a budget allows, follows each with Advance, and remembers who was moved. It lives as long as
-// its process leads; the next leader adopts what is on its way from the Reservations. It then knows no cooldowns: MinAge keeps who was moved just now.
+// Carrier carries moves out, through whoever does what it says: it begins what a budget allows, follows each with Advance, and notes in a History who was moved. It lives as long as
+// its process leads; the next leader adopts what is on its way from the Reservations, and knows who was moved before by the History's record. So the record is written before a Reservation is deleted.
 //
 // Example: a plan of three moves and a budget of two. Two begin. One target is lost before its eviction: the move ends, its part of the budget is given back. The third waits for another plan,
 // because by then the cluster is not what it was.
 type Carrier struct {
-	timeouts  Timeouts
-	most      int
-	budget    *budget.Budget
-	moves     map[string]*Carried // by the UID of the pod
-	workloads map[string]time.Time
-	counts    Counts
+	timeouts Timeouts
+	most     int
+	budget   *budget.Budget
+	moves    map[string]*Carried // by the UID of the pod
+	history  *History
+	counts   Counts
 }
 
-// NewCarrier returns a Carrier that carries at most so many moves at once and takes each from a budget.
-func NewCarrier(timeouts Timeouts, most int, b *budget.Budget) *Carrier {
-	return &Carrier{timeouts: timeouts, most: most, budget: b, moves: make(map[string]*Carried), workloads: make(map[string]time.Time)}
+// NewCarrier returns a Carrier that carries at most so many moves at once, takes each from a budget, and goes on with the history of the leaders before.
+func NewCarrier(timeouts Timeouts, most int, b *budget.Budget, h *History) *Carrier {
+	return &Carrier{timeouts: timeouts, most: most, budget: b, moves: make(map[string]*Carried), history: h}
 }
 
 // Begin takes moves of the first batch of a plan, in order, as far as the budget and the bound on moves at once allow. It returns those that it took.
@@ -77,7 +77,7 @@ func (c *Carrier) Begin(batch []Wanted, now time.Time) (taken []Wanted) {
 			continue
 		}
 		for _, w := range group {
-			c.moves[w.Pod] = &Carried{Wanted: w, Move: Move{Pod: w.Pod, From: w.From, To: w.To, Since: now}}
+			c.moves[w.Pod] = &Carried{Wanted: w, Move: Move{Pod: w.Pod, From: w.From, To: w.To, Since: now}, Began: now}
 			c.counts.Begun++
 		}
 		taken = append(taken, group...)
@@ -90,7 +90,7 @@ func (c *Carrier) Adopt(w Wanted, seen *Seen, created, now time.Time) {
 	if c.moves[w.Pod] != nil {
 		return
 	}
-	m := &Carried{Wanted: w, Move: Recover(Move{Pod: w.Pod, From: w.From, To: w.To}, seen, created, now, &c.timeouts)}
+	m := &Carried{Wanted: w, Move: Recover(Move{Pod: w.Pod, From: w.From, To: w.To}, seen, created, now, &c.timeouts), Began: created}
 	c.moves[w.Pod] = m
 	c.counts.Adopted++
 }
@@ -117,25 +117,25 @@ func (c *Carrier) Moves() []Carried {
 	return list
 }
 
-// Advance says what a move has to do next, and how it stands then. One that has ended is forgotten: who was evicted for it counts as moved; if nobody was, its part of the budget is given back.
-func (c *Carrier) Advance(pod string, seen *Seen, now time.Time) (Carried, []Do) {
+// Advance says what a move has to do next, and how it stands then. One that has ended is forgotten: who was evicted for it is in the History; if nobody was, its part of the budget is given back.
+// noted: the History has changed, and has to be written down before any of what there is to do is done.
+func (c *Carrier) Advance(pod string, seen *Seen, now time.Time) (after Carried, do []Do, noted bool) {
 	m := c.moves[pod]
 	if m == nil {
-		return Carried{}, nil
+		return Carried{}, nil, false
 	}
 	before := m.Stage
-	var do []Do
 	m.Move, do = Advance(m.Move, seen, now, &c.timeouts)
 	if before < Replacing && (m.Stage == Replacing || m.Stage == Requeued || m.Stage == Done || m.Stage == LostTarget) {
 		c.counts.Evicted += m.Size()
 	}
 	if m.Stage.Final() {
-		c.end(m, before, now)
+		noted = c.end(m, before, seen.Replacement, now)
 	}
-	return *m, do
+	return *m, do, noted
 }
 
-func (c *Carrier) end(m *Carried, before Stage, now time.Time) {
+func (c *Carrier) end(m *Carried, before Stage, replacement string, now time.Time) (noted bool) {
 	delete(c.moves, m.Wanted.Pod)
 	c.counts.Ended[m.Stage]++
 	evicted := m.Stage == Done || m.Stage == LostTarget || before == Replacing
@@ -144,17 +144,22 @@ func (c *Carrier) end(m *Carried, before Stage, now time.Time) {
 			c.budget.GiveBack(m.Size())
 		}
 		if m.Stage != Stayed { // whoever lets an eviction wait in vain must not be asked again at once
-			return
+			return false
 		}
 	}
-	if len(c.workloads) >= maxMoved {
-		clear(c.workloads)
+	switch {
+	case !evicted, m.Gang != nil: // the members of a gang are not moved to better places
+		c.history.touched(m.Workload, now)
+	case replacement == "":
+		c.history.moved(m.Workload, "", m.Began, now)
+	default:
+		c.history.moved(m.Workload, m.Namespace+"/"+replacement, m.Began, now)
 	}
-	c.workloads[m.Workload] = now
+	return true
 }
 
-// WorkloadsMoved is when a pod of a workload was moved last, for a View.
-func (c *Carrier) WorkloadsMoved() map[string]time.Time { return c.workloads }
+// History is who was moved before, for a View. It is the Carrier's own: it changes with the next Advance.
+func (c *Carrier) History() *History { return c.history }
 
 // WorkloadsMoving is how many pods of each workload are on their way, for a View. Gangs are not in it.
 func (c *Carrier) WorkloadsMoving() map[string]int {

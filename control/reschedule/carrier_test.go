@@ -42,7 +42,7 @@ func TestCarrierBegins(t *testing.T) {
 		"one of two, which stand alone": {1, 9, []Wanted{one, wanted("z", "z", ReasonFragmentation, "y")}, "x ", 8},
 	} {
 		b := budget.New(budget.Limits{Burst: c.burst}, now)
-		carrier := NewCarrier(DefaultTimeouts(), c.most, b)
+		carrier := NewCarrier(DefaultTimeouts(), c.most, b, new(History))
 		if got := names(carrier.Begin(c.batch, now)); got != c.want || b.Left(now) != c.left {
 			t.Errorf("%s: began %q, want %q; %d are left, want %d", name, got, c.want, b.Left(now), c.left)
 		}
@@ -77,16 +77,16 @@ func TestCarrierEnds(t *testing.T) {
 		}, LostTarget, 0, true},
 	} {
 		b := budget.New(budget.Limits{Burst: 1}, now)
-		carrier := NewCarrier(DefaultTimeouts(), 9, b)
+		carrier := NewCarrier(DefaultTimeouts(), 9, b, new(History))
 		carrier.Begin([]Wanted{wanted("p", "web", ReasonFragmentation, "y")}, now)
 		for i := range c.seen {
 			carrier.Advance("p", &c.seen[i], now.Add(time.Duration(i)*2*time.Minute))
 		}
-		_, moved := carrier.WorkloadsMoved()["web"]
+		_, moved := carrier.History().workload("web", now)
 		if counts := carrier.Counts(); counts.Ended[c.end] != 1 || b.Left(now) != c.left || moved != c.moved || len(carrier.Moves()) > 0 {
 			t.Errorf("%s: %+v, %d left, moved %v", name, counts, b.Left(now), moved)
 		}
-		if after, do := carrier.Advance("p", &c.seen[0], now); do != nil || after.Wanted.Pod != "" {
+		if after, do, _ := carrier.Advance("p", &c.seen[0], now); do != nil || after.Wanted.Pod != "" {
 			t.Errorf("%s: a move that has ended goes on: %+v", name, do)
 		}
 	}
@@ -95,7 +95,7 @@ func TestCarrierEnds(t *testing.T) {
 // A move whose replacement waits for its turn keeps nobody else from moving.
 func TestRequeuedMovesAreNotBusy(t *testing.T) {
 	now := time.Unix(1000, 0)
-	carrier := NewCarrier(DefaultTimeouts(), 1, budget.New(budget.Limits{Burst: 2}, now))
+	carrier := NewCarrier(DefaultTimeouts(), 1, budget.New(budget.Limits{Burst: 2}, now), new(History))
 	carrier.Begin([]Wanted{wanted("p", "web", ReasonFragmentation, "y")}, now)
 	for _, seen := range []Seen{{Known: true, Running: true}, {Known: true, Running: true, Place: Reserved}, {Known: true, Gone: true, Place: Reserved}} {
 		carrier.Advance("p", &seen, now)
@@ -103,7 +103,7 @@ func TestRequeuedMovesAreNotBusy(t *testing.T) {
 			t.Fatal("two moves at once, and one may be")
 		}
 	}
-	if m, do := carrier.Advance("p", &Seen{Known: true, Gone: true, Place: Lost, Why: "NodeGone"}, now); m.Stage != Requeued || !slices.Equal(do, []Do{QueueFirst}) {
+	if m, do, _ := carrier.Advance("p", &Seen{Known: true, Gone: true, Place: Lost, Why: "NodeGone"}, now); m.Stage != Requeued || !slices.Equal(do, []Do{QueueFirst}) {
 		t.Errorf("%v %v", m.Stage, do)
 	}
 	if again := carrier.Begin([]Wanted{wanted("q", "db", ReasonFragmentation, "y")}, now); len(again) != 1 || carrier.Busy() != 1 || len(carrier.Moves()) != 2 {
@@ -114,10 +114,10 @@ func TestRequeuedMovesAreNotBusy(t *testing.T) {
 // The next leader goes on with what it finds, and asks no budget for it.
 func TestCarrierAdopts(t *testing.T) {
 	now := time.Unix(10_000, 0)
-	carrier := NewCarrier(DefaultTimeouts(), 0, &budget.Budget{})
+	carrier := NewCarrier(DefaultTimeouts(), 0, &budget.Budget{}, new(History))
 	carrier.Adopt(wanted("p", "web", ReasonRoom, "y"), &Seen{Known: true, Gone: true, Place: Reserved}, now, now)
 	carrier.Adopt(wanted("p", "web", ReasonRoom, "y"), &Seen{}, now, now)
-	if m, do := carrier.Advance("p", &Seen{Known: true, Gone: true, Place: Consumed}, now); m.Stage != Done || len(do) != 1 || carrier.Counts().Adopted != 1 {
+	if m, do, _ := carrier.Advance("p", &Seen{Known: true, Gone: true, Place: Consumed}, now); m.Stage != Done || len(do) != 1 || carrier.Counts().Adopted != 1 {
 		t.Errorf("%+v, %v, %+v", m, do, carrier.Counts())
 	}
 }
@@ -126,7 +126,7 @@ func TestCarrierAdopts(t *testing.T) {
 func TestAdoptedMovesGiveNothingBack(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	b := budget.New(budget.Limits{Burst: 2}, now)
-	carrier := NewCarrier(DefaultTimeouts(), 9, b)
+	carrier := NewCarrier(DefaultTimeouts(), 9, b, new(History))
 	running := &Seen{Known: true, Running: true, Place: Asked}
 	carrier.Adopt(wanted("p", "web", ReasonFragmentation, "y"), running, now, now)
 	carrier.Begin([]Wanted{wanted("q", "db", ReasonFragmentation, "y")}, now)

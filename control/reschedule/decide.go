@@ -149,12 +149,20 @@ func (d *decision) refusal(p *Pod, must bool) string {
 		return ""
 	case p.Consent == spec.ConsentReluctant:
 		return "its annotations prefer that it stays"
-	case !p.Moved.IsZero() && d.now.Sub(p.Moved) < d.p.PodCooldown:
-		return fmt.Sprintf("it was moved %v ago", d.now.Sub(p.Moved).Round(time.Second))
-	case d.now.Sub(d.v.WorkloadMoved[p.Workload]) < d.p.WorkloadCooldown || d.workloads[p.Workload] > 0:
-		return "another pod of its workload was just moved"
 	case d.now.Sub(p.Began) < d.p.MinAge:
 		return fmt.Sprintf("it has run for %v only", d.now.Sub(p.Began).Round(time.Second))
+	}
+	return d.cooling(p)
+}
+
+// cooling says why a pod is not moved again to a better place yet; empty: nothing of before keeps it.
+func (d *decision) cooling(p *Pod) string {
+	if at, why := d.v.History.pod(p); why != "" && d.now.Sub(at) < d.p.PodCooldown {
+		return fmt.Sprintf("%s: %v ago", why, d.now.Sub(at).Round(time.Second))
+	}
+	at, known := d.v.History.workload(p.Workload, d.now)
+	if d.workloads[p.Workload] > 0 || known && d.now.Sub(at) < d.p.WorkloadCooldown {
+		return "another pod of its workload was just moved"
 	}
 	return ""
 }
@@ -178,14 +186,14 @@ func (d *decision) crowded(p *Pod) string {
 
 // spent says why a pod of online may not leave a node that went to offline yet; empty: it may. Nodes change hands again and again, and a workload that serves lacks each pod that is moved for StartTime:
 // one of ten is more than an autoscaler leaves to spare. So by default a workload loses a thousandth of its pods' time to it, and so one of ten pods in 500 minutes. What it has not lost since
-// its last move is saved up. Of a workload of which no move is known one pod may be moved.
+// its last move is saved up. Of a workload of which none was moved one pod may be.
 func (d *decision) spent(p *Pod) string {
 	r := d.v.Replicas[p.Workload]
 	if !p.Online || r.All == 0 || d.p.WorkloadTimeLossPermille >= WholeWorkload || d.now.Sub(p.Began) < StartTime {
 		return ""
 	}
 	away, saved, each := r.Moving+d.workloads[p.Workload], 1, StartTime*WholeWorkload/time.Duration(max(d.p.WorkloadTimeLossPermille, 1)*r.All)
-	last, known := d.v.WorkloadMoved[p.Workload]
+	last, known := d.v.History.workload(p.Workload, d.now)
 	if known {
 		saved = int(d.now.Sub(last) / max(each, 1))
 	}

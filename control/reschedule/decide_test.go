@@ -50,7 +50,7 @@ func (n *naive) Target(pod int, may func(int) bool) (int, int, bool) {
 
 // small is two full nodes and one that is free, with one pod on each of the first two.
 func small() *View {
-	v := &View{WorkloadMoved: make(map[string]time.Time)}
+	v := &View{History: new(History)}
 	for i, free := range []int64{0, 0, 10} {
 		v.Nodes = append(v.Nodes, Node{Name: fmt.Sprintf("n%d", i), Room: Room{Amounts: []int64{free}}})
 	}
@@ -77,9 +77,9 @@ func TestWhoMayBeMoved(t *testing.T) {
 		{"it is a member of a gang", func(v *View) { v.Pods[0].Unit = "g" }, false, false},
 		{"it belongs to its node", func(v *View) { v.Pods[0].Pinned = true }, false, false},
 		{"its budget refuses", func(v *View) { v.Pods[0].Protected = "its disruption budget b allows none" }, false, false},
-		{"it was moved", func(v *View) { v.Pods[0].Moved = start.Add(-23 * time.Hour) }, false, true},
-		{"it was moved long ago", func(v *View) { v.Pods[0].Moved = start.Add(-25 * time.Hour) }, true, true},
-		{"its workload was moved", func(v *View) { v.WorkloadMoved["w0"] = start.Add(-time.Minute) }, false, true},
+		{"it was moved", func(v *View) { v.History.setPod("/p0", start.Add(-23*time.Hour)) }, false, true},
+		{"it was moved long ago", func(v *View) { v.History.setPod("/p0", start.Add(-25*time.Hour)) }, true, true},
+		{"its workload was moved", func(v *View) { v.History.setWorkload("w0", movedWorkload{at: start.Add(-time.Minute)}) }, false, true},
 		{"another of ten starts", func(v *View) { v.Replicas = map[string]Replicas{"w0": {All: 10, Starting: 1}} }, false, false},
 		{"another of ten moves", func(v *View) { v.Replicas = map[string]Replicas{"w0": {All: 10, Moving: 1}} }, false, false},
 		{"another of ten starts, as it does", func(v *View) {
@@ -157,32 +157,46 @@ func TestServicesLoseLittleToHandOvers(t *testing.T) {
 		change func(*View, *Params)
 		want   int
 	}{
-		"no move is known":                {func(*View, *Params) {}, 1},
-		"one was moved just now":          {func(v *View, _ *Params) { v.WorkloadMoved["web"] = start }, 0},
-		"one was moved a second too late": {func(v *View, _ *Params) { v.WorkloadMoved["web"] = start.Add(time.Second - each) }, 0},
-		"one was moved long enough ago":   {func(v *View, _ *Params) { v.WorkloadMoved["web"] = start.Add(-each) }, 1},
-		"two have been saved up":          {func(v *View, _ *Params) { v.WorkloadMoved["web"] = start.Add(-2 * each) }, 2},
-		"no more than a tenth at once":    {func(v *View, _ *Params) { v.WorkloadMoved["web"] = start.Add(-9 * each) }, 2},
+		"no move is known":       {func(*View, *Params) {}, 1},
+		"one was moved just now": {func(v *View, _ *Params) { v.History.setWorkload("web", movedWorkload{at: start}) }, 0},
+		"one was moved a second too late": {func(v *View, _ *Params) {
+			v.History.setWorkload("web", movedWorkload{at: start.Add(time.Second - each)})
+		}, 0},
+		"one was moved long enough ago": {func(v *View, _ *Params) { v.History.setWorkload("web", movedWorkload{at: start.Add(-each)}) }, 1},
+		"two have been saved up":        {func(v *View, _ *Params) { v.History.setWorkload("web", movedWorkload{at: start.Add(-2 * each)}) }, 2},
+		"no more than a tenth at once":  {func(v *View, _ *Params) { v.History.setWorkload("web", movedWorkload{at: start.Add(-9 * each)}) }, 2},
 		"one of two is on its way": {func(v *View, _ *Params) {
-			v.WorkloadMoved["web"], v.Replicas["web"] = start.Add(-2*each), Replicas{All: n, Moving: 1}
+			v.History.setWorkload("web", movedWorkload{at: start.Add(-2 * each)})
+			v.Replicas["web"] = Replicas{All: n, Moving: 1}
 		}, 1},
 		"the only one is on its way": {func(v *View, _ *Params) { v.Replicas["web"] = Replicas{All: n, Moving: 1} }, 0},
-		"two thousandths":            {func(v *View, p *Params) { v.WorkloadMoved["web"], p.WorkloadTimeLossPermille = start.Add(-each/2), 2 }, 1},
-		"there is no bound":          {func(v *View, p *Params) { v.WorkloadMoved["web"], p.WorkloadTimeLossPermille = start, WholeWorkload }, 2},
-		"another service was moved":  {func(v *View, _ *Params) { v.WorkloadMoved["api"] = start }, 1},
+		"two thousandths": {func(v *View, p *Params) {
+			v.History.setWorkload("web", movedWorkload{at: start.Add(-each / 2)})
+			p.WorkloadTimeLossPermille = 2
+		}, 1},
+		"there is no bound": {func(v *View, p *Params) {
+			v.History.setWorkload("web", movedWorkload{at: start})
+			p.WorkloadTimeLossPermille = WholeWorkload
+		}, 2},
+		"another service was moved": {func(v *View, _ *Params) { v.History.setWorkload("api", movedWorkload{at: start}) }, 1},
 		"they are of offline, and leave for online": {func(v *View, _ *Params) {
-			v.WorkloadMoved["web"] = start
+			v.History.setWorkload("web", movedWorkload{at: start})
 			for i := range v.Pods {
 				v.Pods[i].Online = false
 			}
 		}, 2},
-		"it serves nobody": {func(v *View, _ *Params) { v.WorkloadMoved["web"] = start; delete(v.Replicas, "web") }, n},
+		"it serves nobody": {func(v *View, _ *Params) {
+			v.History.setWorkload("web", movedWorkload{at: start})
+			delete(v.Replicas, "web")
+		}, n},
 		"one of them starts, and serves nobody yet": {func(v *View, _ *Params) {
-			v.WorkloadMoved["web"], v.Pods[3].Began = start, start.Add(-time.Minute)
+			v.History.setWorkload("web", movedWorkload{at: start})
+			v.Pods[3].Began = start.Add(-time.Minute)
 			v.Replicas["web"] = Replicas{All: n, Starting: 1}
 		}, 1},
 		"their node is emptied for another reason": {func(v *View, _ *Params) {
-			v.WorkloadMoved["web"], v.Nodes[0].Leaving = start, "maintenance"
+			v.History.setWorkload("web", movedWorkload{at: start})
+			v.Nodes[0].Leaving = "maintenance"
 			for i := range v.Pods {
 				v.Pods[i].Leaves, v.Pods[i].Online = "", false
 			}
@@ -192,7 +206,7 @@ func TestServicesLoseLittleToHandOvers(t *testing.T) {
 		p.Most = n
 		v := &View{
 			Nodes:    []Node{{Name: "old", Room: Room{Amounts: []int64{0}}}, {Name: "new", Room: Room{Amounts: []int64{n}}}},
-			Replicas: map[string]Replicas{"web": {All: n}}, WorkloadMoved: make(map[string]time.Time),
+			Replicas: map[string]Replicas{"web": {All: n}}, History: new(History),
 		}
 		for i := range n {
 			v.Pods = append(v.Pods, Pod{UID: fmt.Sprint(i), Name: fmt.Sprint("web-", i), Workload: "web", Leaves: "old belongs to offline", Online: true, Requests: []int64{1}, Began: start.Add(-time.Hour)})

@@ -109,7 +109,7 @@ func TestGangTakesWhole(t *testing.T) {
 		"one at once, of a gang": {1, 9, "", 9},
 	} {
 		b := budget.New(budget.Limits{Burst: c.burst}, now)
-		carrier := NewCarrier(DefaultTimeouts(), c.most, b)
+		carrier := NewCarrier(DefaultTimeouts(), c.most, b, new(History))
 		if got := names(carrier.Begin([]Wanted{gangWanted("a", 4), gangWanted("b", 2)}, now)); got != c.want || b.Left(now) != c.left {
 			t.Errorf("%s: began %q, want %q; %d are left, want %d", name, got, c.want, b.Left(now), c.left)
 		}
@@ -120,7 +120,7 @@ func TestGangTakesWhole(t *testing.T) {
 			t.Errorf("%s: %d of %d are given back, %d busy", name, left, c.burst, carrier.Busy())
 		}
 	}
-	carrier := NewCarrier(DefaultTimeouts(), 9, budget.New(budget.Limits{Burst: 9}, now))
+	carrier := NewCarrier(DefaultTimeouts(), 9, budget.New(budget.Limits{Burst: 9}, now), new(History))
 	carrier.Adopt(gangWanted("a", 3), &Seen{Known: true, Running: true}, now, now)
 	carrier.Advance("a0", &Seen{Known: true, Running: true, Place: Reserved}, now)
 	carrier.Advance("a0", &Seen{Known: true, Gone: true, Evicted: true, Place: Reserved}, now)

@@ -49,6 +49,8 @@ type Seen struct {
 	Why string
 	// Served: the place is lost, and the pod for which it was has another.
 	Served bool
+	// Replacement is the name of the pod that came for the one that is moved: it has the place, or another; empty: it is not known.
+	Replacement string
 	// Running: the pod that is to be moved, with its UID, is on its node and not being deleted. Gone: it is no more.
 	Running, Gone bool
 	// Evicted: the pod is being deleted because of this move's eviction.

@@ -51,8 +51,8 @@ type Pod struct {
 	// Use is about what it uses of its node's Load; 0: that is not known.
 	Use float64
 
-	Began time.Time
-	Moved time.Time // when it, or the pod that it replaces, was moved last; zero: never
+	// Created is when it was made, Began when it began to run.
+	Created, Began time.Time
 	// Loses: its work is lost when it is evicted. A server's is not.
 	Loses bool
 }
@@ -75,8 +75,8 @@ type View struct {
 	Growths []Growth
 	// Gangs are those that run as a whole and prefer to be near together.
 	Gangs []Gang
-	// WorkloadMoved is when a pod of a workload was moved last.
-	WorkloadMoved map[string]time.Time
+	// History is who was moved before; nil: nothing is known of it.
+	History *History
 	// Replicas are the pods of each workload that serves. How many pods are moved at once of one that does not, such as a Job, is not bounded.
 	Replicas map[string]Replicas
 }

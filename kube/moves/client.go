@@ -37,6 +37,7 @@ var (
 		{Resource: "pods", Verbs: []string{"get"}},                                                                            // whether it still runs, and what its template is
 		{Resource: "pods/eviction", Verbs: []string{"create"}},                                                                // never before its target is reserved
 		{Group: v1alpha1.Group, Resource: v1alpha1.Reservations, Verbs: []string{"get", "list", "create", "patch", "delete"}}, // patch: who may be evicted for a growth
+		{Resource: "configmaps", Verbs: []string{"get", "patch"}, InLeaseNamespace: true},                                     // who was moved before: HistoryName alone
 	}
 )
 
@@ -51,12 +52,14 @@ type Client struct {
 	fence   *lease.Fence
 	timeout time.Duration
 	ttl     time.Duration
+	// namespace is the controller's own.
+	namespace string
 	// requests: pods are not evicted, their evictions are asked for by EvictionRequests. served: those that a leader before has made are looked for.
 	requests, served bool
 }
 
-// New returns a Client. timeout bounds one request, ttl is how long a target is kept.
-func New(c *apiserver.Connection, fence *lease.Fence, timeout, ttl time.Duration) (*Client, error) {
+// New returns a Client. timeout bounds one request, ttl is how long a target is kept, namespace is where the controller's own objects are.
+func New(c *apiserver.Connection, fence *lease.Fence, timeout, ttl time.Duration, namespace string) (*Client, error) {
 	own := apiserver.ForPurpose(c, "moves", func(d apiserver.Dial) apiserver.Dial { return fence.Dial(apiserver.BoundUnacknowledged(d, timeout)) })
 	api, err := apiserver.NewRequester(own)
 	if err != nil {
@@ -71,7 +74,7 @@ func New(c *apiserver.Connection, fence *lease.Fence, timeout, ttl time.Duration
 	if err != nil {
 		return nil, fmt.Errorf("make a client for snapshots: %w", err)
 	}
-	return &Client{api: api, stream: stream, base: base.String(), fence: fence, timeout: timeout, ttl: ttl}, nil
+	return &Client{api: api, stream: stream, base: base.String(), fence: fence, timeout: timeout, ttl: ttl, namespace: namespace}, nil
 }
 
 // Close gives the connections back.
@@ -158,7 +161,8 @@ func (c *Client) See(ctx context.Context, m *reschedule.Carried) (reschedule.See
 	if err != nil {
 		return seen, err
 	}
-	seen.Place, seen.Why, seen.Served = placeOf(target, there)
+	seen.Place, seen.Why, seen.Replacement = placeOf(target, there)
+	seen.Served = seen.Place == reschedule.Lost && seen.Replacement != ""
 	seen.Known = true
 	return seen, nil
 }
@@ -189,22 +193,22 @@ func (c *Client) target(ctx context.Context, m *reschedule.Carried) (r *v1alpha1
 	return r, there, err
 }
 
-// placeOf says how a target stands, as the API server has it. served: it is lost, and the pod for which it was has another place.
-func placeOf(r *v1alpha1.Reservation, there bool) (is reschedule.Place, why string, served bool) {
+// placeOf says how a target stands, as the API server has it. replacement is the pod that has it or, where it is lost, another place.
+func placeOf(r *v1alpha1.Reservation, there bool) (is reschedule.Place, why, replacement string) {
 	if !there || r.DeletionTimestamp != nil {
-		return reschedule.Absent, "there is no Reservation any more", false
+		return reschedule.Absent, "there is no Reservation any more", ""
 	}
 	for i := range r.Status.Places {
 		switch p := &r.Status.Places[i]; p.State {
 		case facts.PlaceReserved.String():
-			return reschedule.Reserved, "", false
+			return reschedule.Reserved, "", ""
 		case facts.PlaceConsumed.String():
-			return reschedule.Consumed, "pod " + p.Pod + " has it", false
+			return reschedule.Consumed, "pod " + p.Pod + " has it", p.Pod
 		case facts.PlaceLost.String():
-			return reschedule.Lost, p.Reason + ": " + p.Message, p.Pod != ""
+			return reschedule.Lost, p.Reason + ": " + p.Message, p.Pod
 		}
 	}
-	return reschedule.Asked, "", false
+	return reschedule.Asked, "", ""
 }
 
 // Reserve creates the Reservation of a move's target. One that is there is as good.

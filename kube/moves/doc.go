@@ -6,6 +6,7 @@
 //	Client.UseRequests has the eviction asked for by an EvictionRequest, where the API server serves these; Client.Withdraw takes it back
 //	Client.See, Reserve and Evict do so for a gang that is moved whole, too: one Reservation of its PodGroup, and all of its pods
 //	Client.Left     the moves that a leader before has left
+//	Client.History, Remember  who was moved before, in a ConfigMap of the controller's namespace
 //
 // Data flow: cmd/hilbertd's role controller holds a reschedule.Carrier, shows it what See answers, and calls what it asks for.
 //

@@ -158,7 +158,7 @@ func start(t *testing.T, s http.Handler) (*Client, *lease.Fence) {
 	t.Cleanup(listening.Close)
 	fence := lease.NewFence(time.Hour, time.Minute)
 	fence.Renewed(time.Now())
-	c, err := New(&rest.Config{Host: listening.URL}, fence, time.Minute, time.Hour)
+	c, err := New(&rest.Config{Host: listening.URL}, fence, time.Minute, time.Hour, "hilbert-system")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,10 +192,10 @@ func TestSee(t *testing.T) {
 		"asked":                            {server{pod: web(), target: placed("")}, reschedule.Reserving, reschedule.Seen{Known: true, Running: true, Place: reschedule.Asked}},
 		"reserved":                         {server{pod: web(), target: placed("Reserved")}, reschedule.Reserving, reschedule.Seen{Known: true, Running: true, Place: reschedule.Reserved}},
 		"lost":                             {server{pod: web(), target: placed("Lost")}, reschedule.Reserving, reschedule.Seen{Known: true, Running: true, Place: reschedule.Lost, Why: "RoomTaken: m"}},
-		"served elsewhere":                 {server{target: served}, reschedule.Requeued, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Lost, Why: "RoomTaken: m", Served: true}},
+		"served elsewhere":                 {server{target: served}, reschedule.Requeued, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Lost, Why: "RoomTaken: m", Served: true, Replacement: "p"}},
 		"being deleted":                    {server{pod: leaving, target: placed("Reserved")}, reschedule.Evicting, reschedule.Seen{Known: true, Evicted: true, Place: reschedule.Reserved}},
 		"deleted by others":                {server{pod: leaving, target: placed("Reserved")}, reschedule.Reserving, reschedule.Seen{Known: true, Place: reschedule.Reserved}},
-		"its successor":                    {server{pod: other, target: placed("Consumed")}, reschedule.Replacing, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Consumed, Why: "pod p has it"}},
+		"its successor":                    {server{pod: other, target: placed("Consumed")}, reschedule.Replacing, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Consumed, Why: "pod p has it", Replacement: "p"}},
 		"gone":                             {server{target: placed("Reserved")}, reschedule.Replacing, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Reserved}},
 		"it has ended":                     {server{pod: succeeded, target: placed("Reserved")}, reschedule.Evicting, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Reserved}},
 		"it has failed":                    {server{pod: failed, target: placed("Reserved")}, reschedule.Evicting, reschedule.Seen{Known: true, Gone: true, Place: reschedule.Reserved}},
@@ -344,7 +344,7 @@ func TestPermit(t *testing.T) {
 	t.Cleanup(listening.Close)
 	fence := lease.NewFence(time.Hour, time.Minute)
 	fence.Renewed(time.Now())
-	client, err := New(&rest.Config{Host: listening.URL}, fence, time.Minute, time.Hour)
+	client, err := New(&rest.Config{Host: listening.URL}, fence, time.Minute, time.Hour, "hilbert-system")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +370,7 @@ func TestPermit(t *testing.T) {
 	listening.Close()
 	fence = lease.NewFence(time.Hour, time.Minute)
 	fence.Renewed(time.Now())
-	if client, err = New(&rest.Config{Host: listening.URL}, fence, time.Minute, time.Hour); err != nil {
+	if client, err = New(&rest.Config{Host: listening.URL}, fence, time.Minute, time.Hour, "hilbert-system"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)

@@ -32,7 +32,7 @@ var accessPaths = map[string]string{
 }
 
 // workloadKinds are what manifests have beside them: a lab runs hilbertd itself, and so needs no pods of it, nor what goes with them.
-var workloadKinds = []string{"Deployment", "DaemonSet", "ConfigMap", "Service", "PodDisruptionBudget", "PriorityLevelConfiguration", "FlowSchema"}
+var workloadKinds = []string{"Deployment", "DaemonSet", "Service", "PodDisruptionBudget", "PriorityLevelConfiguration", "FlowSchema"}
 
 // InstallAccess creates the namespaces, accounts, roles, bindings and admission policies of manifests, in their order, and leaves out the workloads. The roles are those of
 // production: a user with the name of an account has its rights (UserKubeconfig).
@@ -75,10 +75,24 @@ func createAccess(ctx context.Context, api rest.Interface, document []byte) erro
 			return fmt.Errorf("create the %s %s: %w", o.Kind, o.Name, err)
 		}
 		return nil
+	case o.Kind == "ConfigMap":
+		return createRecord(ctx, api, o.Namespace, document)
 	case slices.Contains(workloadKinds, o.Kind):
 		return nil
 	}
 	return fmt.Errorf("the %s %s is neither about access nor a workload", o.Kind, o.Name)
+}
+
+// createRecord creates a ConfigMap that programs write, which is empty in the manifests; one with data configures a workload.
+func createRecord(ctx context.Context, api rest.Interface, namespace string, document []byte) error {
+	var m corev1.ConfigMap
+	if err := json.Unmarshal(document, &m); err != nil || len(m.Data) > 0 {
+		return err
+	}
+	if err := createAt(ctx, api, "/api/v1/namespaces/"+namespace+"/configmaps", document); err != nil {
+		return fmt.Errorf("create the ConfigMap %s: %w", m.Name, err)
+	}
+	return nil
 }
 
 // RouteToLocalhost creates a Service by which kube-apiserver reaches programs of this machine: it takes no endpoints on loopback. Which program that is, the port of an APIService says.

@@ -60,7 +60,7 @@ type spending struct {
 }
 
 // perHour and burst bound what a controller disturbs.
-const perHour, burst = 60, 3
+const perHour, burst = 600, 3
 
 const (
 	active = 10 * time.Minute // how long faults strike and moves are planned
@@ -175,9 +175,12 @@ func (r *run) control() {
 	}
 	limits := budget.Limits{PerHour: perHour, Burst: burst}
 	if r.pool != nil { // who changes hands has no budget here
-		limits = budget.Limits{PerHour: 1000, Burst: 50}
+		limits = budget.Limits{PerHour: 100_000, Burst: 50}
 	}
-	r.carrier = reschedule.NewCarrier(r.limits, 8, budget.New(limits, r.time()))
+	if r.memory.leaders == 0 {
+		r.memory.began = r.now
+	}
+	r.carrier = reschedule.NewCarrier(r.limits, 8, budget.NewEmpty(limits, r.time()), r.recall())
 	r.asking, r.refused = make(map[string]int64), make(map[string]string)
 	r.spent = spending{since: r.now, begun: make(map[facts.UID]bool)}
 	if r.requests != nil {
@@ -246,7 +249,7 @@ func (r *run) step(ctx context.Context, plans bool) error {
 	switch {
 	case r.pool != nil && plans:
 		return r.pool.round(ctx)
-	case r.pool != nil || !plans || r.carrier.Busy() > 0:
+	case r.pool != nil || !plans || r.carrier.Busy()+len(r.memory.ending) > 0:
 		return nil
 	}
 	return r.plan(ctx)
@@ -276,7 +279,7 @@ func (r *run) land() {
 func (r *run) plan(ctx context.Context) error {
 	params := reschedule.Defaults()
 	params.MinAge, params.WorkloadCooldown = 0, time.Minute
-	found, err := whatif.NewMoves(ctx, inspect.Take(r.scheduler, spec.DefaultSchedulerName, r.time()), &whatif.MoveOptions{Params: params, WorkloadMoved: r.carrier.WorkloadsMoved(), WorkloadsMoving: r.carrier.WorkloadsMoving()})
+	found, err := whatif.NewMoves(ctx, inspect.Take(r.scheduler, spec.DefaultSchedulerName, r.time()), &whatif.MoveOptions{Params: params, History: r.carrier.History(), WorkloadsMoving: r.carrier.WorkloadsMoving()})
 	if err != nil || found.Count() == 0 {
 		return err
 	}
@@ -306,6 +309,7 @@ func (r *run) see(m *reschedule.Carried) reschedule.Seen {
 			}[place.State]
 			seen.Why, seen.Served = place.Reason, place.State == facts.PlaceLost && place.Pod != ""
 		}
+		seen.Replacement = t.replacement()
 	}
 	r.seeRequest(&seen, facts.UID(m.Wanted.Pod))
 	return seen
@@ -335,7 +339,10 @@ func (r *run) carry() {
 		if m.Stage == reschedule.Rehearsed && r.strikes(20) {
 			seen.Vetoed = "its disruption budget refuses"
 		}
-		after, do := r.carrier.Advance(m.Wanted.Pod, &seen, r.time())
+		after, do, noted := r.carrier.Advance(m.Wanted.Pod, &seen, r.time())
+		if noted {
+			r.memory.ending, do = append(r.memory.ending, after), nil
+		}
 		for _, what := range do {
 			r.do(&after, what)
 		}
@@ -343,6 +350,7 @@ func (r *run) carry() {
 			r.broken("%s was evicted, and its move ends as %v: %s", uid, after.Stage, after.Move.Why)
 		}
 	}
+	r.finish()
 }
 
 func (r *run) do(m *reschedule.Carried, what reschedule.Do) {
@@ -431,13 +439,16 @@ func (r *run) disturb(p *object) {
 			r.broken("%d pods were evicted since the controller began, and its budget allows %d", r.spent.evicted, most)
 		}
 	}
+	if r.pool == nil {
+		r.moved(p, r.spent.begun[p.UID])
+	}
 	r.evicted[p.UID] = true
 	r.end(p)
 }
 
 // rests: nothing is left to happen.
 func (r *run) rests() bool {
-	if len(r.queue)+len(r.flights)+len(r.wants)+len(r.carrier.Moves())+r.requested() > 0 {
+	if len(r.queue)+len(r.flights)+len(r.wants)+len(r.carrier.Moves())+len(r.memory.ending)+r.requested() > 0 {
 		return false
 	}
 	for _, p := range r.pods {

@@ -159,11 +159,11 @@ func (p *pool) leave(ctx context.Context, dump *inspect.Dump, v *tide.View, para
 			delete(leaving, facts.UID(uid))
 		}
 	}
-	if len(leaving) == 0 {
+	if len(leaving) == 0 || len(r.memory.ending) > 0 {
 		return nil
 	}
 	params.Only = []string{reschedule.ReasonHands}
-	found, err := whatif.NewMoves(ctx, whatif.HandOver(dump, sides), &whatif.MoveOptions{Params: params, Leaving: leaving, WorkloadMoved: r.carrier.WorkloadsMoved(), WorkloadsMoving: r.carrier.WorkloadsMoving(), MostOfGang: p.mostOfGang})
+	found, err := whatif.NewMoves(ctx, whatif.HandOver(dump, sides), &whatif.MoveOptions{Params: params, Leaving: leaving, History: r.carrier.History(), WorkloadsMoving: r.carrier.WorkloadsMoving(), MostOfGang: p.mostOfGang})
 	if err != nil {
 		return err
 	}

@@ -67,12 +67,13 @@ type world struct {
 	// requests are EvictionRequests by the UID of the pod; nil: none are served.
 	requests map[facts.UID]*request
 	late     int // see Report
+	memory   remembered
 }
 
 func newWorld(seed uint64, faults bool) *world {
 	return &world{
 		random: rand.New(rand.NewPCG(seed, 1)), faults: faults, now: int64(time.Hour), nodes: make(map[string]*facts.Node), pods: make(map[facts.UID]*object),
-		targets: make(map[facts.UID]*target), kept: judge.NewReservations(), raced: make(map[string]bool), wants: make(map[string]int64), evicted: make(map[facts.UID]bool),
+		memory: newRemembered(), targets: make(map[facts.UID]*target), kept: judge.NewReservations(), raced: make(map[string]bool), wants: make(map[string]int64), evicted: make(map[facts.UID]bool),
 		gangs: gangs{of: make(map[string]string), moved: make(map[facts.UID]*movedGang), hurt: make(map[string]bool)},
 	}
 }
@@ -188,6 +189,7 @@ func (w *world) live() {
 		if w.wants[name] <= w.now {
 			delete(w.wants, name)
 			w.create(name, 1, 0)
+			w.replaces(name, facts.UID(fmt.Sprintf("u%04d", w.next)))
 		}
 	}
 }

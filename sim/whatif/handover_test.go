@@ -116,10 +116,16 @@ func TestServicesLeaveSeldom(t *testing.T) {
 		online bool
 		want   int
 	}{{time.Time{}, true, 1}, {now, true, 0}, {now.Add(-4 * 24 * time.Hour), true, 1}, {now, false, 1}} {
-		o := MoveOptions{Params: params, Leaving: map[facts.UID]Leave{pod.UID: {leaving[pod.UID].Why, c.online}}, WorkloadMoved: make(map[string]time.Time)}
+		o := MoveOptions{Params: params, Leaving: map[facts.UID]Leave{pod.UID: {leaving[pod.UID].Why, c.online}}}
+		text := ""
 		if !c.moved.IsZero() {
-			o.WorkloadMoved[pod.Namespace+"/web"] = c.moved
+			text = fmt.Sprintf(`{"workloads":{"%s/web":[%d,0]}}`, pod.Namespace, c.moved.Unix())
 		}
+		history, err := reschedule.ReadHistory([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.History = history
 		if found, err := NewMoves(t.Context(), dump, &o); err != nil || found.Count() != c.want {
 			t.Errorf("%+v: %+v, %v", c, found, err)
 		}

@@ -20,8 +20,8 @@ type MoveOptions struct {
 	Params reschedule.Params
 	// Empty names nodes that all pods are to leave.
 	Empty []string
-	// WorkloadMoved is when a pod of a workload was moved last, by namespace and name.
-	WorkloadMoved map[string]time.Time
+	// History is who was moved before; nil: nothing is known of it, and then whoever may have been moved just now stays.
+	History *reschedule.History
 	// WorkloadsMoving is how many pods of a workload are on their way.
 	WorkloadsMoving map[string]int
 	// Preempt looks for pods of lower priority, too, which may be evicted for the growth of others.
@@ -126,7 +126,7 @@ func NewMoves(ctx context.Context, d *inspect.Dump, o *MoveOptions) (*Moves, err
 		return nil, err
 	}
 	m := &Moves{Taken: d.Taken, Nodes: len(d.Ledger.Nodes), Batches: [][]MoveShown{}}
-	j.view.WorkloadMoved, j.view.Replicas = o.WorkloadMoved, replicasOf(d, o.WorkloadsMoving)
+	j.view.History, j.view.Replicas = o.History, replicasOf(d, o.WorkloadsMoving)
 	for i := range j.view.Pods {
 		p := &j.view.Pods[i]
 		leave := o.Leaving[facts.UID(p.UID)]
@@ -391,6 +391,7 @@ func podOf(f *facts.Pod, at int, protected string) reschedule.Pod {
 		// Claims of devices have their node.
 		Pinned:   boundByName(f.Requirements, f.Node) || len(f.ResourceClaims) > 0,
 		Requests: []int64{amountOf(f.Requirements, resource.NameCPU), amountOf(f.Requirements, resource.NameMemory)},
+		Created:  time.Unix(0, f.Created),
 		Began:    began(f),
 		Loses:    !serves(f),
 	}

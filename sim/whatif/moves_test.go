@@ -24,7 +24,7 @@ func TestMoves(t *testing.T) {
 	datadriven.RunTest(t, "testdata/moves", func(t *testing.T, d *datadriven.TestData) string {
 		s := newScheduler(t)
 		now := time.Unix(1_000_000_000, 0)
-		o := MoveOptions{Params: reschedule.Defaults()}
+		o := MoveOptions{Params: reschedule.Defaults(), History: new(reschedule.History)}
 		for line := range strings.Lines(d.Input) {
 			command, args, err := datadriven.ParseLine(strings.TrimSpace(line))
 			if err != nil {

@@ -88,7 +88,7 @@ func TestRestartsAreAsAdvised(t *testing.T) {
 		}
 		d := dumptest.RoundTrip(t, inspect.Take(s, "hilbert", now))
 		restore(d.Ledger)
-		o := MoveOptions{Params: reschedule.Defaults()}
+		o := MoveOptions{Params: reschedule.Defaults(), History: new(reschedule.History)}
 		o.Params.Only = []string{reschedule.ReasonRestart}
 		m, err := NewMoves(t.Context(), d, &o)
 		if err != nil {

@@ -190,7 +190,7 @@ func TestRoomForGangsOfOneDomain(t *testing.T) {
 		if best == 0 {
 			continue
 		}
-		o := MoveOptions{Params: reschedule.Defaults()}
+		o := MoveOptions{Params: reschedule.Defaults(), History: new(reschedule.History)}
 		o.Params.Only = []string{reschedule.ReasonRoom}
 		m, err := NewMoves(t.Context(), w.dump(t), &o)
 		if err != nil {

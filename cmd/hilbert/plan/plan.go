@@ -39,6 +39,7 @@ type planMoves struct {
 func newPlanMoves() *cobra.Command {
 	f := planMoves{options: whatif.MoveOptions{Params: reschedule.Defaults()}}
 	p := &f.options.Params
+	p.PodCooldown, p.WorkloadCooldown = 0, 0 // a snapshot does not say who was moved before
 	cmd := &cobra.Command{
 		Use:   "moves",
 		Short: "Say which running pods should be on other nodes, and why",
@@ -47,7 +48,8 @@ make room for a pod or gang with GPUs that waits, off nodes with more load than 
 Gangs that would be in fewer domains of the label that they prefer if they restarted are named; they are not moved.
 
 Moved are only pods whose owner does not refuse, that somebody would replace, and that are in no gang; not those that a disruption budget protects,
-that have run for a short time only, or whose lost work is more than what is won. The annotations descheduler.alpha.kubernetes.io/evict and
+that have run for a short time only, or whose lost work is more than what is won. A file does not say who was moved before: the role controller, which
+knows, also leaves pods and workloads alone for a while after a move. The annotations descheduler.alpha.kubernetes.io/evict and
 prefer-no-eviction, cluster-autoscaler.kubernetes.io/safe-to-evict and karpenter.sh/do-not-disrupt are honoured.
 
 Nothing is moved: the answer is advice. The moves of a batch need nothing of one another; those of a later one need room that an earlier one leaves.`,

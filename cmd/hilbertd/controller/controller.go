@@ -59,6 +59,11 @@ type disturbances struct {
 	budget *budget.Budget
 }
 
+// beginDisturbing is the budget of a leader that begins. What the one before has disturbed it does not know, so that nothing is saved up yet.
+func beginDisturbing(limits budget.Limits, now time.Time) *disturbances {
+	return &disturbances{budget: budget.NewEmpty(limits, now)}
+}
+
 // Options are what a configuration file cannot say.
 type Options struct {
 	Connection *apiserver.Connection
@@ -85,7 +90,7 @@ func Run(ctx context.Context, c *spec.Configuration, o Options) error {
 		return err
 	}
 	defer writer.Close()
-	client, err := moves.New(connection, fence, controllerTimeout, moveTTL(moveLimits(&c.Rescheduling)))
+	client, err := moves.New(connection, fence, controllerTimeout, moveTTL(moveLimits(&c.Rescheduling)), c.LeaderElection.Namespace)
 	if err != nil {
 		return err
 	}
@@ -134,7 +139,7 @@ func Run(ctx context.Context, c *spec.Configuration, o Options) error {
 func (r *controllerRole) lead(ctx context.Context, term *lease.Term) {
 	r.meter.leader.Store(true)
 	defer r.meter.leader.Store(false)
-	d := &disturbances{budget: budget.New(r.disturbances, time.Now())}
+	d := beginDisturbing(r.disturbances, time.Now())
 	stopMoves, stopRecommending, stopAnswering := r.mover.beside(ctx, d), r.recommends.begin(ctx, d), r.answers.begin(ctx)
 	stop := func() { stopMoves(); stopRecommending(); stopAnswering() }
 	defer stop()

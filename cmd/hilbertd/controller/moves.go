@@ -46,8 +46,10 @@ type mover struct {
 	planAt   time.Time
 	relieved inspect.Relieved // as of the last snapshot
 	adopted  bool
-	asking   map[string]time.Time // evictions that may be on their way, by the UID of the pod, and until when
-	refused  map[string]string    // why the last eviction was refused
+	// ending are moves that have ended, in order, and whose Reservations are kept until it is written down who was moved: else a leader that comes now would know it from neither.
+	ending  []reschedule.Carried
+	asking  map[string]time.Time // evictions that may be on their way, by the UID of the pod, and until when
+	refused map[string]string    // why the last eviction was refused
 }
 
 // newMover returns a mover; nil: moves are off, and no nodes change hands.
@@ -73,8 +75,9 @@ func (m *mover) carries() bool { return m.config.Mode == spec.ReschedulingAuto |
 // lead runs until ctx ends, which is when the Lease is lost at the latest.
 func (m *mover) lead(ctx context.Context, d *disturbances) {
 	m.disturbances = d
-	m.carrier = reschedule.NewCarrier(m.limits, m.config.MaxInFlight, d.budget)
-	m.adopted, m.planAt = !m.carries(), time.Time{}
+	// Who only says which pods should be moved knows nothing of moves before: see params.
+	m.carrier = reschedule.NewCarrier(m.limits, m.config.MaxInFlight, d.budget, reschedule.UnknownHistory(time.Now()))
+	m.adopted, m.ending, m.planAt = !m.carries(), nil, time.Time{}
 	m.tides.lead()
 	m.asking, m.refused = make(map[string]time.Time), make(map[string]string)
 	before := m.carrier.Counts()
@@ -97,7 +100,7 @@ func (m *mover) lead(ctx context.Context, d *disturbances) {
 func (m *mover) round(ctx context.Context, now time.Time) time.Duration {
 	if !m.adopted {
 		if err := m.adopt(ctx); err != nil {
-			m.log.Warn("the moves that a leader before has left are not known yet; nothing is moved", "err", err)
+			m.log.Warn("what a leader before has moved is not known yet; nothing is moved", "err", err)
 			return movePause
 		}
 		m.adopted = true
@@ -108,8 +111,9 @@ func (m *mover) round(ctx context.Context, now time.Time) time.Duration {
 		}
 		m.advance(ctx, &carried)
 	}
+	m.end(ctx)
 	m.tides.round(ctx, m, now)
-	if m.carrier.Busy() > 0 || m.config.Mode == spec.ReschedulingOff {
+	if m.carrier.Busy()+len(m.ending) > 0 || m.config.Mode == spec.ReschedulingOff {
 		return movePause
 	}
 	if now.Before(m.planAt) {
@@ -124,8 +128,18 @@ func (m *mover) round(ctx context.Context, now time.Time) time.Duration {
 	return movePause
 }
 
-// adopt goes on with the moves of a leader before.
+// adopt goes on with the moves of a leader before, and with what it knew of those that have ended.
 func (m *mover) adopt(ctx context.Context) error {
+	history, err := m.client.History(ctx)
+	if errors.Is(err, moves.ErrDamaged) {
+		m.log.Warn("who was moved before is forgotten: whoever may have been is left where it is for a while", "err", err)
+		history = reschedule.UnknownHistory(time.Now())
+		err = m.client.Remember(ctx, history) // so that the next leader knows since when
+	}
+	if err != nil {
+		return err
+	}
+	m.carrier = reschedule.NewCarrier(m.limits, m.config.MaxInFlight, m.disturbances.budget, history)
 	type left struct {
 		wanted  reschedule.Wanted
 		created time.Time
@@ -176,8 +190,11 @@ func (m *mover) advance(ctx context.Context, c *reschedule.Carried) {
 		}
 	}
 	m.disturbances.Lock()
-	after, do := m.carrier.Advance(uid, &seen, now)
+	after, do, noted := m.carrier.Advance(uid, &seen, now)
 	m.disturbances.Unlock()
+	if noted {
+		m.ending, do = append(m.ending, after), nil // all that is left to do then is to give its target back
+	}
 	for _, what := range do {
 		m.do(ctx, &after, what, log)
 	}
@@ -189,6 +206,24 @@ func (m *mover) advance(ctx context.Context, c *reschedule.Carried) {
 		delete(m.asking, uid)
 		delete(m.refused, uid)
 	}
+}
+
+// end writes down who was moved by the moves that have ended, and then gives their targets back. While it cannot be written nobody else is moved, and the Reservations say it.
+func (m *mover) end(ctx context.Context) {
+	if len(m.ending) == 0 {
+		return
+	}
+	err := m.client.Remember(ctx, m.carrier.History())
+	m.meter.remembered(m.carrier.History().Size(), err)
+	if err != nil {
+		m.log.Warn("who was moved could not be written down; it is tried again, and nobody else is moved before", "err", err)
+		return
+	}
+	for i := range m.ending {
+		c := &m.ending[i]
+		m.do(ctx, c, reschedule.GiveBack, m.log.With("namespace", c.Namespace, "pod", c.Name, "from", c.Wanted.From, "to", c.Wanted.To))
+	}
+	m.ending = nil
 }
 
 // do does one thing. What fails is asked for again, or ends by the Reservation's TTL.
@@ -222,7 +257,7 @@ func (m *mover) plan(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	found, err := whatif.NewMoves(ctx, dump, &whatif.MoveOptions{Params: m.params(), WorkloadMoved: m.carrier.WorkloadsMoved(), WorkloadsMoving: m.carrier.WorkloadsMoving(), Preempt: m.config.PreemptForGrowth})
+	found, err := whatif.NewMoves(ctx, dump, &whatif.MoveOptions{Params: m.params(), History: m.carrier.History(), WorkloadsMoving: m.carrier.WorkloadsMoving(), Preempt: m.config.PreemptForGrowth})
 	if err != nil {
 		return fmt.Errorf("plan moves: %w", err)
 	}
@@ -312,6 +347,10 @@ func (m *mover) params() reschedule.Params {
 	p.Most, p.MinAge, p.Horizon = m.config.MaxMoves, m.config.MinAge.D(), m.config.Horizon.D()
 	p.WorkloadCooldown, p.WorkloadPercent, p.LoadMark = m.config.WorkloadCooldown.D(), m.config.MaxWorkloadPercent, float64(m.config.MaxLoadPercent)/100
 	p.WorkloadTimeLossPermille = m.config.MaxWorkloadTimeLossPermille
+	p.PodCooldown = m.config.PodCooldown.D()
+	if !m.carries() { // it moves nobody and reads no history: what it says is by the cluster as it is
+		p.PodCooldown, p.WorkloadCooldown = 0, 0
+	}
 	return p
 }
 

@@ -17,9 +17,13 @@ type moveMeter struct {
 	forGrowth         prometheus.Counter
 	inFlight, advised atomic.Int64
 	restarts          atomic.Int64
+	// history is how large the record is of who was moved, unwritten how often it could not be written.
+	history   atomic.Int64
+	unwritten prometheus.Counter
 }
 
 var (
+	historyBytes    = prometheus.NewDesc("hilbert_move_history_bytes", "Size of the record of who was moved, as it was written last. It keeps seven days, and less where it would have more than 384 KiB.", nil, nil)
 	movesInFlight   = prometheus.NewDesc("hilbert_moves_in_flight", "Moves of pods that are on their way.", nil, nil)
 	restartsAdvised = prometheus.NewDesc("hilbert_restarts_advised", "Gangs that would be in fewer domains of the label that they prefer if they restarted, as of the last plan; at most four are told. Nobody is evicted for it.", nil, nil)
 	movesAdvised    = prometheus.NewDesc("hilbert_moves_advised", "Moves of the last plan, rehearsed by the scheduler.", nil, nil)
@@ -48,6 +52,9 @@ func newMoveMeter() *moveMeter {
 	m.forGrowth = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "hilbert_growth_preemptions_total", Help: "Pods of lower priority that were named as those that may be evicted for the growth of others. Each was taken from the budget of disturbances.",
 	})
+	m.unwritten = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "hilbert_move_history_failures_total", Help: "Attempts to write down who was moved that failed. Until one succeeds nobody else is moved.",
+	})
 	for _, end := range moveEnds {
 		m.ended.WithLabelValues(end)
 	}
@@ -60,6 +67,14 @@ func (m *moveMeter) did(what reschedule.Do, err error) {
 		result = "failed"
 	}
 	m.steps.WithLabelValues(moveSteps[what], result).Inc()
+}
+
+func (m *moveMeter) remembered(bytes int, err error) {
+	if err != nil {
+		m.unwritten.Inc()
+		return
+	}
+	m.history.Store(int64(bytes))
 }
 
 // permitted counts pods that may be evicted for a growth.
@@ -81,9 +96,10 @@ func (m *moveMeter) add(before, now *reschedule.Counts, inFlight int) {
 
 // Describe implements prometheus.Collector.
 func (m *moveMeter) Describe(out chan<- *prometheus.Desc) {
-	for _, c := range []prometheus.Collector{m.plans, m.steps, m.ended, m.begun, m.evicted, m.forGrowth} {
+	for _, c := range []prometheus.Collector{m.plans, m.steps, m.ended, m.begun, m.evicted, m.forGrowth, m.unwritten} {
 		c.Describe(out)
 	}
+	out <- historyBytes
 	out <- movesInFlight
 	out <- restartsAdvised
 	out <- movesAdvised
@@ -91,9 +107,10 @@ func (m *moveMeter) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *moveMeter) Collect(out chan<- prometheus.Metric) {
-	for _, c := range []prometheus.Collector{m.plans, m.steps, m.ended, m.begun, m.evicted, m.forGrowth} {
+	for _, c := range []prometheus.Collector{m.plans, m.steps, m.ended, m.begun, m.evicted, m.forGrowth, m.unwritten} {
 		c.Collect(out)
 	}
+	out <- prometheus.MustNewConstMetric(historyBytes, prometheus.GaugeValue, float64(m.history.Load()))
 	out <- prometheus.MustNewConstMetric(movesInFlight, prometheus.GaugeValue, float64(m.inFlight.Load()))
 	out <- prometheus.MustNewConstMetric(movesAdvised, prometheus.GaugeValue, float64(m.advised.Load()))
 	out <- prometheus.MustNewConstMetric(restartsAdvised, prometheus.GaugeValue, float64(m.restarts.Load()))

@@ -54,7 +54,7 @@ func TestRefusedPermissionsCostNothing(t *testing.T) {
 		t.Cleanup(listening.Close)
 		fence := lease.NewFence(time.Hour, time.Second)
 		fence.Renewed(now)
-		client, err := moves.New(&apiserver.Connection{Host: listening.URL}, fence, time.Minute, time.Hour)
+		client, err := moves.New(&apiserver.Connection{Host: listening.URL}, fence, time.Minute, time.Hour, "hilbert-system")
 		if err != nil {
 			t.Fatal(err)
 		}

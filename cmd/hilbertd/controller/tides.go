@@ -315,10 +315,13 @@ func (t *tider) leave(ctx context.Context, m *mover, list []*standing, dump *ins
 	if len(all) == 0 {
 		return
 	}
+	if len(m.ending) > 0 {
+		return // who was moved last is not written down yet
+	}
 	params := m.params()
 	params.Only = []string{reschedule.ReasonHands}
 	after := whatif.HandOver(dump, sides)
-	found, err := whatif.NewMoves(ctx, after, &whatif.MoveOptions{Params: params, Leaving: all, WorkloadMoved: m.carrier.WorkloadsMoved(), WorkloadsMoving: m.carrier.WorkloadsMoving(), MostOfGang: t.together})
+	found, err := whatif.NewMoves(ctx, after, &whatif.MoveOptions{Params: params, Leaving: all, History: m.carrier.History(), WorkloadsMoving: m.carrier.WorkloadsMoving(), MostOfGang: t.together})
 	if err != nil {
 		t.log.Warn("no moves off nodes that have changed hands could be planned; it is tried again", "err", err)
 		return

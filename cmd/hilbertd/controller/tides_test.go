@@ -118,7 +118,7 @@ func (b *tideBed) decide() error {
 	fence := lease.NewFence(time.Hour, time.Second)
 	fence.Renewed(now)
 	connection, log := &apiserver.Connection{Host: listening.URL}, slog.New(slog.DiscardHandler)
-	client, err := moves.New(connection, fence, time.Minute, time.Hour)
+	client, err := moves.New(connection, fence, time.Minute, time.Hour, "hilbert-system")
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func (b *tideBed) decide() error {
 	defer t.close()
 	d := &disturbances{budget: budget.New(budget.Limits{PerHour: 60, Burst: 20}, now)}
 	m := newMover(client, c.Rescheduling, t, log, newMoveMeter())
-	m.disturbances, m.carrier = d, reschedule.NewCarrier(m.limits, m.config.MaxInFlight, d.budget)
+	m.disturbances, m.carrier = d, reschedule.NewCarrier(m.limits, m.config.MaxInFlight, d.budget, new(reschedule.History))
 	return t.decide(b.t.Context(), m, now)
 }
 
