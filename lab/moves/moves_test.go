@@ -25,6 +25,7 @@ import (
 
 	"hilbert.dev/hilbert/api/scheduling/v1alpha1"
 	"hilbert.dev/hilbert/api/spec"
+	"hilbert.dev/hilbert/kube/moves"
 	"hilbert.dev/hilbert/lab/hollow"
 )
 
@@ -103,6 +104,31 @@ func TestMoves(t *testing.T) {
 	}
 	if took != evicted {
 		t.Errorf("%d pods were evicted, and %d replacements have taken a target", evicted, took)
+	}
+	b.remembered(list.Items, evicted)
+}
+
+// remembered: what both controllers have written down names each pod that has taken a target, for the next leader.
+func (b *bed) remembered(pods []corev1.Pod, moved int) {
+	m, err := b.admin.CoreV1().ConfigMaps(own).Get(b.t.Context(), moves.HistoryName, metav1.GetOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var record struct {
+		KnownSince int64
+		Pods       map[string]int64
+	}
+	if err := json.Unmarshal([]byte(m.Data["moves.json"]), &record); err != nil {
+		b.t.Fatal(err)
+	}
+	for i := range pods {
+		_, known := record.Pods[pods[i].Namespace+"/"+pods[i].Name]
+		if took := pods[i].Annotations[spec.AnnotationReservation] != ""; took != known {
+			b.t.Errorf("%s has taken a target: %v, and is known as moved: %v", pods[i].Name, took, known)
+		}
+	}
+	if len(record.Pods) != moved || record.KnownSince != 0 {
+		b.t.Errorf("%d pods were moved, and the record has %+v", moved, record)
 	}
 }
 

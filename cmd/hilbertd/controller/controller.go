@@ -59,8 +59,12 @@ type disturbances struct {
 	budget *budget.Budget
 }
 
-// beginDisturbing is the budget of a leader that begins. What the one before has disturbed it does not know, so that nothing is saved up yet.
-func beginDisturbing(limits budget.Limits, now time.Time) *disturbances {
+// beginDisturbing is the budget of a leader that begins. What the one before has disturbed it does not know, so that nothing is saved up yet, unless there was none: who deletes a Lease to have one
+// more burst may as well raise it.
+func beginDisturbing(limits budget.Limits, takeover lease.Takeover, now time.Time) *disturbances {
+	if takeover == lease.Absent {
+		return &disturbances{budget: budget.New(limits, now)}
+	}
 	return &disturbances{budget: budget.NewEmpty(limits, now)}
 }
 
@@ -139,7 +143,7 @@ func Run(ctx context.Context, c *spec.Configuration, o Options) error {
 func (r *controllerRole) lead(ctx context.Context, term *lease.Term) {
 	r.meter.leader.Store(true)
 	defer r.meter.leader.Store(false)
-	d := beginDisturbing(r.disturbances, time.Now())
+	d := beginDisturbing(r.disturbances, term.Takeover(), time.Now())
 	stopMoves, stopRecommending, stopAnswering := r.mover.beside(ctx, d), r.recommends.begin(ctx, d), r.answers.begin(ctx)
 	stop := func() { stopMoves(); stopRecommending(); stopAnswering() }
 	defer stop()

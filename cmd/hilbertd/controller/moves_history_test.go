@@ -86,7 +86,7 @@ func (b *historyBed) leader(t *testing.T) *mover {
 	config := spec.Default().Rescheduling
 	config.Mode = spec.ReschedulingAuto
 	m := newMover(client, config, nil, slog.New(slog.DiscardHandler), newMoveMeter())
-	m.disturbances = beginDisturbing(budget.Limits{PerHour: 60, Burst: 10}, time.Now())
+	m.disturbances = beginDisturbing(budget.Limits{PerHour: 60, Burst: 10}, lease.Released, time.Now())
 	m.planAt = time.Now().Add(time.Hour)
 	return m
 }
@@ -143,13 +143,15 @@ func TestUnknownMoves(t *testing.T) {
 	}
 }
 
-// A leader has no budget saved up: the one before may have spent all of it just now.
+// A leader has no budget saved up, for the one before may have spent all of it just now; the first one has.
 func TestLeadersBeginWithoutBudget(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	d := beginDisturbing(budget.Limits{PerHour: 60, Burst: 10}, now)
-	if d.budget.Left(now) != 0 || d.budget.Left(now.Add(time.Minute)) != 1 {
-		t.Errorf("%d are left, and %d in a minute", d.budget.Left(now), d.budget.Left(now.Add(time.Minute)))
+	for takeover, want := range map[lease.Takeover]int{lease.Absent: 10, lease.Released: 0, lease.Expired: 0, 0: 0} {
+		d := beginDisturbing(budget.Limits{PerHour: 60, Burst: 10}, takeover, now)
+		if left, then := d.budget.Left(now), d.budget.Left(now.Add(time.Minute)); left != want || then != min(want+1, 10) {
+			t.Errorf("%v: %d are left, and %d in a minute", takeover, left, then)
+		}
 	}
 }
 

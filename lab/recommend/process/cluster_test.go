@@ -206,6 +206,7 @@ func quickly(config *spec.Configuration, kubeconfig string, changePods bool) {
 	config.Roles = []spec.Role{spec.RoleController}
 	config.ClientConnection.Kubeconfig = kubeconfig
 	config.LeaderElection.Namespace, config.LeaderElection.Name = "hilbert-system", "hilbert-controller"
+	config.Controller.Disturbances.PodsPerHour = 100_000 // a leader begins with none saved up
 	r := &config.Controller.Recommendation
 	r.Enabled, r.ChangePods = true, changePods
 	r.Interval, r.CheckpointInterval = spec.Duration(time.Second), spec.Duration(2*time.Second)

@@ -45,6 +45,7 @@ func TestRecommendedResize(t *testing.T) {
 		before[p.Name] = r.lifetimes(p)
 	}
 	r.startController(func(c *spec.Configuration) {
+		c.Controller.Disturbances.PodsPerHour = 100_000 // a leader begins with none saved up
 		n := &c.Controller.Recommendation
 		n.Enabled, n.ChangePods, n.ControlGroupPercent = true, true, 0
 		n.Interval = spec.Duration(time.Second)
@@ -109,6 +110,7 @@ func TestGrowthAfterOutOfMemory(t *testing.T) {
 		return nil
 	})
 	r.startController(func(c *spec.Configuration) {
+		c.Controller.Disturbances.PodsPerHour = 100_000 // a leader begins with none saved up
 		n := &c.Controller.Recommendation
 		n.Enabled, n.ChangePods, n.ControlGroupPercent, n.Interval = true, true, 0, spec.Duration(time.Second)
 	})
