@@ -186,6 +186,7 @@ func TestValidateNamesTheField(t *testing.T) {
 		"rescheduling.maxWorkloadTimeLossPermille":    func(c *Configuration) { c.Rescheduling.MaxWorkloadTimeLossPermille = 0 },
 		"rescheduling.maxWorkloadPercent":             func(c *Configuration) { c.Rescheduling.MaxWorkloadPercent = 0 },
 		"rescheduling.minAge":                         func(c *Configuration) { c.Rescheduling.MinAge = -1 },
+		"rescheduling.podCooldown":                    func(c *Configuration) { c.Rescheduling.PodCooldown = Duration(maxCooldown) + 1 },
 		"rescheduling.workloadCooldown":               func(c *Configuration) { c.Rescheduling.WorkloadCooldown = -1 },
 		"rescheduling.horizon":                        func(c *Configuration) { c.Rescheduling.Horizon = -1 },
 		"rescheduling.evictionRequestTimeout":         func(c *Configuration) { c.Rescheduling.EvictionRequestTimeout = -1 },

@@ -71,7 +71,7 @@ type RecommendationRollout struct {
 type Disturbances struct {
 	// PodsPerHour is how many pods in the long run; 0: none.
 	PodsPerHour int `json:"podsPerHour"`
-	// Burst is how many pods at once after a quiet time. A recommendation disturbs one pod in each interval at most. A gang for which room is made by more moves than this waits for ever.
+	// Burst is how many pods at once after a quiet time. A new leader begins with none, unless nobody led before. A recommendation disturbs one pod in each interval at most. A gang for which room is made by more moves than this waits for ever.
 	Burst int `json:"burst"`
 }
 

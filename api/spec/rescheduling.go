@@ -31,9 +31,9 @@ type Rescheduling struct {
 	MaxWorkloadTimeLossPermille int `json:"maxWorkloadTimeLossPermille"`
 	// MinAge is how long a pod has run before it is moved to a better place.
 	MinAge Duration `json:"minAge"`
-	// PodCooldown is for how long a pod that replaced a moved one is not moved to a better place, WorkloadCooldown for how long no other pod of the workload is. The next leader knows who was moved
-	// from the ConfigMap hilbert-moves, for seven days.
-	PodCooldown      Duration `json:"podCooldown"`
+	// PodCooldown is for how long a pod that replaced a moved one is not moved to a better place. The next leader knows who was moved from the ConfigMap hilbert-moves, for seven days.
+	PodCooldown Duration `json:"podCooldown"`
+	// WorkloadCooldown is for how long no other pod of a workload is moved.
 	WorkloadCooldown Duration `json:"workloadCooldown"`
 	// PreemptForGrowth lets pods of lower priority be evicted where a pod is to grow on a node that is full, by the rules of preemption, if no moves make the room or moves cost more.
 	PreemptForGrowth bool `json:"preemptForGrowth,omitempty"`
