@@ -76,7 +76,7 @@ func (b *historyBed) leader(t *testing.T) *mover {
 	t.Helper()
 	listening := httptest.NewServer(b)
 	t.Cleanup(listening.Close)
-	fence := lease.NewFence(time.Hour, time.Second)
+	fence := lease.NewFence(time.Hour, time.Minute)
 	fence.Renewed(time.Now())
 	client, err := moves.New(&apiserver.Connection{Host: listening.URL}, fence, time.Minute, time.Hour, "hilbert-system")
 	if err != nil {
