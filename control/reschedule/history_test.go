@@ -77,16 +77,7 @@ func TestNoLeaderIsLessCareful(t *testing.T) {
 			h.moved(m.workload, seen, began, now)
 			all = append(all, m)
 			if rapid.IntRange(0, 2).Draw(t, "the next leader") == 0 {
-				text, err := h.Record()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if len(text) > 1<<20 || h.Size() > maxHistory {
-					t.Fatalf("%d bytes, counted as %d", len(text), h.Size())
-				}
-				if h, err = ReadHistory(text); err != nil {
-					t.Fatal(err)
-				}
+				h = handedOn(t, h)
 			}
 		}
 		for i := range all {
@@ -99,6 +90,22 @@ func TestNoLeaderIsLessCareful(t *testing.T) {
 			}
 		}
 	})
+}
+
+// handedOn is a History as the next leader reads it.
+func handedOn(t *rapid.T, h *History) *History {
+	text, err := h.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) > 1<<20 || h.Size() > maxHistory {
+		t.Fatalf("%d bytes, counted as %d", len(text), h.Size())
+	}
+	next, err := ReadHistory(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return next
 }
 
 // What is too old counts no more, and is forgotten without a trace; what makes no sense is refused.
