@@ -53,7 +53,7 @@ var table = []mutant{
 	{exhaustion, "nobody says what an event cost", "cmd/hilbertd/daemon/loop.go", "l.intake.Judged(l.scheduler.Apply(event, now))", "l.scheduler.Apply(event, now)", daemonTests, "TestDearEventsComeSeldom", false},
 
 	{charges, "queues are charged the request", "cluster/charge.go", "if !pod.holding().isZero() {", "if false {", "./cluster", "TestQueuesAreChargedTheGrant", false},
-	{charges, "limits are compared with the request", "cluster/charge.go", "pod.Queue().Admits(s.Charge(slot, pod.Class, g))", "pod.Queue().Admits(pod.Class.Charge)", "./cluster", "TestQueuesAreChargedTheGrant", false},
+	{charges, "limits are compared with the request", "cluster/charge.go", "pod.Queue().Admits(b.state.Charge(slot, pod.Class, g))", "pod.Queue().Admits(pod.Class.Charge)", "./cluster", "TestQueuesAreChargedTheGrant", false},
 	{charges, "a slice is charged what it asked for, not the steps that it takes", "cluster/charge.go", "given := int64(bits.OnesCount16(g.GPUs)) * int64(g.Milli)", "given := min(int64(bits.OnesCount16(g.GPUs))*int64(g.Milli), c.GPU.Total())", "./cluster", "TestQueuesAreChargedWholeStepsOfGPUs", false},
 	{charges, "what others bind is charged to nobody", "cluster/charge.go", "	charge := pod.Class.Charge\n	if !pod", "	charge := pod.Class.Charge\n	if !pod.Ours {\n		return nil\n	}\n	if !pod", "./cluster", "TestQueuesAreChargedWhatOthersBind", false},
 
@@ -71,7 +71,7 @@ var table = []mutant{
 
 	{softSlices, "two namespaces have slices of one GPU", "topology/device_slice.go", "&& !f.shares(i, t)", "&& false", "./topology", "TestDevicesAgainstOracle", true},
 	{softSlices, "what one namespace left in the memory is given to another", "node/mps/shared.go", "	case owner.shared == is.Name:\n", "	case false:\n", "./node/mps", "TestGive", false},
-	{softSlices, "memory is given to whoever comes", "node/inject.go", "if err := j.devices.owners.Give(i, shared, s.Namespace, j.runningOn(i)); err != nil {", "if err := j.devices.owners.Give(i, shared, s.Namespace, j.runningOn(i)); err != nil && false {", "./node", "TestSharedMemoryIsOneNamespaces", false},
+	{softSlices, "memory is given to whoever comes", "node/devices/injector.go", "if err := j.devices.owners.Give(i, shared, s.Namespace, j.runningOn(i)); err != nil {", "if err := j.devices.owners.Give(i, shared, s.Namespace, j.runningOn(i)); err != nil && false {", "./node", "TestSharedMemoryIsOneNamespaces", false},
 	{softSlices, "root of the host is given a slice", "node/mps/user.go", "if user == (User{}) {", "if false {", "./node/mps", "TestAdmit", false},
 
 	{twice, "a doubled variable is taken", "node/cdi/inject.go", "if c.count(name) > 1 {", "if c.count(name) > 9 {", "./node/cdi", "TestNoGrantNoGPU", true},
