@@ -80,6 +80,16 @@ func (h history) replay() *cluster.Store {
 	return s
 }
 
+// node is what was told of a node last. The ledger's own node has what plugins bring to it among the allocatable, as if the kubelet had said so.
+func (h history) node(name string) (told *facts.Node) {
+	for _, e := range h {
+		if e, ok := e.(facts.NodeUpserted); ok && e.Node.Name == name {
+			told = e.Node
+		}
+	}
+	return told
+}
+
 func (h history) placer() (*cluster.Store, *Placer) {
 	store, snapshot := h.replay(), cluster.NewSnapshot()
 	snapshot.Advance(store)
@@ -237,7 +247,7 @@ func checkExplanation(t *rapid.T, h history, e *explain.Explanation, asked facts
 func (h history) fitsAfter(t *rapid.T, asked facts.Pod, c explain.Change) bool {
 	s := h.replay()
 	slot := s.Slot(c.Node)
-	node := *s.Node(slot)
+	node := *h.node(c.Node)
 	node.Labels, node.Allocatable = maps.Clone(node.Labels), slices.Clone(node.Allocatable)
 	r := *asked.Requirements
 	switch c.Kind {
@@ -247,6 +257,10 @@ func (h history) fitsAfter(t *rapid.T, asked facts.Pod, c explain.Change) bool {
 			return fitsInLargerNUMANode(s, slot, asked, uint16(c.Amount))
 		case spec.ResourceNvidiaGPU, spec.ResourceGPUMilli, spec.ResourceGPUMemory:
 			return fitsWithMoreGPU(s, slot, asked, c)
+		}
+		if more := withMoreBrought(s.Report(slot), c); more != nil {
+			s.Apply(facts.NodeReported{Node: c.Node, Report: more})
+			break
 		}
 		at := slices.IndexFunc(node.Allocatable, func(q resource.Quantity) bool { return q.Name == c.Resource })
 		if at < 0 {
@@ -302,6 +316,26 @@ func (h history) fitsAfter(t *rapid.T, asked facts.Pod, c explain.Change) bool {
 	s.Apply(facts.PodRemoved{UID: asked.UID})
 	s.Apply(facts.PodUpserted{Pod: asked})
 	return rules.Fits(&s.State, slot, s.Pod(asked.UID).Class)
+}
+
+// withMoreBrought is a report whose plugins bring so much more of the resource, far from all NUMA nodes. nil: they bring none of it.
+func withMoreBrought(before *facts.NodeReport, c explain.Change) *facts.NodeReport {
+	if before == nil {
+		return nil
+	}
+	at := slices.IndexFunc(before.Resources, func(q resource.Quantity) bool { return q.Name == c.Resource })
+	if at < 0 {
+		return nil
+	}
+	more := *before
+	more.Resources, more.ByNUMANode = slices.Clone(before.Resources), slices.Clone(before.ByNUMANode)
+	more.Resources[at].Amount += c.Amount
+	for i := range more.ByNUMANode {
+		if more.ByNUMANode[i].Name == c.Resource {
+			more.ByNUMANode[i].Amounts.Far += c.Amount
+		}
+	}
+	return &more
 }
 
 // fitsWithMoreGPU reports whether the pod fits if so much more of the node's GPUs is free. The ledger is spoilt then.
