@@ -361,7 +361,7 @@ func fitsWithMoreGPU(s *cluster.Store, slot cluster.Slot, asked facts.Pod, c exp
 		lack.GPUs |= 1 << i
 	}
 	v := s.View(slot)
-	if lack.GPUs != 0 {
+	if lack.GPUs != 0 && c.Amount > 0 { // of nothing more, Apply would empty the GPU
 		lack.Apply(&v)
 	}
 	return rules.Fits(&s.State, slot, s.Pod(asked.UID).Class)
