@@ -247,7 +247,7 @@ func (rc *restCheck) owedGuarantees() {
 			continue
 		}
 		for j := range rc.api.nodes {
-			if n := &rc.api.nodes[j]; n.present && !rc.reserved(n) {
+			if n := &rc.api.nodes[j]; n.present && !rc.reserved(n) && rc.api.storage.place(p.task, n.object, make(map[string]bool)) {
 				rc.owed(p, n)
 			}
 		}

@@ -104,7 +104,8 @@ func expect(t *rapid.T, what string, before, after map[facts.UID]answer, affecte
 }
 
 // TestBook says random things of storage, and takes and releases pods. After each step a Book that is told everything anew gives the same answers, as far as
-// nothing is promised; whoever's answer changed was named; what a pod took and gives back leaves no trace; and no volume is promised twice.
+// nothing is promised; whoever's answer changed was named; what a pod took and gives back leaves no trace; no volume is promised twice, and none is
+// taken from who has it.
 func TestBook(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{book: volumes.New(), objects: make(map[facts.StorageName]facts.StorageObject), pods: make(map[facts.UID][]facts.ClaimUse), on: make(map[facts.UID]*facts.Node)}
@@ -124,6 +125,7 @@ func TestBook(t *testing.T) {
 			if err := w.book.Verify(); err != nil {
 				t.Fatal(err)
 			}
+			w.takesFromNobody(t)
 			if len(w.on) == 0 {
 				w.sameAnew(t)
 			}
@@ -185,6 +187,39 @@ func TestTakeFromWhoLeaves(t *testing.T) {
 	}
 }
 
+// TestPromisedVolumeGoesToAnother: a volume that came to another claim before it was told its own one is not taken from there.
+func TestPromisedVolumeGoesToAnother(t *testing.T) {
+	t.Parallel()
+	book, node := volumes.New(), &facts.Node{Name: "n"}
+	claim, other := facts.ClaimName{Namespace: "d", Name: "c"}, facts.ClaimName{Namespace: "e", Name: "c"}
+	free := facts.Volume{Name: "v", StorageClass: "s", Modes: facts.ReadWriteOnce, Size: 1, Available: true, Version: "1"}
+	book.Set(&facts.StorageClass{Name: "s", Waits: true})
+	book.Set(&free)
+	book.Set(&facts.Claim{ClaimName: claim, UID: "u", StorageClass: "s", Modes: facts.ReadWriteOnce, Size: 1, Sized: true})
+	book.Use("p", "d", []facts.ClaimUse{{Claim: "c"}}, false)
+	if conflict, _ := book.Take("p", node, func(facts.UID) bool { return false }); conflict != "" || len(book.Obligations("p")) != 1 {
+		t.Fatalf("%q, it is to be written %+v", conflict, book.Obligations("p"))
+	}
+	for _, c := range []struct {
+		what   string
+		change func(*facts.Volume)
+		fails  bool
+	}{
+		{"it is as it was", func(v *facts.Volume) { v.Version = "2" }, false},
+		{"it is kept for this claim", func(v *facts.Volume) { v.Claim = claim }, false},
+		{"it is kept for another claim", func(v *facts.Volume) { v.Claim = other }, true},
+		{"it is kept for an older claim of this name", func(v *facts.Volume) { v.Claim, v.ClaimUID = claim, "old" }, true},
+		{"it is not available", func(v *facts.Volume) { v.Available, v.Version = false, "" }, true},
+	} {
+		v := free
+		c.change(&v)
+		book.Set(&v)
+		if _, failed := book.Progress("p", node); (failed != "") != c.fails {
+			t.Errorf("%s: %q", c.what, failed)
+		}
+	}
+}
+
 // take takes a pod, and again after it was released: that leaves no trace.
 func (w *world) take(t *rapid.T, uid facts.UID, before map[facts.UID]answer) {
 	node := rapid.SampledFrom(w.nodes).Draw(t, "node")
@@ -210,6 +245,25 @@ func (w *world) take(t *rapid.T, uid facts.UID, before map[facts.UID]answer) {
 		}
 	}
 	w.on[uid] = node
+}
+
+// takesFromNobody: while the claims of a pod progress, no volume that another claim has, or that is not available, is to be told its claim.
+func (w *world) takesFromNobody(t *rapid.T) {
+	for uid, node := range w.on {
+		if _, failed := w.book.Progress(uid, node); failed != "" {
+			continue
+		}
+		for _, o := range w.book.Obligations(uid) {
+			if o.Volume == "" {
+				continue
+			}
+			v, known := w.objects[facts.StorageName{Kind: facts.PersistentVolume, Name: o.Volume}].(*facts.Volume)
+			free := known && v.Available && v.Claim == (facts.ClaimName{})
+			if !free && (!known || !v.KeptFor(&facts.Claim{ClaimName: o.Claim, UID: o.ClaimUID})) {
+				t.Fatalf("pod %s: %+v would be written to %+v", uid, o, v)
+			}
+		}
+	}
 }
 
 // sameAnew tells another Book everything that is known.

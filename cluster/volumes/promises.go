@@ -202,8 +202,14 @@ func (b *Book) broken(c *facts.Claim) string {
 		return fmt.Sprintf("persistentvolumeclaim %q was created anew", c.Name)
 	case p.volume == "" && p.seen && c.SelectedNode != p.node:
 		return fmt.Sprintf("provisioning failed for PVC %q", c.Name)
-	case p.volume != "" && (b.volumes[p.volume] == nil || p.seen && b.volumes[p.volume].ClaimUID != p.uid):
+	case p.volume == "":
+		return ""
+	}
+	switch v := b.volumes[p.volume]; {
+	case v == nil || p.seen && v.ClaimUID != p.uid:
 		return fmt.Sprintf("ClaimRef got reset for pv %q", p.volume)
+	case !p.seen && !v.KeptFor(c) && (!v.Available || v.Claim != (facts.ClaimName{})): // written to its newest version, it would be taken from who has it
+		return fmt.Sprintf("pv %q is another claim's, or not available any more", p.volume)
 	}
 	return ""
 }

@@ -35,7 +35,10 @@ func volumeCall(w *bind.Write, c *apiserver.Call) error {
 	c.Method, c.ContentType, c.Accept = http.MethodPatch, apiserver.ContentMerge, apiserver.AcceptMetadata
 	c.Path = "/api/v1/namespaces/" + o.Claim.Namespace + "/persistentvolumeclaims/" + o.Claim.Name
 	patch := volumePatch{Metadata: volumePatchMetadata{UID: types.UID(o.ClaimUID), ResourceVersion: o.Version, Annotations: map[string]string{parse.AnnotationSelectedNode: o.Node}}}
-	if o.Volume != "" {
+	switch {
+	case o.Volume != "" && o.Version == "": // the patch would have no precondition, and give another claim's volume away
+		return fmt.Errorf("give volume %s to claim %s: the volume is not known to be available", o.Volume, o.Claim)
+	case o.Volume != "":
 		c.Path = "/api/v1/persistentvolumes/" + o.Volume
 		patch = volumePatch{
 			Metadata: volumePatchMetadata{ResourceVersion: o.Version, Annotations: map[string]string{parse.AnnotationBoundByController: "yes"}},

@@ -35,4 +35,8 @@ func TestVolumeCall(t *testing.T) {
 			t.Errorf("%s: a conflict is %v", c.path, result.Outcome)
 		}
 	}
+	unknown := bind.Write{Kind: bind.WriteVolume, Volume: volumes.Obligation{Claim: claim, ClaimUID: "u", Node: "n1", Volume: "v"}}
+	if err := volumeCall(&unknown, &apiserver.Call{}); err == nil {
+		t.Error("a volume without a version, which another claim may have, is given to this one")
+	}
 }

@@ -210,9 +210,14 @@ func (b *Binder) Ready(now time.Time) []Write {
 
 // startClaims starts the next write about the row's claims, or waits for them if there is none.
 func (b *Binder) startClaims(r *row, now time.Time) {
-	switch {
-	case b.store.Slot(r.node) == cluster.NoSlot:
+	slot := b.store.Slot(r.node)
+	if slot == cluster.NoSlot {
 		b.released(r, cluster.RejectNodeGone, true)
+		return
+	}
+	switch _, failed := b.store.Volumes().Progress(r.pod, b.store.Node(slot)); {
+	case failed != "":
+		b.released(r, "binding volumes: "+failed, false)
 	case b.claims.next(r, now):
 		b.placements.start(r)
 	default:
