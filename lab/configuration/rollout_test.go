@@ -328,8 +328,8 @@ func (c *cluster) run(kubeconfig string) {
 func (c *cluster) write(parameters string) {
 	c.t.Helper()
 	pause := time.Second
-	if parameters == harmful { // the controller's time is real, the agents' goes on as fast as the machine can: they must have evicted before the first step is over
-		pause = 8 * time.Second
+	if parameters == harmful { // the controller's time is real, the agents' goes on as fast as the machine can: the step lasts until they have evicted
+		pause = patience
 	}
 	o := &v1alpha1.NodeConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "node.hilbert.dev/v1alpha1", Kind: spec.NodeConfigurationKind},
