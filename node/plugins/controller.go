@@ -230,22 +230,31 @@ func (c *Controller) compare(p *pluginState) {
 	c.call(func(ctx context.Context) func() {
 		capacity, has, err := client.Reconcile(ctx, held)
 		return func() {
-			p.busy = false
-			switch {
-			case p.client != client: // it failed meanwhile
-			case err != nil:
-				c.fail(p, err)
-			default:
-				c.book.Offer(client.Info.Resource, capacity)
-				p.serves, p.why = true, ""
-				c.compared(p, held, has)
-				if client.Info.Detects {
-					p.busy = true
-					c.detect(p)
-				}
+			if !c.answered(p, client, err) {
+				return
+			}
+			c.book.Offer(client.Info.Resource, capacity)
+			c.compared(p, held, has)
+			if client.Info.Detects {
+				p.busy = true
+				c.detect(p)
 			}
 		}
 	})
+}
+
+// answered takes note that the call of a plugin has ended, and reports whether its answer counts: it is no error, and client is the plugin's still.
+func (c *Controller) answered(p *pluginState, client *plugin.Client, err error) bool {
+	p.busy = false
+	switch {
+	case p.client != client: // it failed meanwhile
+		return false
+	case err != nil:
+		c.fail(p, err)
+		return false
+	}
+	p.serves, p.why = true, ""
+	return true
 }
 
 // compared takes in what a plugin, which was told what pods hold, says that they do.

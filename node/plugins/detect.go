@@ -31,13 +31,7 @@ func (c *Controller) detect(p *pluginState) {
 	c.call(func(ctx context.Context) func() {
 		found, err := client.Detect(ctx, told)
 		return func() {
-			p.busy = false
-			switch {
-			case p.client != client: // it failed meanwhile
-			case err != nil:
-				c.fail(p, err)
-			default:
-				p.serves, p.why = true, ""
+			if c.answered(p, client, err) {
 				p.found, p.detected = found, c.node.Now()
 			}
 		}

@@ -215,9 +215,9 @@ func (b *Binder) startClaims(r *row, now time.Time) {
 		b.released(r, cluster.RejectNodeGone, true)
 		return
 	}
-	switch _, failed := b.store.Volumes().Progress(r.pod, b.store.Node(slot)); {
+	switch _, failed := b.claims.volumes(r, slot); {
 	case failed != "":
-		b.released(r, "binding volumes: "+failed, false)
+		b.released(r, failed, false)
 	case b.claims.next(r, now):
 		b.placements.start(r)
 	default:

@@ -162,11 +162,11 @@ func (c claims) state(r *row) (state claimState, why string) {
 	if slot == cluster.NoSlot {
 		return claimsPending, "" // ReleaseFromLostNodes follows
 	}
-	ready, failed := c.store.Volumes().Progress(r.pod, c.store.Node(slot))
+	ready, failed := c.volumes(r, slot)
 	allocated, failedClaim := c.store.ResourceClaims().Progress(r.pod)
 	switch {
 	case failed != "":
-		return claimsFailed, "binding volumes: " + failed
+		return claimsFailed, failed
 	case failedClaim != "":
 		return claimsFailed, "allocating devices: " + failedClaim
 	}
@@ -177,4 +177,13 @@ func (c claims) state(r *row) (state claimState, why string) {
 		return claimsBound, ""
 	}
 	return claimsPending, ""
+}
+
+// volumes says whether the row's claims of volumes are bound, and why they will not be if they will not.
+func (c claims) volumes(r *row, slot cluster.Slot) (bound bool, failed string) {
+	bound, failed = c.store.Volumes().Progress(r.pod, c.store.Node(slot))
+	if failed != "" {
+		failed = "binding volumes: " + failed
+	}
+	return bound, failed
 }
